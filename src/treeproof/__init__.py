@@ -1,0 +1,1 @@
+"""treeproof: exact robustness proofs for tree ensembles."""

@@ -1,0 +1,1 @@
+"""Compiled functions over flat arrays; they know none of our classes."""

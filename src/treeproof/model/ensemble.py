@@ -1,0 +1,212 @@
+"""`Ensemble`: the canonical, frozen form of every supported model.
+
+One split test everywhere: a node sends a row left iff ``x[feature] < threshold``. Loaders turn the
+rule of their library into such a canonical threshold (docs/explanation/semantics.md), so that no
+later step needs to know where a model came from.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.model.validation import validate
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+
+MISSING_LEFT = 1  # flag: a missing value goes left (otherwise right)
+ZERO_IS_MISSING = 2  # flag: |x| <= ZERO_BAND counts as missing (LightGBM's zero_as_missing)
+CATEGORICAL = 4  # flag: the test is "category in set goes left", the threshold is unused
+
+ZERO_BAND = float(np.float32(1e-35))
+"""LightGBM's kZeroThreshold, a float32 constant that is widened before the comparison."""
+
+
+class TreeArrays(NamedTuple):
+    """All trees as flat arrays; nodes of tree k are ``root[k] <= node < root[k + 1]``, preorder.
+
+    Attributes
+    ----------
+    root : int32 (n_trees + 1,)
+        First node of each tree, and the number of nodes at the end.
+    feature : int32 (n_nodes,)
+        Feature that an inner node tests; -1 at a leaf.
+    threshold : float64 (n_nodes,)
+        Canonical threshold of a numeric split; 0.0 at leaves and categorical nodes.
+    left, right : int32 (n_nodes,)
+        Children as node numbers (the left child is always ``node + 1``); -1 at a leaf.
+    flags : uint8 (n_nodes,)
+        Sum of MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL; 0 at a leaf.
+    category_set : int32 (n_nodes,)
+        Which set a categorical node tests; -1 elsewhere.
+    set_offset : int64 (n_sets + 1,)
+        Where each set starts in `set_words`.
+    set_words : uint32 (n_words,)
+        Bit ``c % 32`` of word ``c // 32`` is set iff category c is in the set (goes left).
+    leaf : int32 (n_nodes,)
+        Row of `leaf_value` for a leaf; -1 at inner nodes.
+    leaf_value : float64 (n_leaves, leaf_width)
+        What a leaf adds, exactly as the library stores it. Width 1: added to output
+        ``tree_output[k]``. Width n_outputs: added to all outputs.
+    leaf_source : int32 (n_leaves,)
+        The source library's own number of this leaf (what its apply/pred_leaf returns).
+    tree_output : int32 (n_trees,)
+        Output that a tree of width 1 adds to; -1 for vector leaves.
+    """
+
+    root: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    flags: NDArray[np.uint8]
+    category_set: IntArray
+    set_offset: NDArray[np.int64]
+    set_words: NDArray[np.uint32]
+    leaf: IntArray
+    leaf_value: FloatArray
+    leaf_source: IntArray
+    tree_output: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregation:
+    """How leaf values become margins: accumulate tree by tree, then finish.
+
+    The accumulator of output o starts at ``start[o]`` and takes the leaf values of its trees in
+    tree order, every addition rounded to `precision`. Then `finish` is applied:
+
+    * ``"none"``: the margin is the accumulator;
+    * ``"divide"``: accumulator / divisor;
+    * ``"affine"``: scale * accumulator + bias[o];
+    * ``"isolation"``: -2 ** (-accumulator / divisor) - bias[0] (isolation forests).
+    """
+
+    precision: Literal["float32", "float64"]
+    start: tuple[float, ...]
+    finish: Literal["none", "divide", "affine", "isolation"] = "none"
+    divisor: float = 1.0
+    scale: float = 1.0
+    bias: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """How margins become a label; ties are part of the rule.
+
+    * ``"threshold"``: one output; class 1 iff ``margin >= cut``. `cut` is the smallest float (of
+      the aggregation's precision) that the library labels 1, so strict and non-strict rules and
+      saturating links are all the same test here.
+    * ``"argmax"``: first index of the largest ``link(margins)``. Links other than identity are
+      monotone but may round different margins to the same number, which decides ties.
+    * ``"score"``: no label; the margin itself is the answer (regression, ranking).
+    """
+
+    kind: Literal["threshold", "argmax", "score"]
+    cut: float = 0.0
+    link: Literal["identity", "softmax_float32", "softmax_float64"] = "identity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where the model came from and what was noticed on the way."""
+
+    library: str
+    library_version: str = "unknown"
+    source: str = ""
+    file_sha256: str = ""
+    objective: str = ""
+    notes: tuple[str, ...] = ()
+    self_test: str = "not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ensemble:
+    """A tree ensemble with explicit semantics, validated once on construction.
+
+    Attributes
+    ----------
+    trees : TreeArrays
+        The trees; every array is read-only.
+    n_features, n_outputs : int
+        Width of a row; number of margins per row.
+    input_precision : {"float32", "float64"}
+        Values of a row are rounded to this precision before any comparison.
+    aggregation, decision
+        How leaves become margins, and margins a label.
+    classes : tuple
+        Class labels as the library reports them; empty for scores.
+    feature_names : tuple of str
+        Names, one per feature, or empty.
+    categories : dict of int to tuple
+        For each categorical feature whose raw values are not codes: the raw values, in code order.
+    missing_allowed, infinite_allowed : bool
+        Whether the library accepts NaN and infinite values in a row.
+    provenance : Provenance
+        Library, version, hash, notes, outcome of the self-test. Not part of `fingerprint`.
+    """
+
+    trees: TreeArrays
+    n_features: int
+    n_outputs: int
+    input_precision: Literal["float32", "float64"]
+    aggregation: Aggregation
+    decision: Decision
+    classes: tuple[Any, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    missing_allowed: bool = True
+    infinite_allowed: bool = True
+    provenance: Provenance
+
+    def __post_init__(self) -> None:
+        """Check every structural rule, then make the arrays read-only."""
+        validate(self)
+        for array in self.trees:
+            array.setflags(write=False)
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.trees.tree_output)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all trees."""
+        return len(self.trees.leaf_value)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for scores."""
+        return len(self.classes)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides margins and labels (not of names or provenance)."""
+        digest = hashlib.sha256(b"treeproof ensemble 1\n")
+        for name, array in self.trees._asdict().items():
+            if name == "leaf_source":
+                continue
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(
+            repr(
+                (
+                    self.n_features,
+                    self.n_outputs,
+                    self.input_precision,
+                    self.aggregation,
+                    self.decision,
+                    self.missing_allowed,
+                    self.infinite_allowed,
+                )
+            ).encode()
+        )
+        return digest.hexdigest()
+
+    def with_provenance(self, **changes: Any) -> Self:
+        """Return a copy whose provenance has the given fields replaced."""
+        return replace(self, provenance=replace(self.provenance, **changes))

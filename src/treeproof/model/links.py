@@ -1,0 +1,102 @@
+"""Link functions as the libraries compute them, with the C library's own float32 functions.
+
+NumPy's float32 ``exp`` and ``log`` differ from libm's in the last bit on some inputs
+(docs/explanation/semantics.md), and the libraries use libm; so do we, through ctypes.
+"""
+
+import ctypes
+import ctypes.util
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@cache
+def _libm_float32(name: str) -> Callable[[float], float]:
+    """Return the C library's float32 function; rounded float64 mathematics where there is none."""
+    fallback = {"expf": math.exp, "logf": math.log}[name]
+    path = ctypes.util.find_library("m")
+    try:
+        function = getattr(ctypes.CDLL(path), name)
+    except (OSError, AttributeError, TypeError):
+        return lambda value: float(np.float32(fallback(value)))
+    function.restype = ctypes.c_float
+    function.argtypes = [ctypes.c_float]
+    return lambda value: float(function(value))
+
+
+def logit_float32(probability: float) -> float:
+    """Margin of a probability as XGBoost computes it: ``-logf(1 / p - 1)`` in float32."""
+    one = np.float32(1.0)
+    with np.errstate(divide="ignore"):
+        odds = one / np.float32(probability) - one
+    return -_libm_float32("logf")(float(odds))
+
+
+def log_float32(value: float) -> float:
+    """Natural logarithm in float32 by the C library."""
+    return _libm_float32("logf")(float(np.float32(value)))
+
+
+def sigmoid_float32(margin: float) -> float:
+    """XGBoost's float32 sigmoid: ``1 / (expf(-x) + 1 + 1e-16)`` with x cut at -88.7."""
+    x = min(-np.float32(margin), np.float32(88.7))
+    denominator = np.float32(_libm_float32("expf")(float(x))) + np.float32(1.0) + np.float32(1e-16)
+    return float(np.float32(1.0) / denominator)
+
+
+def smallest_true(
+    is_true: Callable[[float], bool], precision: Literal["float32", "float64"]
+) -> float:
+    """Smallest float of a precision where a rising predicate holds, by bisection over the floats.
+
+    Returns the largest finite float when it holds nowhere else, the smallest one when it holds
+    everywhere.
+    """
+    integer, real = (np.int32, np.float32) if precision == "float32" else (np.int64, np.float64)
+
+    def number(rank: int) -> float:
+        # Floats sort like their bit patterns once negative ones are mirrored.
+        bits = rank if rank >= 0 else int(np.iinfo(integer).min) - rank - 1
+        return float(np.array(bits, dtype=integer).view(real))
+
+    largest = int(np.array(np.finfo(real).max).view(integer))
+    low, high = -largest - 1, largest
+    while low < high:
+        middle = (low + high) // 2
+        if is_true(number(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return number(low)
+
+
+def argmax_labels(
+    scores: NDArray[np.floating],
+    link: Literal["identity", "softmax_float32", "softmax_float64"],
+) -> NDArray[np.int64]:
+    """First index of the largest link(score) in each row."""
+    labels = np.argmax(scores, axis=1)
+    if link == "identity" or scores.shape[1] < 2:
+        return labels
+    # Softmax keeps the order of scores and can only merge neighbours, so only rows whose two
+    # largest scores nearly agree need the real computation.
+    ordered = np.sort(scores.astype(np.float64), axis=1)
+    near = np.flatnonzero(ordered[:, -1] - ordered[:, -2] < 1e-6)
+    for row in near:
+        labels[row] = _softmax_label(scores[row], link)
+    return labels
+
+
+def _softmax_label(score: NDArray[np.floating], link: str) -> int:
+    largest = score.max()
+    if link == "softmax_float32":
+        exponential = _libm_float32("expf")
+        terms = np.array([exponential(float(s - largest)) for s in score], dtype=np.float32)
+        return int(np.argmax(terms / np.float32(terms.sum(dtype=np.float64))))
+    terms = np.array([math.exp(float(s - largest)) for s in score])
+    return int(np.argmax(terms / terms.sum()))

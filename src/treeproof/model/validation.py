@@ -1,0 +1,151 @@
+"""Structural rules of an `Ensemble`; every message names tree and node."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treeproof.errors import BrokenModelFile, UnsupportedModel
+
+if TYPE_CHECKING:
+    from treeproof.model.ensemble import Ensemble, TreeArrays
+
+_DTYPES = {
+    "root": np.int32,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "flags": np.uint8,
+    "category_set": np.int32,
+    "set_offset": np.int64,
+    "set_words": np.uint32,
+    "leaf": np.int32,
+    "leaf_value": np.float64,
+    "leaf_source": np.int32,
+    "tree_output": np.int32,
+}
+
+
+def validate(ensemble: "Ensemble") -> None:
+    """Raise `BrokenModelFile` unless the arrays form proper trees with finite numbers."""
+    trees = ensemble.trees
+    _check_shapes(trees)
+    n_nodes = len(trees.feature)
+    inner = trees.feature >= 0
+    leaf = ~inner
+    nodes = np.arange(n_nodes, dtype=np.int32)
+    owner = np.searchsorted(trees.root, nodes, side="right") - 1
+
+    def require(condition: np.ndarray, rule: str) -> None:
+        bad = np.flatnonzero(~condition)
+        if bad.size:
+            node = int(bad[0])
+            tree = int(owner[node])
+            raise BrokenModelFile(
+                f"Tree {tree}, node {node - int(trees.root[tree])}: {rule}."
+                " The model file is damaged or was not written by its library."
+            )
+
+    require(trees.feature < ensemble.n_features, f"the feature must be below {ensemble.n_features}")
+    require(np.isfinite(trees.threshold), "the threshold must be finite")
+    # Preorder makes proper trees easy to see: the left child follows its parent, the right child
+    # starts where the left subtree ends, and the subtree of the root fills the tree's range.
+    require(leaf | (trees.left == nodes + 1), "the left child must follow its parent")
+    end = trees.root[owner + 1]
+    require(
+        leaf | ((trees.right > nodes + 1) & (trees.right < end)),
+        "the right child must lie inside its tree, after the left one",
+    )
+    require(inner | ((trees.left == -1) & (trees.right == -1)), "a leaf must not have children")
+    _check_tree_shapes(trees, require)
+    require(inner | (trees.leaf >= 0), "a leaf must have a value")
+    require(leaf | (trees.leaf == -1), "an inner node must not have a leaf value")
+    if not np.array_equal(trees.leaf[leaf], np.arange(len(trees.leaf_value), dtype=np.int32)):
+        raise BrokenModelFile("Leaves must be numbered in node order, each used once.")
+    require(leaf | (trees.flags < 8), "flags must be known")
+    categorical = inner & ((trees.flags & 4) > 0)
+    n_sets = len(trees.set_offset) - 1
+    require(
+        ~categorical | ((trees.category_set >= 0) & (trees.category_set < n_sets)),
+        "the category set must exist",
+    )
+    if not np.all(np.isfinite(trees.leaf_value)):
+        require(
+            inner | np.all(np.isfinite(trees.leaf_value), axis=1)[np.maximum(trees.leaf, 0)],
+            "the leaf value must be finite",
+        )
+    _check_outputs(ensemble)
+
+
+def _check_shapes(trees: "TreeArrays") -> None:
+    for name, dtype in _DTYPES.items():
+        array = getattr(trees, name)
+        dimensions = 2 if name == "leaf_value" else 1
+        if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
+            raise BrokenModelFile(
+                f"Array '{name}' must be C-contiguous {np.dtype(dtype)} with {dimensions} axes."
+                f" Got {array.dtype} with shape {array.shape}."
+            )
+    n_nodes = len(trees.feature)
+    for name in ("threshold", "left", "right", "flags", "category_set", "leaf"):
+        if len(getattr(trees, name)) != n_nodes:
+            raise BrokenModelFile(f"Array '{name}' must have one entry per node ({n_nodes}).")
+    n_trees = len(trees.tree_output)
+    root = trees.root
+    if n_trees == 0:
+        raise UnsupportedModel("A model must have at least one tree. Got none. Train it first.")
+    if len(root) != n_trees + 1 or root[0] != 0 or root[-1] != n_nodes or np.any(np.diff(root) < 1):
+        raise BrokenModelFile("Array 'root' must rise from 0 to the number of nodes, tree by tree.")
+    offset = trees.set_offset
+    if len(offset) < 1 or offset[0] != 0 or offset[-1] != len(trees.set_words):
+        raise BrokenModelFile("Array 'set_offset' must run from 0 to the length of 'set_words'.")
+    if np.any(np.diff(offset) < 0):
+        raise BrokenModelFile("Array 'set_offset' must not fall.")
+    if len(trees.leaf_source) != len(trees.leaf_value):
+        raise BrokenModelFile("Array 'leaf_source' must have one entry per leaf.")
+
+
+def _check_tree_shapes(trees: "TreeArrays", require: object) -> None:
+    """Each node other than a root must be the child of exactly one node."""
+    n_nodes = len(trees.feature)
+    inner = trees.feature >= 0
+    parents = np.zeros(n_nodes, dtype=np.int64)
+    np.add.at(parents, trees.left[inner], 1)
+    np.add.at(parents, trees.right[inner], 1)
+    expected = np.ones(n_nodes, dtype=np.int64)
+    expected[trees.root[:-1]] = 0
+    # Sound: children lie after their parent and inside the tree, and every node but the root has
+    # exactly one parent, so each tree is connected and free of cycles.
+    assert callable(require)
+    require(parents == expected, "every node but the root must have exactly one parent")
+
+
+def _check_outputs(ensemble: "Ensemble") -> None:
+    trees = ensemble.trees
+    width = trees.leaf_value.shape[1]
+    if width not in (1, ensemble.n_outputs):
+        raise BrokenModelFile(
+            f"Leaf values must have width 1 or {ensemble.n_outputs} (the outputs). Got {width}."
+        )
+    scalar = trees.tree_output >= 0
+    if width == ensemble.n_outputs and not scalar.any():
+        pass
+    elif width == 1 and scalar.all() and int(trees.tree_output.max()) < ensemble.n_outputs:
+        pass
+    else:
+        raise BrokenModelFile(
+            "Every tree must name an output in range, or none of them when leaves are vectors."
+        )
+    if len(ensemble.aggregation.start) != ensemble.n_outputs:
+        raise BrokenModelFile(f"The base score must have {ensemble.n_outputs} entries.")
+    if not np.all(np.isfinite(ensemble.aggregation.start)):
+        raise BrokenModelFile("The base score must be finite.")
+    if ensemble.decision.kind == "threshold" and ensemble.n_outputs != 1:
+        raise BrokenModelFile("A threshold decision needs exactly one output.")
+    if ensemble.decision.kind != "score" and len(ensemble.classes) < 2:
+        raise BrokenModelFile("A classifier must have at least two classes.")
+    if ensemble.feature_names and len(ensemble.feature_names) != ensemble.n_features:
+        raise BrokenModelFile(
+            f"There must be one name per feature ({ensemble.n_features})."
+            f" Got {len(ensemble.feature_names)}."
+        )

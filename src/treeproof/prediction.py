@@ -1,0 +1,135 @@
+"""`Model`: an ensemble ready for use, with compiled prediction."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import PathLike, cpu_count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.model import evaluate
+from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
+from treeproof.model.rows import numeric_rows
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded model: the exact meaning of the source model, and fast prediction with it.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The canonical form; everything that decides margins and labels is in it.
+    """
+
+    ensemble: Ensemble
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of a row."""
+        return self.ensemble.n_features
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Class labels as the source library reports them; empty for scores."""
+        return self.ensemble.classes
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Feature names of the model, or an empty tuple."""
+        return self.ensemble.feature_names
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides margins and labels."""
+        return self.ensemble.fingerprint
+
+    def margins(self, X: Any, *, n_jobs: int = 1) -> NDArray[np.floating]:
+        """Raw scores, bit-equal to the source library's.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Rows; columns of data frames are matched to the model's feature names.
+        n_jobs : int
+            Threads; -1 for all cores.
+
+        Returns
+        -------
+        ndarray
+            (n_rows,) for one output, (n_rows, n_outputs) otherwise, in the library's own dtype.
+        """
+        scores = self._scores(X, n_jobs)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any, *, n_jobs: int = 1) -> NDArray[Any]:
+        """Class labels as the source library gives them; for score models, the margins."""
+        scores = self._scores(X, n_jobs)
+        if self.ensemble.decision.kind == "score":
+            return scores[:, 0] if scores.shape[1] == 1 else scores
+        return np.array(self.classes)[evaluate.label_indices(self.ensemble, scores)]
+
+    def label_indices(self, X: Any, *, n_jobs: int = 1) -> NDArray[np.int64]:
+        """Index into `classes` of the predicted label of each row."""
+        if self.ensemble.decision.kind == "score":
+            raise UnsupportedQuery("A model that gives scores has no labels. Ask for margins.")
+        return evaluate.label_indices(self.ensemble, self._scores(X, n_jobs))
+
+    def leaf_indices(self, X: Any, *, n_jobs: int = 1) -> IntArray:
+        """Leaf of each tree in the source library's own numbering: int32 (n_rows, n_trees)."""
+        from treeproof.kernels.prediction import reach_leaves
+
+        rows = self._rows(X)
+        leaves = np.empty((len(rows), self.ensemble.n_trees), dtype=np.int32)
+        _in_blocks(
+            len(rows),
+            n_jobs,
+            lambda part: reach_leaves(self.ensemble.trees, rows[part], ZERO_BAND, leaves[part]),
+        )
+        return self.ensemble.trees.leaf_source[leaves]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model in treeproof's own format; loading it gives the same bits."""
+        from treeproof.model.file_format import save_ensemble
+
+        save_ensemble(self.ensemble, path)
+
+    def _rows(self, X: Any) -> FloatArray:
+        return evaluate.cast_rows(self.ensemble, numeric_rows(self.ensemble, X))
+
+    def _scores(self, X: Any, n_jobs: int) -> NDArray[np.floating]:
+        from treeproof.kernels.prediction import accumulate
+
+        rows = self._rows(X)
+        start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
+        total = np.tile(start, (len(rows), 1))
+        _in_blocks(
+            len(rows),
+            n_jobs,
+            lambda part: accumulate(self.ensemble.trees, rows[part], ZERO_BAND, total[part]),
+        )
+        return evaluate.finish(self.ensemble, total)
+
+
+def thread_count(n_jobs: int) -> int:
+    """Number of threads that an `n_jobs` argument asks for."""
+    if n_jobs == 0 or n_jobs < -1:
+        raise InvalidInput(f"'n_jobs' must be a positive number, or -1 for all cores. Got {n_jobs}.")
+    return (cpu_count() or 1) if n_jobs == -1 else n_jobs
+
+
+def _in_blocks(n_rows: int, n_jobs: int, run: Callable[[slice], None]) -> None:
+    """Run over slices of rows, in threads when asked; every slice writes its own rows."""
+    threads = thread_count(n_jobs)
+    parts = [slice(first, first + _BLOCK) for first in range(0, n_rows, _BLOCK)]
+    if threads == 1 or len(parts) < 2:
+        for part in parts:
+            run(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, parts))
