@@ -36,6 +36,7 @@ def stress_rows(
     categorical = np.unique(trees.feature[(trees.flags & CATEGORICAL) > 0])
     for feature in np.setdiff1d(np.arange(ensemble.n_features), categorical):
         thresholds = np.unique(trees.threshold[trees.feature == feature])
+        thresholds = thresholds[np.isfinite(thresholds)]
         rows[:, feature] = _numbers(ensemble, thresholds, n, random)
     _scatter(rows, _extremes(ensemble), 0.02, random)
     for feature in categorical:

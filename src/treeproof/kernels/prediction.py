@@ -22,6 +22,8 @@ def is_left(trees, node, value, zero_band):
         # Sound: the comparisons come before the conversion, so no infinite or huge value is cast.
         if value <= -1.0 or value >= 32.0 * (stop - start):
             return False
+        if (flags & 16 and value < 0.0) or (flags & 8 and value != np.floor(value)):
+            return False
         code = np.int64(value)
         return (trees.set_words[start + code // 32] >> np.uint32(code % 32)) & np.uint32(1) == 1
     return value < trees.threshold[node]

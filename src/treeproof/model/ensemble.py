@@ -20,6 +20,8 @@ IntArray = NDArray[np.int32]
 MISSING_LEFT = 1  # flag: a missing value goes left (otherwise right)
 ZERO_IS_MISSING = 2  # flag: |x| <= ZERO_BAND counts as missing (LightGBM's zero_as_missing)
 CATEGORICAL = 4  # flag: the test is "category in set goes left", the threshold is unused
+WHOLE_CATEGORY = 8  # flag: a fraction is in no set (scikit-learn; other libraries truncate it)
+NONNEGATIVE_CATEGORY = 16  # flag: -1 < x < 0 is in no set (LightGBM truncates it to category 0)
 
 ZERO_BAND = float(np.float32(1e-35))
 """LightGBM's kZeroThreshold, a float32 constant that is widened before the comparison."""
@@ -35,11 +37,13 @@ class TreeArrays(NamedTuple):
     feature : int32 (n_nodes,)
         Feature that an inner node tests; -1 at a leaf.
     threshold : float64 (n_nodes,)
-        Canonical threshold of a numeric split; 0.0 at leaves and categorical nodes.
+        Canonical threshold of a numeric split; 0.0 at leaves and categorical nodes. Minus
+        infinity where nothing but a missing value goes left (no number is below it).
     left, right : int32 (n_nodes,)
         Children as node numbers (the left child is always ``node + 1``); -1 at a leaf.
     flags : uint8 (n_nodes,)
-        Sum of MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL; 0 at a leaf.
+        Sum of MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, and for categorical nodes
+        WHOLE_CATEGORY, NONNEGATIVE_CATEGORY; 0 at a leaf.
     category_set : int32 (n_nodes,)
         Which set a categorical node tests; -1 elsewhere.
     set_offset : int64 (n_sets + 1,)

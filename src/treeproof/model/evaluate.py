@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
+    NONNEGATIVE_CATEGORY,
+    WHOLE_CATEGORY,
     ZERO_BAND,
     ZERO_IS_MISSING,
     Ensemble,
@@ -62,10 +64,18 @@ def _goes_left(
     categorical = (flags & CATEGORICAL) > 0
     if categorical.any():
         left[categorical] = [
-            in_category_set(ensemble, int(trees.category_set[node]), value)
+            is_category(int(trees.flags[node]), value)
+            and in_category_set(ensemble, int(trees.category_set[node]), value)
             for node, value in zip(nodes[categorical], values[categorical], strict=True)
         ]
     return np.where(missing, (flags & MISSING_LEFT) > 0, left)
+
+
+def is_category(flags: int, value: float) -> bool:
+    """Whether a node with these flags takes a value for a category at all."""
+    if flags & NONNEGATIVE_CATEGORY and value < 0.0:
+        return False
+    return not flags & WHOLE_CATEGORY or float(value).is_integer()
 
 
 def in_category_set(ensemble: Ensemble, number: int, value: float) -> bool:

@@ -47,7 +47,11 @@ def validate(ensemble: "Ensemble") -> None:
             )
 
     require(trees.feature < ensemble.n_features, f"the feature must be below {ensemble.n_features}")
-    require(np.isfinite(trees.threshold), "the threshold must be finite")
+    # Minus infinity is sound: no number is below it, so only missing values can go left.
+    require(
+        np.isfinite(trees.threshold) | np.isneginf(trees.threshold),
+        "the threshold must be finite, or minus infinity where only missing values go left",
+    )
     # Preorder makes proper trees easy to see: the left child follows its parent, the right child
     # starts where the left subtree ends, and the subtree of the root fills the tree's range.
     require(leaf | (trees.left == nodes + 1), "the left child must follow its parent")
@@ -62,7 +66,7 @@ def validate(ensemble: "Ensemble") -> None:
     require(leaf | (trees.leaf == -1), "an inner node must not have a leaf value")
     if not np.array_equal(trees.leaf[leaf], np.arange(len(trees.leaf_value), dtype=np.int32)):
         raise BrokenModelFile("Leaves must be numbered in node order, each used once.")
-    require(leaf | (trees.flags < 8), "flags must be known")
+    require(leaf | (trees.flags < 32), "flags must be known")
     categorical = inner & ((trees.flags & 4) > 0)
     n_sets = len(trees.set_offset) - 1
     require(
