@@ -1,0 +1,1 @@
+"""How questions are answered: one module per engine, `registry.py` lists them."""

@@ -1,0 +1,84 @@
+"""The interface of engines, and the budget of a run."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from treeproof.errors import InvalidInput
+from treeproof.prediction import thread_count
+from treeproof.query import Query
+from treeproof.results.outcomes import Outcomes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits per row; running out gives `unknown` with the bounds reached.
+
+    Attributes
+    ----------
+    time_limit_s : float
+        Wall-clock seconds per row.
+    node_limit : int
+        Branching nodes, cliques or other units that the engine counts, per row.
+    memory_limit_mb : float
+        Working memory per row.
+    """
+
+    time_limit_s: float = np.inf
+    node_limit: int = 2**62
+    memory_limit_mb: float = 4096.0
+
+    def __post_init__(self) -> None:
+        """Refuse limits that leave nothing to work with."""
+        for name in ("time_limit_s", "node_limit", "memory_limit_mb"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"'{name}' must be positive. Got {getattr(self, name)!r}.")
+
+
+class Engine(Protocol):
+    """Decides whether a fixed set contains a violation."""
+
+    name: ClassVar[str]
+    is_complete: ClassVar[bool]
+    """Whether the engine always decides when no limit is reached."""
+
+    def refusal(self, query: Query) -> str | None:
+        """Return a sentence saying why the question cannot be answered, or None."""
+
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Decide every row at the query's own radius or box."""
+
+
+@runtime_checkable
+class RadiusEngine(Protocol):
+    """An engine with a radius search of its own, better than trying radii one by one."""
+
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Bound the minimal perturbation of every row."""
+
+
+def for_each_row(
+    query: Query,
+    n_jobs: int,
+    solve_row: Callable[[int, Outcomes], None],
+) -> Outcomes:
+    """Run a per-row function that writes its row of the outcomes; rows are timed here."""
+    outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+
+    def timed(row: int) -> None:
+        started = time.perf_counter()
+        solve_row(row, outcomes)
+        outcomes.seconds[row] = time.perf_counter() - started
+
+    threads = thread_count(n_jobs)
+    if threads == 1 or len(query) == 1:
+        for row in range(len(query)):
+            timed(row)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(timed, range(len(query))))
+    return outcomes

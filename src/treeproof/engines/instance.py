@@ -1,0 +1,234 @@
+"""A row and a box in rank space: what every engine but the compiled exact one works on."""
+
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.kernels.rank_space import FIXED, RankSpace, box_cells, restrict, summation_slack
+from treeproof.model.ensemble import (
+    CATEGORICAL,
+    ZERO_BAND,
+    ZERO_IS_MISSING,
+    Ensemble,
+    FloatArray,
+    IntArray,
+)
+from treeproof.query import Query
+
+_cache: dict[int, tuple["weakref.ref[FloatArray]", RankSpace]] = {}
+
+
+def rank_space(ensemble: Ensemble) -> RankSpace:
+    """Return the integer view of an ensemble, built once per ensemble."""
+    key = ensemble.trees.threshold
+    cached = _cache.get(id(key))
+    if cached is not None and cached[0]() is key:
+        return cached[1]
+    space = _build_rank_space(ensemble)
+    _cache[id(key)] = (weakref.ref(key), space)
+    return space
+
+
+def _build_rank_space(ensemble: Ensemble) -> RankSpace:
+    trees = ensemble.trees
+    inner = trees.feature >= 0
+    categorical = inner & ((trees.flags & CATEGORICAL) > 0)
+    numeric = inner & ~categorical
+    banded = np.zeros(ensemble.n_features, dtype=bool)
+    banded[trees.feature[numeric & ((trees.flags & ZERO_IS_MISSING) > 0)]] = True
+    node_cut = np.full(len(trees.feature), -1, dtype=np.int32)
+    start = np.zeros(ensemble.n_features + 1, dtype=np.int64)
+    zero_low = np.full(ensemble.n_features, -1, dtype=np.int32)
+    zero_high = np.full(ensemble.n_features, -1, dtype=np.int32)
+    pieces = []
+    order = np.flatnonzero(numeric)
+    order = order[np.argsort(trees.feature[order], kind="stable")]
+    bounds = np.searchsorted(trees.feature[order], np.arange(ensemble.n_features + 1))
+    for feature in range(ensemble.n_features):
+        nodes = order[bounds[feature] : bounds[feature + 1]]
+        values = trees.threshold[nodes]
+        if banded[feature]:
+            # The zero band gets cells of its own: [-band, band] is what counts as zero.
+            values = np.concatenate([values, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
+        cuts, inverse = np.unique(values, return_inverse=True)
+        node_cut[nodes] = inverse[: len(nodes)]
+        if banded[feature]:
+            zero_low[feature] = inverse[-2] + 1
+            zero_high[feature] = inverse[-1]
+        start[feature + 1] = start[feature] + len(cuts)
+        pieces.append(cuts)
+    used_as_category = np.zeros(ensemble.n_features, dtype=bool)
+    used_as_category[trees.feature[categorical]] = True
+    return RankSpace(
+        cut_start=start,
+        cut=np.concatenate(pieces) if pieces else np.zeros(0),
+        node_cut=node_cut,
+        zero_low=zero_low,
+        zero_high=zero_high,
+        categorical=used_as_category,
+        max_depth=_max_depth(ensemble),
+    )
+
+
+def _max_depth(ensemble: Ensemble) -> int:
+    trees = ensemble.trees
+    level = trees.root[:-1].astype(np.int64)
+    depth = 0
+    while True:
+        level = level[trees.feature[level] >= 0]
+        if level.size == 0:
+            return depth
+        level = np.concatenate([trees.left[level], trees.right[level]])
+        depth += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Reachable leaves of one constraint over one box; maximise the sum of gains.
+
+    Leaf i of tree k is the product of the box and its ranges; a point picks one leaf per tree. No
+    violation exists in the box if every point's ``base + sum of gains`` is below `floor`.
+
+    Attributes
+    ----------
+    base : float
+        Gain before any tree: coefficient · start values.
+    floor : float
+        The need of the constraint less every slack: sums of the library, links, and our doubles.
+    low_cell, high_cell : int32 (n_features,)
+        The box in cells; FIXED for features that keep the row's value.
+    leaf_start, leaf_gain, leaf_row, range_start, feature, low, high
+        See `treeproof.kernels.rank_space.restrict`. Trees without a say have no leaves.
+    """
+
+    base: float
+    floor: float
+    low_cell: IntArray
+    high_cell: IntArray
+    leaf_start: NDArray[np.int64]
+    leaf_gain: FloatArray
+    leaf_row: IntArray
+    range_start: NDArray[np.int64]
+    feature: IntArray
+    low: IntArray
+    high: IntArray
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of reachable leaves of all trees."""
+        return len(self.leaf_gain)
+
+
+def instance_of(
+    query: Query, row: int, constraint: int, low: FloatArray, high: FloatArray
+) -> Instance:
+    """Restrict one constraint of a query to a closed box around a row.
+
+    Parameters
+    ----------
+    query : Query
+        The question.
+    row, constraint : int
+        Which row, and which constraint of ``query.alternatives``.
+    low, high : float64 (n_features,)
+        The box, as `Reach.box` gives it.
+    """
+    ensemble = query.ensemble
+    space = rank_space(ensemble)
+    values = query.rows[row]
+    low_cell = np.empty(ensemble.n_features, dtype=np.int32)
+    high_cell = np.empty(ensemble.n_features, dtype=np.int32)
+    box_cells(space, values, low, high, low_cell, high_cell)
+    return instance_of_cells(query, row, constraint, low_cell, high_cell)
+
+
+def instance_of_cells(
+    query: Query, row: int, constraint: int, low_cell: IntArray, high_cell: IntArray
+) -> Instance:
+    """Restrict one constraint of a query to a box given in cells."""
+    ensemble, alternatives = query.ensemble, query.alternatives
+    coefficient = alternatives.coefficient[constraint]
+    start = np.array(ensemble.aggregation.start, dtype=np.float64)
+    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict(
+        ensemble.trees,
+        rank_space(ensemble),
+        query.rows[row],
+        low_cell,
+        high_cell,
+        coefficient,
+        ZERO_BAND,
+    )
+    slack = summation_slack(
+        ensemble.trees,
+        coefficient,
+        start,
+        alternatives.unit[constraint],
+        leaf_start,
+        leaf_row,
+    )
+    base = float(coefficient @ start)
+    # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
+    magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)
+    own_rounding = (len(leaf_start) + 4) * 2.0**-52 * magnitude
+    return Instance(
+        base=base,
+        floor=float(
+            alternatives.need[constraint]
+            - slack
+            - alternatives.link_slack[constraint]
+            - own_rounding
+        ),
+        low_cell=low_cell,
+        high_cell=high_cell,
+        leaf_start=leaf_start,
+        leaf_gain=leaf_gain,
+        leaf_row=leaf_row,
+        range_start=range_start,
+        feature=feature,
+        low=low_range,
+        high=high_range,
+    )
+
+
+def _largest_magnitude(leaf_start: NDArray[np.int64], leaf_gain: FloatArray) -> float:
+    """Largest possible sum of absolute gains, one leaf per tree."""
+    occupied = leaf_start[:-1][np.diff(leaf_start) > 0]
+    if occupied.size == 0:
+        return 0.0
+    return float(np.maximum.reduceat(np.abs(leaf_gain), occupied).sum())
+
+
+def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArray) -> FloatArray:
+    """Row of the model's input precision nearest to a row inside a box of cells.
+
+    Upwards, the nearest value of a cell is its lower threshold; downwards, the last float below
+    its upper threshold. Cells of the ball may hold real numbers but no float of that precision;
+    then the point lies outside the ball by one step.
+    """
+    ensemble = query.ensemble
+    space = rank_space(ensemble)
+    point = query.rows[row].copy()
+    dtype = np.dtype(ensemble.input_precision).type
+    for feature in range(ensemble.n_features):
+        if low_cell[feature] == FIXED:
+            continue
+        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+        cell = int(np.searchsorted(cuts, point[feature], side="right"))
+        if cell < low_cell[feature]:
+            point[feature] = cuts[low_cell[feature] - 1]
+        elif cell > high_cell[feature]:
+            point[feature] = float(np.nextafter(dtype(cuts[high_cell[feature]]), dtype(-np.inf)))
+    return point
+
+
+def distance(query: Query, row: int, point: FloatArray) -> float:
+    """Radius at which a point is reached from a row, in the units of the perturbation."""
+    values, reach = query.rows[row], query.reach
+    moved = point - values
+    moved[np.isnan(values)] = 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = np.where(moved >= 0.0, moved / reach.up, -moved / reach.down)
+    needed[moved == 0.0] = 0.0
+    return float(needed.max(initial=0.0))

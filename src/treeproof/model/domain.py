@@ -1,0 +1,38 @@
+"""Models that round their input, as models over doubles that do not.
+
+Libraries that cast rows to float32 compare ``f32(x) < T``. The cast is monotone, so over doubles
+this is again one threshold: ``x < M`` where M is the smallest double that rounds to T or above, the
+midpoint between T and the float below it (or the double after it, when that midpoint rounds down).
+Replacing every T by its M gives the same model for float64 rows, without a cast.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
+
+
+def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
+    """Return the model over float64 rows whose answers equal the deployed ones on every double."""
+    if ensemble.input_precision == "float64":
+        return ensemble
+    trees = ensemble.trees
+    numeric = (trees.feature >= 0) & ((trees.flags & CATEGORICAL) == 0)
+    numeric &= np.isfinite(trees.threshold)
+    threshold = trees.threshold.copy()
+    threshold[numeric] = smallest_double_rounding_up_to(threshold[numeric])
+    return replace(ensemble, trees=trees._replace(threshold=threshold), input_precision="float64")
+
+
+def smallest_double_rounding_up_to(threshold: FloatArray) -> FloatArray:
+    """Smallest double whose float32 rounding is at least the given float32 value."""
+    above = threshold.astype(np.float32)
+    below = np.nextafter(above, np.float32(-np.inf)).astype(np.float64)
+    # The lowest finite threshold has minus infinity below it; doubles round to it from
+    # half a step further down, where the next float32 would be.
+    below = np.where(np.isfinite(below), below, above.astype(np.float64) - 2.0**104)
+    middle = below + (above.astype(np.float64) - below) / 2.0
+    with np.errstate(over="ignore"):
+        rounds_up = middle.astype(np.float32) >= above
+    return np.where(rounds_up, middle, np.nextafter(middle, np.inf))

@@ -1,0 +1,27 @@
+"""The three verdicts, and why a row can stay undecided."""
+
+from enum import Enum
+
+
+class Verdict(Enum):
+    """Outcome for one row."""
+
+    VERIFIED = "verified"
+    """The claim holds everywhere in the set."""
+    FALSIFIED = "falsified"
+    """A witness in the set breaks it; the witness was replayed."""
+    UNKNOWN = "unknown"
+    """Neither was established; the reason says why."""
+
+
+class UnknownReason(Enum):
+    """Why a row is undecided."""
+
+    NONE = ""
+    TIME_LIMIT = "time limit"
+    NODE_LIMIT = "node limit"
+    MEMORY_LIMIT = "memory limit"
+    LOOSE_BOUND = "the engine's bound is not tight enough"
+    NO_WITNESS = "no witness found"
+    SOLVER_FAILED = "solver failed"
+    ROW_FAILED = "row failed"

@@ -1,0 +1,181 @@
+"""`LInf` and `Box`: how a row may change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.spec.rounding import FloatArray, move_rounded_down
+
+
+@dataclass(frozen=True, slots=True)
+class LInf:
+    """Every feature may move by at most eps, in units of its scale.
+
+    Parameters
+    ----------
+    eps : float or None
+        Radius of the ball; None where the radius is what is asked for.
+    scale : array-like of shape (n_features,), optional
+        Unit of each feature (for example its standard deviation); default 1.
+    below, above : float, bool or array-like, optional
+        How far a feature may go down and up, as a multiple of ``eps * scale``; 0 or False forbids
+        that direction.
+    frozen : sequence of int or str, optional
+        Features that do not move, by number or name.
+    low, high : float or array-like of shape (n_features,), optional
+        Bounds of the data's domain; no feature leaves them.
+    """
+
+    eps: float | None = None
+    scale: ArrayLike | None = None
+    below: ArrayLike = 1.0
+    above: ArrayLike = 1.0
+    frozen: Sequence[int | str] = ()
+    low: ArrayLike = -np.inf
+    high: ArrayLike = np.inf
+
+    def __post_init__(self) -> None:
+        """Refuse radii that are no distance."""
+        if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
+            raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
+
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+        """Return the reach of this perturbation around given rows."""
+        n_features = rows.shape[1]
+        scale = _per_feature("scale", 1.0 if self.scale is None else self.scale, n_features)
+        down = scale * _per_feature("below", self.below, n_features)
+        up = scale * _per_feature("above", self.above, n_features)
+        for name, rate in (("scale", scale), ("below", down), ("above", up)):
+            if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
+                raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
+        for feature in self.frozen:
+            number = feature_number(feature, n_features, names)
+            down[number] = up[number] = 0.0
+        low = _per_feature("low", self.low, n_features)
+        high = _per_feature("high", self.high, n_features)
+        if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
+            raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
+        return Reach(
+            down=down,
+            up=up,
+            low=np.broadcast_to(low, rows.shape),
+            high=np.broadcast_to(high, rows.shape),
+            radius=None if self.eps is None else float(self.eps),
+            is_ball=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Every feature may take any value between two bounds.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (n_features,) or (n_rows, n_features)
+        Bounds, inclusive; infinite sides are allowed. Missing and categorical entries of a row
+        stay as they are.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+        """Return the reach of this box for given rows."""
+        del names
+        low, high = (_box_side(side, rows) for side in (self.low, self.high))
+        if np.any(low > high):
+            row, feature = np.argwhere(low > high)[0]
+            raise InvalidInput(
+                "'low' of Box must not exceed 'high'."
+                f" Got {low[row, feature]} > {high[row, feature]} in row {row}, feature {feature}."
+            )
+        rates = np.full(rows.shape[1], np.inf)
+        return Reach(down=rates, up=rates, low=low, high=high, radius=np.inf, is_ball=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A perturbation in numbers.
+
+    At radius r, feature f of a row x may take any real value in
+    ``[max(low, x - r * down), min(high, x + r * up)]``.
+
+    Attributes
+    ----------
+    down, up : float64 (n_features,)
+        Rates of movement; infinite for a box.
+    low, high : float64 (n_rows, n_features)
+        Bounds that hold at any radius.
+    radius : float or None
+        The radius of the question; None when it is what is asked for.
+    is_ball : bool
+        False for boxes, which have no radius.
+    """
+
+    down: FloatArray
+    up: FloatArray
+    low: FloatArray
+    high: FloatArray
+    radius: float | None
+    is_ball: bool
+
+    def box(self, rows: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+        """Closed box around each row at a radius, as doubles that decide ``x < T`` exactly.
+
+        A value of the row outside the domain bounds stays allowed as it is. NaN stays NaN.
+        """
+        if not self.is_ball:
+            return self.low, self.high
+        low = np.maximum(move_rounded_down(rows, radius, self.down, -1), self.low)
+        high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
+        return np.minimum(low, rows), np.maximum(high, rows)
+
+    def take(self, selection: Any) -> "Reach":
+        """Return the reach of a selection of rows."""
+        return Reach(
+            down=self.down,
+            up=self.up,
+            low=self.low[selection],
+            high=self.high[selection],
+            radius=self.radius,
+            is_ball=self.is_ball,
+        )
+
+
+def feature_number(feature: int | str, n_features: int, names: Sequence[str]) -> int:
+    """Number of a feature given by number or name."""
+    if isinstance(feature, str):
+        if feature not in names:
+            raise InvalidInput(
+                f"The model must have a feature named {feature!r}."
+                f" Its names are: {', '.join(map(str, names[:8])) or 'none'}."
+            )
+        return list(names).index(feature)
+    if not 0 <= int(feature) < n_features:
+        raise InvalidInput(f"A feature number must be from 0 to {n_features - 1}. Got {feature}.")
+    return int(feature)
+
+
+def _per_feature(name: str, value: ArrayLike, n_features: int) -> FloatArray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_features):
+        raise InvalidInput(
+            f"'{name}' must be one number or one per feature ({n_features})."
+            f" Got shape {array.shape}."
+        )
+    return np.array(np.broadcast_to(array, (n_features,)))
+
+
+def _box_side(side: ArrayLike, rows: FloatArray) -> NDArray[np.float64]:
+    array = np.asarray(side, dtype=np.float64)
+    if array.shape not in ((), rows.shape[1:], rows.shape):
+        raise InvalidInput(
+            f"A side of Box must have shape {rows.shape[1:]} or {rows.shape}. Got {array.shape}."
+        )
+    if np.isnan(array).any():
+        raise InvalidInput("A side of Box must not contain NaN. Use -inf or inf for a free side.")
+    return np.broadcast_to(array, rows.shape)
