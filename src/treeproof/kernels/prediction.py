@@ -20,7 +20,8 @@ def is_left(trees, node, value, zero_band):
         start = trees.set_offset[number]
         stop = trees.set_offset[number + 1]
         # Sound: the comparisons come before the conversion, so no infinite or huge value is cast.
-        if value <= -1.0 or value >= 32.0 * (stop - start):
+        # An empty set has no word at all, which -1 < value < 0 would otherwise read.
+        if start == stop or value <= -1.0 or value >= 32.0 * (stop - start):
             return False
         if (flags & 16 and value < 0.0) or (flags & 8 and value != np.floor(value)):
             return False

@@ -82,7 +82,9 @@ def in_category_set(ensemble: Ensemble, number: int, value: float) -> bool:
     """Whether a category value, truncated to an integer, is in a set; never for negatives."""
     trees = ensemble.trees
     start, stop = int(trees.set_offset[number]), int(trees.set_offset[number + 1])
-    if not np.isfinite(value) or value <= -1.0 or value >= 32.0 * (stop - start):
+    if start == stop or not np.isfinite(value):
+        return False
+    if value <= -1.0 or value >= 32.0 * (stop - start):
         return False
     code = int(value)
     return bool(int(trees.set_words[start + code // 32]) >> (code % 32) & 1)

@@ -142,8 +142,7 @@ def _check_outputs(ensemble: "Ensemble") -> None:
         )
     if len(ensemble.aggregation.start) != ensemble.n_outputs:
         raise BrokenModelFile(f"The base score must have {ensemble.n_outputs} entries.")
-    if not np.all(np.isfinite(ensemble.aggregation.start)):
-        raise BrokenModelFile("The base score must be finite.")
+    _check_finish(ensemble)
     if ensemble.decision.kind == "threshold" and ensemble.n_outputs != 1:
         raise BrokenModelFile("A threshold decision needs exactly one output.")
     if ensemble.decision.kind != "score" and len(ensemble.classes) < 2:
@@ -153,3 +152,19 @@ def _check_outputs(ensemble: "Ensemble") -> None:
             f"There must be one name per feature ({ensemble.n_features})."
             f" Got {len(ensemble.feature_names)}."
         )
+
+
+def _check_finish(ensemble: "Ensemble") -> None:
+    aggregation = ensemble.aggregation
+    if not np.all(np.isfinite(aggregation.start)):
+        raise BrokenModelFile("The base score must be finite.")
+    numbers = (aggregation.divisor, aggregation.scale, *aggregation.bias)
+    if not np.all(np.isfinite(numbers)) or aggregation.divisor == 0.0:
+        raise BrokenModelFile("Divisor, scale and bias must be finite, and the divisor not zero.")
+    n_bias = {"affine": ensemble.n_outputs, "isolation": 1}.get(aggregation.finish)
+    if n_bias is not None and len(aggregation.bias) != n_bias:
+        raise BrokenModelFile(
+            f"The bias must have {n_bias} entries. Got {len(aggregation.bias)} entries."
+        )
+    if np.isnan(ensemble.decision.cut):
+        raise BrokenModelFile("The decision cut must be a number. Got nan.")
