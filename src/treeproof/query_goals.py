@@ -290,14 +290,46 @@ def _link_slack(ensemble: Ensemble) -> float:
     to exp(0) = 1 and merges a score below it only if exp of the gap and the division by the sum
     both round together, which needs a gap below 8 units of the precision.
     """
-    aggregation, link = ensemble.aggregation, ensemble.decision.link
+    aggregation, decision = ensemble.aggregation, ensemble.decision
     largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
     largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
     largest += max((abs(b) for b in aggregation.bias), default=0.0)
     unit = 2.0**-23 if aggregation.precision == "float32" else 2.0**-52
     slack = 0.0 if aggregation.finish == "none" else 8.0 * unit * largest
-    if link == "softmax_float32":
-        slack += 8.0 * 2.0**-23 * max(1.0, largest)
-    elif link == "softmax_float64":
-        slack += 8.0 * 2.0**-52 * max(1.0, largest)
-    return slack
+    if decision.link_divisor != 1.0:
+        slack += 8.0 * unit * largest
+    if decision.link == "softmax_float32":
+        slack += 8.0 * 2.0**-23 * max(decision.link_divisor, largest)
+    elif decision.link == "softmax_float64":
+        slack += 8.0 * 2.0**-52 * max(decision.link_divisor, largest)
+    elif decision.link == "sigmoid_float64":
+        slack += 8.0 * 2.0**-52 * largest + _sigmoid_slack(ensemble)
+    return float(slack)
+
+
+def _sigmoid_slack(ensemble: Ensemble) -> float:
+    """How far apart two margins can be and still have the same rounded sigmoid.
+
+    Sound: with z = scale * margin / divisor, sigmoids are computed to a relative 2**-50, and the
+    relative slope of the sigmoid, 1 / (1 + exp(z)), falls with z; so equal sigmoids need a gap of
+    z below 2**-49 * (1 + exp(z)) at the largest z that the trees can reach. Beyond |z| = 700
+    sigmoids may saturate, and then the whole range is taken.
+    """
+    trees, decision = ensemble.trees, ensemble.decision
+    leaf_tree = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
+    largest = np.zeros((ensemble.n_trees, trees.leaf_value.shape[1]))
+    np.maximum.at(largest, leaf_tree, np.abs(trees.leaf_value))
+    extreme = np.abs(np.array(ensemble.aggregation.start))
+    if trees.tree_output[0] >= 0:
+        np.add.at(extreme, trees.tree_output, largest[:, 0])
+    else:
+        extreme += largest.sum(axis=0)
+    factor = decision.link_scale / decision.link_divisor
+    reach = float(extreme.max()) * max(abs(ensemble.aggregation.scale), 1.0)
+    reach += max((abs(b) for b in ensemble.aggregation.bias), default=0.0)
+    reach *= 1.0 + 2.0**-20  # covers the rounding of these sums themselves
+    largest_z = factor * reach
+    merged = 2.0 * largest_z
+    if largest_z < 700.0:
+        merged = min(merged, 2.0**-49 * (1.0 + np.exp(largest_z)))
+    return float(merged / factor)

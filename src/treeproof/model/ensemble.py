@@ -104,14 +104,18 @@ class Decision:
     * ``"threshold"``: one output; class 1 iff ``margin >= cut``. `cut` is the smallest float (of
       the aggregation's precision) that the library labels 1, so strict and non-strict rules and
       saturating links are all the same test here.
-    * ``"argmax"``: first index of the largest ``link(margins)``. Links other than identity are
-      monotone but may round different margins to the same number, which decides ties.
+    * ``"argmax"``: first index of the largest ``link(margins / link_divisor)``. Links other than
+      identity are monotone but may round different margins to the same number, which decides ties:
+      ``"softmax_..."``, or ``"sigmoid_float64"``, each margin's own sigmoid of ``link_scale`` times
+      it, which is 1.0 for every large margin.
     * ``"score"``: no label; the margin itself is the answer (regression, ranking).
     """
 
     kind: Literal["threshold", "argmax", "score"]
     cut: float = 0.0
-    link: Literal["identity", "softmax_float32", "softmax_float64"] = "identity"
+    link: Literal["identity", "softmax_float32", "softmax_float64", "sigmoid_float64"] = "identity"
+    link_divisor: float = 1.0
+    link_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,5 +129,7 @@ def label_indices(ensemble: Ensemble, scores: NDArray[np.floating]) -> NDArray[n
     if decision.kind == "threshold":
         return (scores[:, 0] >= decision.cut).astype(np.int64)
     if decision.kind == "argmax":
-        return argmax_labels(scores, decision.link)
+        return argmax_labels(
+            scores, decision.link, divisor=decision.link_divisor, scale=decision.link_scale
+        )
     raise ValueError("A model that gives scores has no labels.")

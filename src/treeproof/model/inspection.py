@@ -25,6 +25,7 @@ _LINK_WORDS = {
     "identity": "margin",
     "softmax_float32": "softmax of the margins in float32",
     "softmax_float64": "softmax of the margins in float64",
+    "sigmoid_float64": "sigmoid of a margin in float64",
 }
 
 

@@ -75,19 +75,44 @@ def smallest_true(
     return number(low)
 
 
+def sigmoid_float64(margin: float, scale: float = 1.0) -> float:
+    """LightGBM's and CatBoost's sigmoid, ``1 / (1 + exp(-scale * x))`` in double."""
+    exponent = -scale * margin
+    # The C library's exp overflows to infinity, Python's raises.
+    return 1.0 / (1.0 + (math.exp(exponent) if exponent < 709.0 else _exp_or_infinity(exponent)))
+
+
+def _exp_or_infinity(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
 def argmax_labels(
     scores: NDArray[np.floating],
-    link: Literal["identity", "softmax_float32", "softmax_float64"],
+    link: Literal["identity", "softmax_float32", "softmax_float64", "sigmoid_float64"],
+    *,
+    divisor: float = 1.0,
+    scale: float = 1.0,
 ) -> NDArray[np.int64]:
-    """First index of the largest link(score) in each row."""
+    """First index of the largest link(score / divisor) in each row."""
+    scores = scores if divisor == 1.0 else scores / scores.dtype.type(divisor)
     labels = np.argmax(scores, axis=1)
     if link == "identity" or scores.shape[1] < 2:
         return labels
-    # Softmax keeps the order of scores and can only merge neighbours, so only rows whose two
-    # largest scores nearly agree need the real computation.
-    ordered = np.sort(scores.astype(np.float64), axis=1)
-    near = np.flatnonzero(ordered[:, -1] - ordered[:, -2] < 1e-6)
-    for row in near:
+    # A link keeps the order of scores and can only merge neighbours, so only rows whose two
+    # largest linked scores nearly agree need the real computation.
+    ordered = np.sort(scores.astype(np.float64), axis=1)[:, -2:]
+    if link == "sigmoid_float64":
+        with np.errstate(over="ignore"):
+            ordered = 1.0 / (1.0 + np.exp(-scale * ordered))
+        # Small sigmoids merge only relative to their own size.
+        near = np.flatnonzero(ordered[:, 1] - ordered[:, 0] <= 1e-6 * ordered[:, 1])
+        for row in near:
+            labels[row] = np.argmax([sigmoid_float64(float(s), scale) for s in scores[row]])
+        return labels
+    for row in np.flatnonzero(ordered[:, 1] - ordered[:, 0] < 1e-6):
         labels[row] = _softmax_label(scores[row], link)
     return labels
 
@@ -99,4 +124,5 @@ def _softmax_label(score: NDArray[np.floating], link: str) -> int:
         terms = np.array([exponential(float(s - largest)) for s in score], dtype=np.float32)
         return int(np.argmax(terms / np.float32(terms.sum(dtype=np.float64))))
     terms = np.array([math.exp(float(s - largest)) for s in score])
-    return int(np.argmax(terms / terms.sum()))
+    # LightGBM adds from left to right; NumPy's sum of many terms rounds differently.
+    return int(np.argmax(terms / sum(terms.tolist())))

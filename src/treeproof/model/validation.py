@@ -143,9 +143,12 @@ def _check_outputs(ensemble: "Ensemble") -> None:
     if len(ensemble.aggregation.start) != ensemble.n_outputs:
         raise BrokenModelFile(f"The base score must have {ensemble.n_outputs} entries.")
     _check_finish(ensemble)
-    if ensemble.decision.kind == "threshold" and ensemble.n_outputs != 1:
+    decision = ensemble.decision
+    if not all(0.0 < number < np.inf for number in (decision.link_divisor, decision.link_scale)):
+        raise BrokenModelFile("Divisor and scale of the link must be finite and positive.")
+    if decision.kind == "threshold" and ensemble.n_outputs != 1:
         raise BrokenModelFile("A threshold decision needs exactly one output.")
-    if ensemble.decision.kind != "score" and len(ensemble.classes) < 2:
+    if decision.kind != "score" and len(ensemble.classes) < 2:
         raise BrokenModelFile("A classifier must have at least two classes.")
     if ensemble.feature_names and len(ensemble.feature_names) != ensemble.n_features:
         raise BrokenModelFile(
