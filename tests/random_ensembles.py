@@ -36,8 +36,8 @@ def random_ensemble(rng: np.random.Generator) -> Ensemble:
     categorical = rng.random(n_features) < 0.3
     builder = TreeBuilder(leaf_width=n_outputs if vector else 1)
     for tree in range(int(rng.integers(1, 9))):
-        _add_tree(rng, builder, n_features, categorical, input_precision)
-        builder._outputs[-1] = -1 if vector else tree % n_outputs
+        output = -1 if vector else tree % n_outputs
+        _add_tree(rng, builder, n_features, categorical, input_precision, output)
     return Ensemble(
         trees=builder.finish(),
         n_features=n_features,
@@ -88,6 +88,7 @@ def _add_tree(
     n_features: int,
     categorical: NDArray[np.bool_],
     precision: str,
+    output: int,
 ) -> None:
     nodes: dict[str, list[Any]] = {
         name: [] for name in ("feature", "threshold", "left", "right", "flags", "value", "set")
@@ -126,7 +127,7 @@ def _add_tree(
         right=nodes["right"],
         flags=nodes["flags"],
         value=np.array(nodes["value"]),
-        output=0,
+        output=output,
         category_set=nodes["set"],
     )
 

@@ -1,12 +1,14 @@
 """Turns trees as libraries store them into the canonical `TreeArrays`.
 
-Loaders describe each tree with arrays in the library's own node order; `TreeBuilder` walks it from
+Loaders describe trees with arrays in the library's own node order; `TreeBuilder` walks them from
 the root (nodes left behind by pruning are dropped), refuses cycles, shared and dangling nodes, and
-renumbers in preorder.
+renumbers in preorder. All trees are walked together, level by level, so that a model of a thousand
+trees costs a few array operations per level and not a Python loop over its nodes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,10 +19,34 @@ from treeproof.model.ensemble import CATEGORICAL, TreeArrays
 MAX_DEPTH = 4096
 """Deeper trees are refused: no trained model comes near, hostile files do."""
 
+MAX_CATEGORY = 1 << 24
+"""Category codes must stay below; larger ones are not exact in float32."""
+
+MAX_SET_WORDS = 1 << 25
+"""Bound on the memory of all category sets together (128 MB)."""
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Forest:
+    """Some trees with their nodes one after another; children are numbered within their tree."""
+
+    sizes: IntArray
+    output: IntArray
+    feature: IntArray
+    threshold: NDArray[np.float64]
+    left: IntArray
+    right: IntArray
+    flags: NDArray[np.uint8]
+    value: NDArray[np.float64]
+    source: IntArray
+    category_set: IntArray
+
 
 @dataclass(slots=True)
 class TreeBuilder:
-    """Collects trees one by one; `finish` returns the canonical arrays.
+    """Collects trees; `finish` checks them and returns the canonical arrays.
 
     Parameters
     ----------
@@ -29,24 +55,31 @@ class TreeBuilder:
     """
 
     leaf_width: int = 1
-    _parts: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
-    _outputs: list[int] = field(default_factory=list)
-    _set_offset: list[int] = field(default_factory=lambda: [0])
-    _set_words: list[int] = field(default_factory=list)
+    _forests: list[_Forest] = field(default_factory=list)
+    _n_trees: int = 0
+    _sets: list[NDArray[np.uint32]] = field(default_factory=list)
+    _n_set_words: int = 0
 
-    def add_category_set(self, categories: Sequence[int]) -> int:
+    def add_category_set(self, categories: Sequence[int] | NDArray[np.integer]) -> int:
         """Store the set of categories that go left; return its number."""
-        if any(c < 0 or c >= 1 << 24 for c in categories):
+        codes = np.asarray(categories, dtype=np.int64)
+        if codes.size and (codes.min() < 0 or codes.max() >= MAX_CATEGORY):
+            worst = codes.min() if codes.min() < 0 else codes.max()
             raise UnsupportedModel(
-                "Category codes must be between 0 and 2**24 - 1."
-                f" Got {max(categories, key=abs)}. Encode the feature with small codes."
+                f"Category codes must be between 0 and {MAX_CATEGORY - 1}."
+                f" Got {worst}. Encode the feature with small codes."
             )
-        words = [0] * (max(categories, default=-1) // 32 + 1)
-        for category in categories:
-            words[category // 32] |= 1 << (category % 32)
-        self._set_words.extend(words)
-        self._set_offset.append(len(self._set_words))
-        return len(self._set_offset) - 2
+        n_words = int(codes.max()) // 32 + 1 if codes.size else 0
+        self._n_set_words += n_words
+        if self._n_set_words > MAX_SET_WORDS:
+            raise UnsupportedModel(
+                "The category sets of a model may take at most 128 MB."
+                " Encode the categorical features with small codes."
+            )
+        words = np.zeros(n_words, dtype=np.uint32)
+        np.bitwise_or.at(words, codes // 32, np.uint32(1) << (codes % 32).astype(np.uint32))
+        self._sets.append(words)
+        return len(self._sets) - 1
 
     def add_tree(
         self,
@@ -72,7 +105,7 @@ class TreeBuilder:
         left, right : int (n,)
             Children; negative marks a leaf (both must then be negative).
         flags : int (n,)
-            MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL; anything at leaves.
+            MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, …; anything at leaves.
         value : float (n,) or (n, leaf_width)
             Leaf values; anything at inner nodes.
         output : int
@@ -82,102 +115,201 @@ class TreeBuilder:
         category_set : int (n,), optional
             Number returned by `add_category_set` for categorical nodes, -1 elsewhere.
         """
-        tree = len(self._outputs)
-        left_in = np.asarray(left, dtype=np.int64)
-        right_in = np.asarray(right, dtype=np.int64)
-        order = _preorder(left_in, right_in, tree)
-        position = np.full(len(left_in), -1, dtype=np.int64)
-        position[order] = np.arange(len(order))
-        inner = left_in[order] >= 0
-        values = np.asarray(value, dtype=np.float64).reshape(len(left_in), -1)
-        if values.shape[1] != self.leaf_width:
+        left_child = np.asarray(left, dtype=np.int64)
+        self.add_forest(
+            sizes=[len(left_child)],
+            output=[output],
+            feature=feature,
+            threshold=threshold,
+            left=left_child,
+            right=right,
+            flags=flags,
+            value=value,
+            source=source,
+            category_set=category_set,
+        )
+
+    def add_forest(
+        self,
+        *,
+        sizes: ArrayLike,
+        output: ArrayLike,
+        feature: ArrayLike,
+        threshold: ArrayLike,
+        left: ArrayLike,
+        right: ArrayLike,
+        flags: ArrayLike,
+        value: ArrayLike,
+        source: ArrayLike | None = None,
+        category_set: ArrayLike | None = None,
+    ) -> None:
+        """Add many trees at once, their nodes one after another.
+
+        Parameters
+        ----------
+        sizes : int (n_trees,)
+            Number of nodes of each tree.
+        output : int (n_trees,)
+            Output that each tree adds to, or -1 for vector leaves.
+        feature, threshold, left, right, flags, value, source, category_set
+            As in `add_tree`, for all nodes of all trees; children and sources are numbered
+            within their own tree.
+        """
+        size = np.asarray(sizes, dtype=np.int64)
+        n_nodes = int(size.sum())
+        first = len(size) and np.concatenate([[0], np.cumsum(size)[:-1]])
+        local = np.arange(n_nodes) - np.repeat(first, size)
+        values = np.asarray(value, dtype=np.float64).reshape(n_nodes, -1)
+        if n_nodes and values.shape[1] != self.leaf_width:
             raise BrokenModelFile(
-                f"Tree {tree}: leaf values must have width {self.leaf_width}."
+                f"Tree {self._n_trees}: leaf values must have width {self.leaf_width}."
                 f" Got {values.shape[1]}."
             )
-        sources = np.arange(len(left_in)) if source is None else np.asarray(source)
-        sets = np.full(len(left_in), -1) if category_set is None else np.asarray(category_set)
-        flag = np.where(inner, np.asarray(flags)[order], 0).astype(np.uint8)
-        numeric = inner & ((flag & CATEGORICAL) == 0)
-        self._parts.append(
-            {
-                "feature": np.where(inner, np.asarray(feature)[order], -1).astype(np.int32),
-                "threshold": np.where(numeric, np.asarray(threshold)[order], 0.0).astype(
-                    np.float64
-                ),
-                "left": np.where(inner, position[left_in[order]], -1).astype(np.int64),
-                "right": np.where(inner, position[right_in[order]], -1).astype(np.int64),
-                "flags": flag,
-                "category_set": np.where(inner & ~numeric, sets[order], -1).astype(np.int32),
-                "leaf_value": values[order][~inner],
-                "leaf_source": sources[order][~inner].astype(np.int32),
-            }
+        forest = _Forest(
+            sizes=size,
+            output=np.asarray(output, dtype=np.int64),
+            feature=np.asarray(feature, dtype=np.int64),
+            threshold=np.asarray(threshold, dtype=np.float64),
+            left=np.asarray(left, dtype=np.int64),
+            right=np.asarray(right, dtype=np.int64),
+            flags=np.asarray(flags, dtype=np.uint8),
+            value=values,
+            source=local if source is None else np.asarray(source, dtype=np.int64),
+            category_set=np.full(n_nodes, -1)
+            if category_set is None
+            else np.asarray(category_set, dtype=np.int64),
         )
-        self._outputs.append(output)
+        for name in ("feature", "threshold", "left", "right", "flags", "source", "category_set"):
+            if getattr(forest, name).shape != (n_nodes,):
+                raise BrokenModelFile(
+                    f"Tree {self._n_trees}: array '{name}' must have one entry per node"
+                    f" ({n_nodes}). Got shape {getattr(forest, name).shape}."
+                )
+        self._forests.append(forest)
+        self._n_trees += len(size)
 
     def finish(self) -> TreeArrays:
         """Return the canonical arrays of all trees added so far."""
-        if not self._parts:
+        if self._n_trees == 0:
             raise UnsupportedModel("A model must have at least one tree. Got none. Train it first.")
-        sizes = np.array([len(part["feature"]) for part in self._parts], dtype=np.int64)
-        root = np.concatenate([[0], np.cumsum(sizes)])
-        if root[-1] >= 2**31 - 1:
-            raise UnsupportedModel(f"A model may have at most 2**31 - 2 nodes. Got {root[-1]}.")
 
-        def joined(name: str) -> NDArray[np.generic]:
-            return np.concatenate([part[name] for part in self._parts])
+        def joined(name: str) -> Any:
+            parts = [getattr(forest, name) for forest in self._forests]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-        shift = np.repeat(root[:-1], sizes)
-        feature = joined("feature").astype(np.int32)
-        inner = feature >= 0
-        leaf = np.where(inner, -1, np.cumsum(~inner) - 1).astype(np.int32)
-        left = np.where(inner, joined("left") + shift, -1).astype(np.int32)
-        right = np.where(inner, joined("right") + shift, -1).astype(np.int32)
+        walk = _walk(joined("sizes"), joined("left"), joined("right"))
+        order, inner = walk.order, walk.inner
+        flags = np.where(inner, joined("flags")[order], 0).astype(np.uint8)
+        numeric = inner & ((flags & CATEGORICAL) == 0)
+        offsets = np.cumsum([0, *(len(words) for words in self._sets)])
         return TreeArrays(
-            root=root.astype(np.int32),
-            feature=feature,
-            threshold=joined("threshold").astype(np.float64),
-            left=left,
-            right=right,
-            flags=joined("flags").astype(np.uint8),
-            category_set=joined("category_set").astype(np.int32),
-            set_offset=np.array(self._set_offset, dtype=np.int64),
-            set_words=np.array(self._set_words, dtype=np.uint32),
-            leaf=leaf,
-            leaf_value=np.ascontiguousarray(joined("leaf_value"), dtype=np.float64),
-            leaf_source=joined("leaf_source").astype(np.int32),
-            tree_output=np.array(self._outputs, dtype=np.int32),
+            root=walk.root.astype(np.int32),
+            feature=_int32(np.where(inner, joined("feature")[order], -1), "feature index"),
+            threshold=np.where(numeric, joined("threshold")[order], 0.0),
+            left=walk.left.astype(np.int32),
+            right=walk.right.astype(np.int32),
+            flags=flags,
+            category_set=_int32(
+                np.where(inner & ~numeric, joined("category_set")[order], -1), "category set"
+            ),
+            set_offset=offsets.astype(np.int64),
+            set_words=np.concatenate([np.zeros(0, np.uint32), *self._sets]),
+            leaf=np.where(inner, -1, np.cumsum(~inner) - 1).astype(np.int32),
+            leaf_value=np.ascontiguousarray(joined("value")[order[~inner]], dtype=np.float64),
+            leaf_source=_int32(joined("source")[order[~inner]], "leaf number"),
+            tree_output=_int32(joined("output"), "output"),
         )
 
 
-def _preorder(left: NDArray[np.int64], right: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
-    """Node numbers reachable from node 0, in preorder; refuses anything that is not a tree."""
-    n = len(left)
-    if n == 0 or len(right) != n:
+@dataclass(slots=True)
+class _Walk:
+    """Reachable nodes of all trees in preorder."""
+
+    root: IntArray  # first new node of each tree, and their number
+    order: IntArray  # old number (over all trees) of each new node
+    inner: NDArray[np.bool_]  # per new node
+    left: IntArray  # new numbers, -1 at leaves
+    right: IntArray
+
+
+def _walk(sizes: IntArray, left: IntArray, right: IntArray) -> _Walk:
+    """Visit every tree from its root, level by level; refuse anything that is not a tree."""
+    if np.any(sizes < 1):
+        tree = int(np.flatnonzero(sizes < 1)[0])
         raise BrokenModelFile(f"Tree {tree} must have at least one node. Got an empty tree.")
-    left_list, right_list = left.tolist(), right.tolist()
-    seen = bytearray(n)
-    order: list[int] = []
-    stack: list[tuple[int, int]] = [(0, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if seen[node]:
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    levels = _levels(first, left, right)
+    # Subtree sizes from the deepest level up, then preorder positions from the roots down.
+    size = np.zeros(first[-1], dtype=np.int64)
+    for nodes, left_nodes, right_nodes in reversed(levels):
+        size[nodes] = 1
+        parents = nodes[left[nodes] >= 0]
+        size[parents] += size[left_nodes] + size[right_nodes]
+    root = np.concatenate([[0], np.cumsum(size[first[:-1]])])
+    if root[-1] >= 2**31 - 1:
+        raise UnsupportedModel(f"A model may have at most 2**31 - 2 nodes. Got {root[-1]}.")
+    position = np.zeros(first[-1], dtype=np.int64)
+    position[first[:-1]] = root[:-1]
+    order = np.empty(root[-1], dtype=np.int64)
+    new_left = np.full(root[-1], -1, dtype=np.int64)
+    new_right = np.full(root[-1], -1, dtype=np.int64)
+    for nodes, left_nodes, right_nodes in levels:
+        order[position[nodes]] = nodes
+        parents = position[nodes[left[nodes] >= 0]]
+        position[left_nodes] = parents + 1
+        position[right_nodes] = parents + 1 + size[left_nodes]
+        new_left[parents] = position[left_nodes]
+        new_right[parents] = position[right_nodes]
+    return _Walk(root=root, order=order, inner=new_left >= 0, left=new_left, right=new_right)
+
+
+def _levels(
+    first: IntArray, left: IntArray, right: IntArray
+) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Nodes of each level over all trees, with the children of the inner ones among them."""
+    visit = np.full(first[-1], -1, dtype=np.int64)
+    nodes, tree = first[:-1], np.arange(len(first) - 1)
+    visit[nodes] = 0
+    n_visited = len(nodes)
+    levels: list[tuple[IntArray, IntArray, IntArray]] = []
+    while len(nodes):
+        if len(levels) > MAX_DEPTH:
+            raise UnsupportedModel(f"Tree {tree[0]} is deeper than {MAX_DEPTH} levels.")
+        here_left, here_right = left[nodes], right[nodes]
+        inner = (here_left >= 0) | (here_right >= 0)
+        parents, owner = nodes[inner], tree[inner]
+        shift, n = first[owner], first[owner + 1] - first[owner]
+        bad = (here_left[inner] < 0) | (here_left[inner] >= n)
+        bad |= (here_right[inner] < 0) | (here_right[inner] >= n)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
             raise BrokenModelFile(
-                f"Tree {tree}, node {node} is reached twice: a tree must have no cycles and no"
-                " shared nodes. The model file is damaged."
+                f"Tree {owner[at]}, node {parents[at] - shift[at]}: children must be between 0 and"
+                f" {n[at] - 1}. Got {left[parents[at]]} and {right[parents[at]]}."
+                " The model file is damaged."
             )
-        seen[node] = 1
-        order.append(node)
-        a, b = left_list[node], right_list[node]
-        if a < 0 and b < 0:
-            continue
-        if not (0 <= a < n and 0 <= b < n):
+        left_nodes, right_nodes = here_left[inner] + shift, here_right[inner] + shift
+        levels.append((nodes, left_nodes, right_nodes))
+        nodes, tree = np.concatenate([left_nodes, right_nodes]), np.concatenate([owner, owner])
+        # Sound: a node reached before has a number already, and of two visits on this level the
+        # later one overwrites the number of the first; either would be a cycle or a shared node.
+        numbers = np.arange(n_visited, n_visited + len(nodes))
+        twice = visit[nodes] >= 0
+        visit[nodes] = numbers
+        n_visited += len(nodes)
+        twice |= visit[nodes] != numbers
+        if twice.any():
+            at = int(np.flatnonzero(twice)[0])
             raise BrokenModelFile(
-                f"Tree {tree}, node {node}: children must be between 0 and {n - 1}."
-                f" Got {a} and {b}. The model file is damaged."
+                f"Tree {tree[at]}, node {nodes[at] - first[tree[at]]} is reached twice: a tree must"
+                " have no cycles and no shared nodes. The model file is damaged."
             )
-        if depth >= MAX_DEPTH:
-            raise UnsupportedModel(f"Tree {tree} is deeper than {MAX_DEPTH} levels.")
-        stack.append((b, depth + 1))
-        stack.append((a, depth + 1))
-    return np.array(order, dtype=np.int64)
+    return levels
+
+
+def _int32(values: NDArray[np.generic], what: str) -> NDArray[np.int32]:
+    """Narrow to int32, refusing what does not fit rather than wrapping it."""
+    small = values.astype(np.int32)
+    if not np.array_equal(small, values):
+        raise BrokenModelFile(f"A {what} is out of range. The model file is damaged.")
+    return small
