@@ -1,106 +1,253 @@
-"""Rows as users have them (NumPy, pandas, polars, lists) as one float64 matrix."""
+"""Rows and labels as users have them, as one float64 matrix and class indices.
+
+Accepted are NumPy arrays, lists, data frames of pandas, polars and pyarrow, and `TextTable` (cells
+as they stand in a text file).
+"""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.model.columns import column_values, exact_float64
 from treeproof.model.ensemble import Ensemble, FloatArray
 
 _GENERIC_NAME = re.compile(r"(?:f|x|column_?|feature_?|col_?|)\d+", re.IGNORECASE)
 
 
-def numeric_rows(ensemble: Ensemble, X: Any) -> FloatArray:
-    """Rows as float64 (n_rows, n_features) in the model's column order, checked.
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """Columns of text cells, as a CSV file has them; every column has the same length.
 
-    Columns of data frames are matched to the model's feature names; generic names such as ``f0``
-    or ``Column_0``, on either side, match by position. Raw categories become codes.
+    Unlike the cells of a data frame, ``"1"`` may here stand for the number 1.
+    """
+
+    columns: dict[str, list[str]]
+
+
+def numeric_rows(ensemble: Ensemble, X: Any, *, allow_empty: bool = True) -> FloatArray:
+    """Rows as a checked float64 matrix in the model's column order.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model that the rows are for.
+    X : array-like, data frame or TextTable
+        Rows. Columns of frames are matched to the model's feature names; where either side has
+        only generic names such as ``f0`` or ``Column_0``, by position. Raw categories become codes.
+    allow_empty : bool
+        Whether no rows at all is a proper input.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_features)
+        C-contiguous; may share memory with `X`.
     """
     matrix = _matrix(ensemble, X)
+    if matrix.ndim == 1:
+        raise InvalidInput(
+            f"Rows must form a matrix with {ensemble.n_features} columns, one per feature."
+            f" Got one axis of length {len(matrix)}. Pass a single row as [row]."
+        )
     if matrix.ndim != 2 or matrix.shape[1] != ensemble.n_features:
         raise InvalidInput(
             f"Rows must form a matrix with {ensemble.n_features} columns, one per feature."
             f" Got shape {matrix.shape}."
         )
+    if not allow_empty and len(matrix) == 0:
+        raise InvalidInput("There must be at least one row. Got none.")
+    _check_special_values(ensemble, matrix)
+    return matrix
+
+
+def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int64]:
+    """Index into the model's classes of each given label.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        A classifier.
+    y : array-like of shape (n_rows,)
+        Labels as the model's library reports them; text is also compared with their spelling.
+    n_rows : int
+        Number of rows that the labels belong to.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows,)
+        Position of each label in ``ensemble.classes``.
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != n_rows:
+        raise InvalidInput(
+            f"Labels must form one axis with one entry per row ({n_rows})."
+            f" Got shape {labels.shape}."
+        )
+    distinct, inverse = _distinct(labels)
+    numbers = [_class_number(ensemble, value) for value in distinct]
+    unknown = [value for value, number in zip(distinct, numbers, strict=True) if number < 0]
+    if unknown:
+        raise InvalidInput(
+            f"Labels must be among the model's classes {_listed(ensemble.classes)}."
+            f" Got {_listed(unknown)}. Give labels as the model's library reports them."
+        )
+    return np.array(numbers, dtype=np.int64)[inverse]
+
+
+def _distinct(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    if labels.dtype.kind == "O":
+        # Labels of mixed types cannot be sorted, which np.unique would do.
+        position: dict[Any, int] = {}
+        numbers = [position.setdefault(value, len(position)) for value in labels.tolist()]
+        return list(position), np.array(numbers, dtype=np.int64)
+    values, inverse = np.unique(labels, return_inverse=True)
+    return values.tolist(), inverse.astype(np.int64)
+
+
+def _class_number(ensemble: Ensemble, label: Any) -> int:
+    for number, known in enumerate(ensemble.classes):
+        if known == label and isinstance(known, str) == isinstance(label, str):
+            return number
+    if not isinstance(label, str):
+        return -1
+    for number, known in enumerate(ensemble.classes):
+        if not isinstance(known, str) and _same_number(label, known):
+            return number
+    return -1
+
+
+def _same_number(text: str, known: Any) -> bool:
+    if text.strip().lower() == str(known).lower():
+        return True
+    try:
+        return float(text) == float(known)
+    except (TypeError, ValueError):
+        return False
+
+
+def _listed(values: Any) -> str:
+    shown = [repr(v.item() if isinstance(v, np.generic) else v) for v in list(values)[:5]]
+    return "[" + ", ".join(shown) + (", …]" if len(values) > 5 else "]")
+
+
+def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
     if not ensemble.missing_allowed and np.isnan(matrix).any():
         row, column = np.argwhere(np.isnan(matrix))[0]
         raise InvalidInput(
             "This model has no rule for missing values, so rows must not contain NaN."
-            f" Got NaN in row {row}, column {column}. Impute it as in training."
+            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
         )
-    if not ensemble.infinite_allowed and np.isinf(_cast(ensemble, matrix)).any():
-        row, column = np.argwhere(np.isinf(_cast(ensemble, matrix)))[0]
-        raise InvalidInput(
-            f"The {ensemble.provenance.library} model refuses infinite values and values beyond"
-            f" {ensemble.input_precision}. Got {matrix[row, column]} in row {row}, column {column}."
-        )
-    return matrix
+    if not ensemble.infinite_allowed:
+        with np.errstate(over="ignore"):
+            infinite = np.isinf(matrix.astype(ensemble.input_precision, copy=False))
+        if infinite.any():
+            row, column = np.argwhere(infinite)[0]
+            raise InvalidInput(
+                f"The {ensemble.provenance.library} model refuses infinite values and values beyond"
+                f" {ensemble.input_precision}. Got {matrix[row, column]} in row {row},"
+                f" {_column_name(ensemble, column)}."
+            )
 
 
-def _cast(ensemble: Ensemble, matrix: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore"):
-        return matrix.astype(ensemble.input_precision)
+def _column_name(ensemble: Ensemble, column: int) -> str:
+    name = f" ({ensemble.feature_names[column]!r})" if ensemble.feature_names else ""
+    return f"column {column}{name}"
 
 
 def _matrix(ensemble: Ensemble, X: Any) -> FloatArray:
-    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
-        return _from_frame(ensemble, X)
+    if isinstance(X, TextTable):
+        return _from_columns(ensemble, list(X.columns), X.columns.__getitem__, is_text=True)
     if hasattr(X, "toarray"):
         raise InvalidInput(
             "Rows must be dense, because libraries disagree on whether an absent entry is zero or"
             f" missing. Got {type(X).__name__}. Call .toarray() for zeros, or fill NaN for missing."
         )
+    if hasattr(X, "collect"):
+        raise InvalidInput(
+            "Rows must be an array or an eager data frame."
+            f" Got a lazy one ({type(X).__name__}). Call .collect() first."
+        )
+    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
+        return _from_frame(ensemble, X)
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     try:
-        matrix = np.asarray(X, dtype=np.float64)
+        array = np.asarray(X)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"Rows must be numbers. Got {type(X).__name__}: {error}.") from error
-    return np.ascontiguousarray(matrix)
+        raise InvalidInput(f"Rows must form a matrix of numbers: {error}.") from error
+    if array.dtype.kind in "OUS" and array.ndim == 2:
+        numbers = [str(number) for number in range(array.shape[1])]
+        objects = np.asarray(X, dtype=object)
+        return _from_columns(
+            ensemble, numbers, lambda name: objects[:, int(name)].tolist(), is_text=False
+        )
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"Rows must be numbers. Got {type(X).__name__} of {array.dtype}.")
+    return np.asarray(exact_float64(array, "Rows"), order="C")
 
 
 def _from_frame(ensemble: Ensemble, X: Any) -> FloatArray:
     import narwhals as nw
 
-    frame = nw.from_native(X, eager_only=True)
-    columns = [frame[name] for name in _column_order(ensemble, list(frame.columns))]
-    matrix = np.empty((len(frame), len(columns)), dtype=np.float64)
-    for number, column in enumerate(columns):
-        matrix[:, number] = _column_values(ensemble, number, column)
+    try:
+        frame = nw.from_native(X, eager_only=True)
+        names = list(frame.columns)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            "Rows must be an array or a data frame with unique column names."
+            f" Got {type(X).__module__.partition('.')[0]} {type(X).__name__}:"
+            f" {str(error).splitlines()[0]}."
+        ) from error
+    return _from_columns(ensemble, names, frame.get_column, is_text=False, n_rows=len(frame))
+
+
+def _from_columns(
+    ensemble: Ensemble, names: list[Any], column: Any, *, is_text: bool, n_rows: int | None = None
+) -> FloatArray:
+    order = column_order(ensemble, names)
+    if n_rows is None:
+        n_rows = len(column(order[0])) if order else 0
+    matrix = np.empty((n_rows, len(order)), dtype=np.float64)
+    for number, name in enumerate(order):
+        matrix[:, number] = column_values(
+            ensemble, number, column(name), name=str(name), is_text=is_text
+        )
     return matrix
 
 
-def _column_order(ensemble: Ensemble, columns: list[str]) -> list[str]:
-    names = list(ensemble.feature_names)
-    generic = all(_GENERIC_NAME.fullmatch(name) for name in names)
-    if not names or generic or all(_GENERIC_NAME.fullmatch(str(name)) for name in columns):
+def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
+    """Which of the given columns is each feature of the model, in the model's order.
+
+    Names are compared as they are, then with blanks as underscores (LightGBM renames so). Generic
+    names, on either side, match by position.
+    """
+    names = ensemble.feature_names
+    for spelling in (str, _without_blanks):
+        known = {spelling(name): name for name in reversed(columns)}
+        if names and all(spelling(name) in known for name in names):
+            return [known[spelling(name)] for name in names]
+    by_position = not names or any(
+        all(_GENERIC_NAME.fullmatch(str(name)) for name in side) for side in (names, columns)
+    )
+    if by_position:
         if len(columns) != ensemble.n_features:
             raise InvalidInput(
                 f"Rows must have {ensemble.n_features} columns, one per feature."
                 f" Got {len(columns)}."
             )
         return columns
-    absent = [name for name in names if name not in columns]
-    if absent:
-        raise InvalidInput(
-            "Column names must match the model's feature names."
-            f" Missing: {', '.join(map(repr, absent[:5]))}{' …' if len(absent) > 5 else ''}."
-            " Rename the columns, or pass a plain array in the model's order."
-        )
-    return names
+    absent = [name for name in names if _without_blanks(name) not in known]
+    raise InvalidInput(
+        "Column names must match the model's feature names."
+        f" Missing: {', '.join(map(repr, absent[:5]))}{' …' if len(absent) > 5 else ''}."
+        " Rename the columns, or pass a plain array in the model's order."
+    )
 
 
-def _column_values(ensemble: Ensemble, number: int, column: Any) -> FloatArray:
-    raw = ensemble.categories.get(number)
-    if raw is not None:
-        code = {value: float(position) for position, value in enumerate(raw)}
-        return np.array([code.get(value, np.nan) for value in column.to_list()], dtype=np.float64)
-    try:
-        return np.array(
-            [np.nan if value is None else float(value) for value in column.to_list()],
-            dtype=np.float64,
-        )
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"Column {column.name!r} must hold numbers, since the model does not know it as a"
-            f" categorical feature: {error}."
-        ) from error
+def _without_blanks(name: Any) -> str:
+    return re.sub(r"\s", "_", str(name))
