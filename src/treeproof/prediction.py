@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from html import escape
 from os import PathLike, cpu_count
 from typing import Any
 
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
+from treeproof.model.inspection import describe, summary_lines
 from treeproof.model.rows import numeric_rows
 
 _BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Model:
     """A loaded model: the exact meaning of the source model, and fast prediction with it.
 
@@ -68,20 +70,59 @@ class Model:
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any, *, n_jobs: int = 1) -> NDArray[Any]:
-        """Class labels as the source library gives them; for score models, the margins."""
+        """Class labels as the source library gives them; for score models, the margins.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Rows.
+        n_jobs : int
+            Threads; -1 for all cores.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            One label per row.
+        """
         scores = self._scores(X, n_jobs)
         if self.ensemble.decision.kind == "score":
             return scores[:, 0] if scores.shape[1] == 1 else scores
-        return np.array(self.classes)[evaluate.label_indices(self.ensemble, scores)]
+        return _label_array(self.classes)[evaluate.label_indices(self.ensemble, scores)]
 
     def label_indices(self, X: Any, *, n_jobs: int = 1) -> NDArray[np.int64]:
-        """Index into `classes` of the predicted label of each row."""
+        """Index into `classes` of the predicted label of each row.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Rows.
+        n_jobs : int
+            Threads; -1 for all cores.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows,)
+            Positions in `classes`.
+        """
         if self.ensemble.decision.kind == "score":
             raise UnsupportedQuery("A model that gives scores has no labels. Ask for margins.")
         return evaluate.label_indices(self.ensemble, self._scores(X, n_jobs))
 
     def leaf_indices(self, X: Any, *, n_jobs: int = 1) -> IntArray:
-        """Leaf of each tree in the source library's own numbering: int32 (n_rows, n_trees)."""
+        """Leaf that each row reaches in each tree, in the source library's own numbering.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Rows.
+        n_jobs : int
+            Threads; -1 for all cores.
+
+        Returns
+        -------
+        ndarray of int32, shape (n_rows, n_trees)
+            Leaf numbers.
+        """
         from treeproof.kernels.prediction import reach_leaves
 
         rows = self._rows(X)
@@ -94,10 +135,43 @@ class Model:
         return self.ensemble.trees.leaf_source[leaves]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model in treeproof's own format; loading it gives the same bits."""
+        """Write the model in treeproof's own format; loading it gives the same bits.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the ending ``.treeproof`` is a convention.
+        """
         from treeproof.model.file_format import save_ensemble
 
         save_ensemble(self.ensemble, path)
+
+    def inspect(self) -> dict[str, Any]:
+        """What was understood of the model, as plain data.
+
+        Returns
+        -------
+        dict
+            The keys are documented in docs/reference/inspect.md.
+        """
+        return describe(self.ensemble)
+
+    def __repr__(self) -> str:
+        ensemble, provenance = self.ensemble, self.ensemble.provenance
+        kind = f"{ensemble.n_classes} classes" if ensemble.classes else "scores"
+        return (
+            f"<treeproof.Model: {provenance.library} {provenance.library_version},"
+            f" {ensemble.n_trees} trees, {ensemble.n_features} features, {kind},"
+            f" self-test {provenance.self_test}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(caption)}</th>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for caption, text in summary_lines(self.inspect())
+        )
+        return f"<table><caption>treeproof model</caption><tbody>{rows}</tbody></table>"
 
     def _rows(self, X: Any) -> FloatArray:
         return evaluate.cast_rows(self.ensemble, numeric_rows(self.ensemble, X))
@@ -116,10 +190,18 @@ class Model:
         return evaluate.finish(self.ensemble, total)
 
 
+def _label_array(classes: tuple[Any, ...]) -> NDArray[Any]:
+    # Labels of different types would all become strings or numbers in one plain array.
+    mixed = len({type(label) for label in classes}) > 1
+    return np.array(classes, dtype=object if mixed else None)
+
+
 def thread_count(n_jobs: int) -> int:
     """Number of threads that an `n_jobs` argument asks for."""
     if n_jobs == 0 or n_jobs < -1:
-        raise InvalidInput(f"'n_jobs' must be a positive number, or -1 for all cores. Got {n_jobs}.")
+        raise InvalidInput(
+            f"'n_jobs' must be a positive number, or -1 for all cores. Got {n_jobs}."
+        )
     return (cpu_count() or 1) if n_jobs == -1 else n_jobs
 
 

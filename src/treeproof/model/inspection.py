@@ -81,6 +81,61 @@ def describe(ensemble: Ensemble) -> dict[str, Any]:
     }
 
 
+def summary_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of a caption and a short text, in the order in which a person reads them.
+
+    Parameters
+    ----------
+    described : dict
+        What `describe` returned.
+
+    Returns
+    -------
+    list of (str, str)
+        One pair per line of the table.
+    """
+    depth = f"{described['depth_max']} (mean {described['depth_mean']:.1f})"
+    lines = [
+        ("library", f"{described['library']} {described['library_version']}"),
+        ("source", described["source"]),
+        ("file SHA-256", described["file_sha256"]),
+        ("fingerprint", described["fingerprint"]),
+        ("objective", described["objective"]),
+        ("task", described["task"]),
+        ("classes", _shortened(described["classes"])),
+        ("trees, leaves", f"{described['n_trees']:,} trees, {described['n_leaves']:,} leaves"),
+        ("depth", depth),
+        ("features", f"{described['n_features_used']} used of {described['n_features']}"),
+        ("feature names", _shortened(described["feature_names"])),
+        ("distinct thresholds", f"{described['n_distinct_thresholds']:,}"),
+        ("base score", _shortened(described["base_score"])),
+        ("input precision", described["input_precision"]),
+        ("split", described["split_rule"]),
+        ("sum", described["sum_rule"]),
+        ("decision", described["decision_rule"]),
+        ("missing values", described["missing_rule"]),
+        ("infinite values", "accepted" if described["infinite_allowed"] else "refused"),
+        ("categorical features", _categorical_words(described["categorical_features"])),
+        ("self-test", described["self_test"]),
+        *(("warning", note) for note in described["notes"]),
+    ]
+    return [(caption, text) for caption, text in lines if text]
+
+
+def _shortened(values: list[Any], limit: int = 6) -> str:
+    shown = ", ".join(str(value) for value in values[:limit])
+    return f"{shown}, … ({len(values)} in all)" if len(values) > limit else shown
+
+
+def _categorical_words(features: list[dict[str, Any]]) -> str:
+    def words(feature: dict[str, Any]) -> str:
+        name = feature["name"] if feature["name"] is not None else f"feature {feature['feature']}"
+        known = feature["categories"]
+        return name if known is None else f"{name} ({len(known)} categories)"
+
+    return _shortened([words(feature) for feature in features]) or "none"
+
+
 def plain_value(value: Any) -> Any:
     """Return a label or category as JSON can hold it: numbers, strings, booleans, None."""
     plain = value.item() if isinstance(value, np.generic) else value
