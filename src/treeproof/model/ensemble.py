@@ -85,7 +85,7 @@ class Aggregation:
 
     * ``"none"``: the margin is the accumulator;
     * ``"divide"``: accumulator / divisor;
-    * ``"affine"``: scale * accumulator + bias[o];
+    * ``"affine"``: scale * accumulator + bias[o], in float64, then rounded to `precision`;
     * ``"isolation"``: -2 ** (-accumulator / divisor) - bias[0] (isolation forests).
     """
 

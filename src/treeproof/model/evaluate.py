@@ -111,8 +111,9 @@ def finish(ensemble: Ensemble, total: NDArray[np.floating]) -> NDArray[np.floati
     if aggregation.finish == "divide":
         return total / total.dtype.type(aggregation.divisor)
     if aggregation.finish == "affine":
-        bias = np.array(aggregation.bias, dtype=total.dtype)
-        return total.dtype.type(aggregation.scale) * total + bias
+        # In double even for float32 sums: treelite adds a double bias and rounds once.
+        wide = aggregation.scale * total.astype(np.float64) + np.array(aggregation.bias)
+        return wide.astype(total.dtype)
     if aggregation.finish == "isolation":
         return -np.power(2.0, -total / aggregation.divisor) - aggregation.bias[0]
     return total
