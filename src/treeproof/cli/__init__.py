@@ -1,0 +1,1 @@
+"""The command `treeproof`: one file per command, each parses, calls the library and prints."""

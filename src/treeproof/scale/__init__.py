@@ -1,0 +1,1 @@
+"""Many rows: reading files of any size, runs that survive, workers."""
