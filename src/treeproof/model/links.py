@@ -5,8 +5,8 @@ NumPy's float32 ``exp`` and ``log`` differ from libm's in the last bit on some i
 """
 
 import ctypes
-import ctypes.util
 import math
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 @cache
 def _libm_float32(name: str) -> Callable[[float], float]:
     """Return the C library's float32 function; rounded float64 mathematics where there is none."""
-    fallback = {"expf": math.exp, "logf": math.log}[name]
-    path = ctypes.util.find_library("m")
-    try:
-        function = getattr(ctypes.CDLL(path), name)
-    except (OSError, AttributeError, TypeError):
-        return lambda value: float(np.float32(fallback(value)))
-    function.restype = ctypes.c_float
-    function.argtypes = [ctypes.c_float]
-    return lambda value: float(function(value))
+    # By name, because ctypes.util.find_library starts a compiler to find out. None is what the
+    # interpreter itself is linked with.
+    libraries = {"linux": ("libm.so.6", None), "win32": ("ucrtbase",)}.get(sys.platform, (None,))
+    for library in libraries:
+        try:
+            function = getattr(ctypes.CDLL(library), name)
+        except (OSError, AttributeError, TypeError):
+            continue
+        function.restype = ctypes.c_float
+        function.argtypes = [ctypes.c_float]
+        return lambda value: float(function(value))
+    fallback = {"expf": _exp_or_infinity, "logf": math.log}[name]
+    return lambda value: float(np.float32(fallback(value)))
 
 
 def logit_float32(probability: float) -> float:
@@ -40,6 +44,11 @@ def logit_float32(probability: float) -> float:
 def log_float32(value: float) -> float:
     """Natural logarithm in float32 by the C library."""
     return _libm_float32("logf")(float(np.float32(value)))
+
+
+def exp_float32(value: float) -> float:
+    """Exponential in float32 by the C library."""
+    return _libm_float32("expf")(float(np.float32(value)))
 
 
 def sigmoid_float32(margin: float) -> float:
