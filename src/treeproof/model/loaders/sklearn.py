@@ -1,5 +1,6 @@
 """Live scikit-learn estimators: which family they belong to, and what is refused."""
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,12 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from treeproof.errors import InvalidInput, UnsupportedModel
-from treeproof.model.loaders.base import Loaded, LoadOptions
+from treeproof.model.loaders.base import Loaded, LoadOptions, version_notes
 from treeproof.model.loaders.sklearn_boosting import (
     load_gradient_boosting,
     load_hist_gradient_boosting,
 )
-from treeproof.model.loaders.sklearn_shared import class_names, require_fitted
+from treeproof.model.loaders.sklearn_shared import check_threshold, class_names, require_fitted
 from treeproof.model.loaders.sklearn_trees import (
     load_adaboost,
     load_forest,
@@ -86,7 +87,7 @@ class SklearnLoader:
         """Translate a fitted estimator."""
         notes = _version_notes()
         threshold = options.decision_threshold
-        _check_threshold(threshold)
+        check_threshold(threshold)
         estimator, threshold, notes = _unwrap(source, threshold, notes)
         names = class_names(estimator)
         for name, family in _FAMILIES.items():
@@ -111,22 +112,14 @@ def with_file(loaded: Loaded, *, source: str, sha256: str, notes: tuple[str, ...
 
 
 def _version_notes() -> tuple[str, ...]:
-    text = str(sys.modules["sklearn"].__version__)
-    version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
-    oldest, newest = (".".join(map(str, v)) for v in (OLDEST_VERSION, NEWEST_VERSION))
-    if version < OLDEST_VERSION:
+    version = str(sys.modules["sklearn"].__version__)
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST_VERSION:
         raise UnsupportedModel(
-            f"scikit-learn must be {oldest} or newer, because older releases store trees"
-            f" differently. Got {text}. Upgrade it and train again."
+            f"scikit-learn must be {'.'.join(map(str, OLDEST_VERSION))} or newer, because older"
+            f" releases store trees differently. Got {version}. Upgrade it and train again."
         )
-    if version > NEWEST_VERSION:
-        return (f"scikit-learn {text} is newer than {newest}, the newest release tested.",)
-    return ()
-
-
-def _check_threshold(threshold: float | None) -> None:
-    if threshold is not None and not 0.0 <= threshold <= 1.0:
-        raise InvalidInput(f"A decision threshold must lie between 0 and 1. Got {threshold!r}.")
+    return version_notes("scikit-learn", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION)
 
 
 def _unwrap(

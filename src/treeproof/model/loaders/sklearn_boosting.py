@@ -22,6 +22,7 @@ from treeproof.model.loaders.sklearn_shared import (
     accepts,
     add_library_tree,
     class_labels,
+    feature_count,
     feature_names,
     plain_rows,
     probability_decision,
@@ -40,7 +41,7 @@ def load_gradient_boosting(
 ) -> Loaded:
     """GradientBoosting: initial score plus learning rate times leaf values, in doubles."""
     require_fitted(estimator, "estimators_")
-    n_features = int(estimator.n_features_in_)
+    n_features = feature_count(estimator)
     stages = np.asarray(estimator.estimators_)
     if stages.ndim != 2 or stages.shape[1] < 1:
         raise BrokenModelFile(f"Stages must form a matrix of trees. Got shape {stages.shape}.")
@@ -111,7 +112,7 @@ def load_hist_gradient_boosting(
 ) -> Loaded:
     """HistGradientBoosting: ``x <= threshold`` in doubles, baseline first, then the trees."""
     require_fitted(estimator, "_predictors")
-    n_features = int(estimator.n_features_in_)
+    n_features = feature_count(estimator)
     baseline = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(-1)
     n_outputs = int(estimator.n_trees_per_iteration_)
     if len(baseline) != n_outputs:

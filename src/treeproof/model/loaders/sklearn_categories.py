@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import FloatArray
+from treeproof.model.loaders.sklearn_shared import feature_count
 
 LARGEST_CATEGORY = 65_535
 """Largest raw number that a category may be; every split stores one bit per number below it."""
@@ -41,7 +42,7 @@ class Columns:
     @classmethod
     def of(cls, estimator: Any) -> Self:
         """Read the preprocessor of a fitted HistGradientBoosting estimator."""
-        n_features = int(estimator.n_features_in_)
+        n_features = feature_count(estimator)
         if getattr(estimator, "_preprocessor", None) is None:
             return cls(np.arange(n_features))
         mask = np.asarray(estimator.is_categorical_, dtype=bool)

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from treeproof.model.loaders.base import Reference
 
 SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))
 """The cut of the rule ``score > 0``."""
+
+MAX_FEATURES = 1 << 20
+"""More columns than dense rows can have; a damaged file may claim any number."""
 
 _WINDOW = 2_000
 
@@ -48,6 +51,14 @@ def require_single_output(estimator: Any) -> None:
             f"A {type(estimator).__name__} must predict one target. Got {n_targets}."
             " Fit one estimator per target."
         )
+
+
+def feature_count(estimator: Any) -> int:
+    """Number of columns of a row."""
+    count = int(estimator.n_features_in_)
+    if not 1 <= count <= MAX_FEATURES:
+        raise UnsupportedModel(f"A model must have 1 to {MAX_FEATURES} features. Got {count}.")
+    return count
 
 
 def class_labels(estimator: Any) -> tuple[Any, ...]:
@@ -177,7 +188,10 @@ def accepts(predict: Callable[[FloatArray], Any], value: float, n_features: int)
 
 
 def probability_decision(
-    probability: Callable[[FloatArray], NDArray[np.floating]], threshold: float
+    probability: Callable[[NDArray[np.floating]], NDArray[np.floating]],
+    threshold: float,
+    *,
+    precision: Literal["float32", "float64"] = "float64",
 ) -> Decision:
     """Rule ``probability(margin) >= threshold`` as a cut of the margin.
 
@@ -187,21 +201,35 @@ def probability_decision(
         The library's own probability of class 1 for an array of margins.
     threshold : float
         Probability from which on the answer is class 1.
+    precision : {"float32", "float64"}
+        Precision of the margins.
     """
-    cut = smallest_true(
-        lambda margin: bool(probability(np.array([margin]))[0] >= threshold), "float64"
-    )
-    # Exponentials are monotone only up to their last bit. The cut is exact if the rule does not
-    # flicker around it; this far out, the probability has moved by many of its own last bits.
-    steps = np.abs(np.spacing(cut)) * np.arange(1, _WINDOW)
-    near = np.concatenate([cut - steps[::-1], [cut], cut + steps])
-    near = near[np.isfinite(near)]
-    if not np.array_equal(probability(near) >= threshold, near >= cut):
+    check_threshold(threshold)
+    dtype = np.dtype(precision)
+    with np.errstate(over="ignore"):
+        cut = smallest_true(
+            lambda margin: bool(probability(np.array([margin], dtype))[0] >= threshold), precision
+        )
+        # Exponentials are monotone only up to their last bit. The cut is exact if the rule does
+        # not flicker around it; this far out, the margin has moved by many of its last bits.
+        steps = np.spacing(np.abs(np.array(cut, dtype))) * np.arange(1, _WINDOW, dtype=dtype)
+        near = np.concatenate([cut - steps[::-1], np.array([cut], dtype), cut + steps])
+        near = near[np.isfinite(near)]
+        is_sharp = np.array_equal(probability(near) >= threshold, near >= cut)
+    if not is_sharp:
         raise UnsupportedModel(
             f"The probability {threshold!r} has no exact counterpart among the model's margins,"
             " because the library's exponential is not monotone there. Choose a threshold nearby."
         )
     return Decision(kind="threshold", cut=cut)
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Refuse a decision threshold that is no probability."""
+    if threshold is not None and not 0.0 < threshold <= 1.0:
+        raise InvalidInput(
+            f"The decision threshold must be a probability above 0 and up to 1. Got {threshold!r}."
+        )
 
 
 def add_library_tree(

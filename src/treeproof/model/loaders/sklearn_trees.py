@@ -15,6 +15,7 @@ from treeproof.model.loaders.sklearn_shared import (
     add_library_tree,
     class_labels,
     class_names,
+    feature_count,
     feature_names,
     probability_decision,
     provenance,
@@ -49,7 +50,7 @@ def _load_average(
         return _load_average_classes(estimator, trees, threshold, notes)
     require_no_threshold(estimator, threshold)
     twin = sequential(estimator)
-    n_features = int(estimator.n_features_in_)
+    n_features = feature_count(estimator)
     builder = TreeBuilder()
     for tree in trees:
         value = _node_values(tree, 1)[:, 0]
@@ -75,7 +76,7 @@ def _load_average_classes(
     labels = class_labels(estimator)
     n_classes = len(labels)
     twin = sequential(estimator)
-    n_features = int(estimator.n_features_in_)
+    n_features = feature_count(estimator)
     # With a threshold of the user's own, the probability of class 1 is the one output.
     n_outputs = 1 if threshold is not None else n_classes
     builder = TreeBuilder(leaf_width=n_outputs)
@@ -118,7 +119,8 @@ def _load_average_classes(
 def _mean(estimator: Any, n_trees: int, n_outputs: int) -> Aggregation:
     start = (0.0,) * n_outputs
     if not hasattr(estimator, "estimators_"):
-        return Aggregation(precision="float64", start=start)
+        # A single tree is not summed: minus zero leaves every value as it is, even minus zero.
+        return Aggregation(precision="float64", start=(-0.0,) * n_outputs)
     return Aggregation(precision="float64", start=start, finish="divide", divisor=float(n_trees))
 
 
@@ -131,7 +133,7 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
             " dropped. Train with algorithm='SAMME'."
         )
     labels = class_labels(estimator)
-    n_classes, n_features = len(labels), int(estimator.n_features_in_)
+    n_classes, n_features = len(labels), feature_count(estimator)
     weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
     n_outputs = 1 if n_classes == 2 else n_classes
     builder = TreeBuilder(leaf_width=n_outputs)
@@ -199,7 +201,7 @@ def load_isolation_forest(
 
     require_fitted(estimator, "estimators_")
     require_no_threshold(estimator, threshold)
-    n_features = int(estimator.n_features_in_)
+    n_features = feature_count(estimator)
     twin = sequential(estimator)
     # The library indexes columns only when trees see fewer features than there are.
     is_subset = int(estimator._max_features) != n_features
