@@ -15,6 +15,8 @@ def load(
     input_precision: Literal["float32", "float64"] | None = None,
     tie: Literal["lower", "upper"] | None = None,
     missing: Literal["nan", "zero", "none"] | None = None,
+    n_classes: int | None = None,
+    n_features: int | None = None,
 ) -> Model:
     """Load a model exactly as it is deployed, or refuse it.
 
@@ -36,6 +38,11 @@ def load(
         Which class a tie goes to, only for treelite checkpoints.
     missing : {"nan", "zero", "none"}, optional
         What counts as missing, only for treelite checkpoints.
+    n_classes : int, optional
+        Number of classes, only for XGBoost text dumps: 1 for a score, 2 (the default) for one
+        margin, k for k margins whose trees take turns.
+    n_features : int, optional
+        Number of columns of a row, only for XGBoost text dumps; by default up to the last one used.
 
     Returns
     -------
@@ -65,5 +72,7 @@ def load(
         input_precision=input_precision,
         tie=tie,
         missing=missing,
+        n_classes=n_classes,
+        n_features=n_features,
     )
     return Model(load_ensemble(source, options=options, self_test=self_test))

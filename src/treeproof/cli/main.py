@@ -1,0 +1,85 @@
+"""Entry point of the command line: finds the command, turns errors into sentences.
+
+Commands are imported when they are called, so that ``treeproof --help`` starts at once. To add one:
+a file ``cli/<name>.py`` with a click command named `command`, and a line in `COMMANDS`.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+import treeproof
+from treeproof.cli.console import print_error
+from treeproof.errors import TreeproofError
+
+EXIT_WRONG_INPUT = 2
+
+COMMANDS = {
+    "inspect": "Show what was understood of a model.",
+    "convert": "Save a model in treeproof's own format.",
+    "demo": "Train a small model of each library and show it.",
+}
+"""Every command with its line in the help, in the order in which people need them."""
+
+
+class CommandFailed(click.ClickException):
+    """An error that the user can do something about: one sentence, exit status 2."""
+
+    exit_code = EXIT_WRONG_INPUT
+
+    def show(self, file: Any = None) -> None:
+        """Print the sentence on standard error."""
+        print_error(self.message)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"treeproof.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a call; a misspelt one gets the nearest name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1) if args else []
+            if not near or "Did you mean" in error.message:
+                raise
+            message = f"{error.message} Did you mean '{near[0]}'?"
+            raise click.UsageError(message, ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what treeproof refuses becomes a sentence, bugs keep their traceback."""
+        try:
+            return super().invoke(ctx)
+        except TreeproofError as error:
+            raise CommandFailed(str(error)) from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(treeproof.__version__, prog_name="treeproof")
+def main() -> None:
+    """Exact robustness proofs for tree ensembles.
+
+    Exit status: 0 done, 1 a gate failed, 2 wrong use or input, 3 undecided rows under --strict or
+    evidence rejected.
+    """
