@@ -26,6 +26,7 @@ import secrets
 import struct
 import zlib
 from dataclasses import fields
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,8 +167,6 @@ def load_saved(path: str | os.PathLike[str]) -> Ensemble:
 
 
 def _encode(ensemble: Ensemble) -> bytes:
-    import treeproof
-
     stored = _stored_arrays(ensemble.trees)
     streams = [zlib.compress(_shuffle(array), 6) for array in stored.values()]
     raw_bytes = sum(array.nbytes for array in stored.values())
@@ -175,7 +174,7 @@ def _encode(ensemble: Ensemble) -> bytes:
         # So regular that a reader would take it for a bomb: store it plainly.
         streams = [zlib.compress(_shuffle(array), 0) for array in stored.values()]
     header = _Header(
-        writer=treeproof.__version__,
+        writer=_writer(),
         n_features=ensemble.n_features,
         n_outputs=ensemble.n_outputs,
         input_precision=ensemble.input_precision,
@@ -202,6 +201,13 @@ def _encode(ensemble: Ensemble) -> bytes:
     fixed = _FIXED.pack(MAGIC, VERSION, len(text), sum(map(len, streams)))
     content = b"".join([fixed, text, *streams])
     return content + hashlib.sha256(content).digest()
+
+
+def _writer() -> str:
+    try:
+        return metadata.version("treeproof")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:
