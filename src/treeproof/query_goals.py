@@ -189,7 +189,8 @@ def _needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, f
         at_least = float(np.ceil(cut / grid)) * grid
         return at_least, -(at_least - grid)
     dtype = np.dtype(ensemble.aggregation.precision).type
-    return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
+    with np.errstate(over="ignore"):  # below the lowest float nothing is left to fall to
+        return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
 
 
 def _threshold_alternatives(

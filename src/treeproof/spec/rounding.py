@@ -33,22 +33,16 @@ def move_rounded_down(start: FloatArray, radius: float, rate: FloatArray, sign: 
     for index in np.union1d(inexact, odd_rates):
         result.flat[index] = round_down(
             Fraction(float(start.flat[index]))
-            + sign * Fraction(radius) * Fraction(float(rate.flat[index])),
-            float(moved.flat[index]),
+            + sign * Fraction(radius) * Fraction(float(rate.flat[index]))
         )
     return result
 
 
-def round_down(exact: Fraction, near: float) -> float:
-    """Largest double not above an exact number, given a double close to it."""
-    value = near
-    while Fraction(value) > exact:
-        value = float(np.nextafter(value, -np.inf))
-    while True:
-        above = float(np.nextafter(value, np.inf))
-        if not np.isfinite(above) or Fraction(above) > exact:
-            return value
-        value = above
+def round_down(exact: Fraction) -> float:
+    """Largest double not above an exact number."""
+    # Correctly rounded to nearest, so at most one step too high, also where terms cancel.
+    value = float(exact)
+    return value if Fraction(value) <= exact else float(np.nextafter(value, -np.inf))
 
 
 def _sum_error(a: FloatArray, b: FloatArray, total: FloatArray) -> FloatArray:

@@ -1,0 +1,36 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from treeproof.spec.rounding import move_rounded_down, round_down
+
+
+def test_a_move_is_the_largest_double_not_above_the_exact_sum():
+    rng = np.random.default_rng(0)
+    pool = np.array([0.0, 0.1, 0.2, 0.25, 0.3, 1.0, -0.5, 1e-20, 1e6, float(np.float32(0.1))])
+    for _ in range(3000):
+        start, rate = rng.choice(pool, 2)
+        radius, sign = abs(float(rng.choice(pool))), int(rng.choice([-1, 1]))
+        rate = abs(rate)
+        moved = float(move_rounded_down(np.array([start]), radius, np.array([rate]), sign)[0])
+        exact = Fraction(float(start)) + sign * Fraction(radius) * Fraction(float(rate))
+        assert Fraction(moved) <= exact
+        assert Fraction(float(np.nextafter(moved, np.inf))) > exact
+
+
+def test_terms_that_cancel_need_no_walk_through_the_smallest_floats():
+    # 0.2 - 2 * 0.1 rounds to 0.0, while the exact difference is a few 1e-17.
+    moved = move_rounded_down(np.array([0.3]), 0.1, np.array([3.0]), -1)
+    assert Fraction(float(moved[0])) == Fraction(0.3) - 3 * Fraction(0.1)
+
+
+def test_infinite_radii_move_everything_but_features_of_rate_zero():
+    moved = move_rounded_down(np.array([0.5, 0.5]), np.inf, np.array([1.0, 0.0]), 1)
+    assert moved.tolist() == [np.inf, 0.5]
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(-1, 3), Fraction(1, 4), Fraction(0)])
+def test_round_down_never_exceeds_and_is_the_largest(number):
+    value = round_down(number)
+    assert Fraction(value) <= number < Fraction(float(np.nextafter(value, np.inf)))
