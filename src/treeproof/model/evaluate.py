@@ -19,6 +19,9 @@ from treeproof.model.ensemble import (
 )
 from treeproof.model.links import argmax_labels
 
+_CELLS = 1 << 15
+"""Rows times trees that are walked at once."""
+
 
 def cast_rows(ensemble: Ensemble, rows: NDArray[np.floating]) -> FloatArray:
     """Round rows to the model's input precision, as float64 numbers.
@@ -37,57 +40,50 @@ def leaf_rows(ensemble: Ensemble, rows: FloatArray) -> IntArray:
     trees = ensemble.trees
     values = cast_rows(ensemble, rows)
     reached = np.empty((len(values), ensemble.n_trees), dtype=np.int32)
-    numbers = np.arange(len(values))
-    for tree in range(ensemble.n_trees):
-        node = np.full(len(values), trees.root[tree], dtype=np.int64)
-        active = trees.feature[node] >= 0
-        while active.any():
-            here = node[active]
-            value = values[numbers[active], trees.feature[here]]
-            node[active] = np.where(
-                _goes_left(ensemble, here, value), trees.left[here], trees.right[here]
-            )
-            active = trees.feature[node] >= 0
-        reached[:, tree] = trees.leaf[node]
+    # Some trees at a time: enough to amortise the cost of array operations, few enough to stay in
+    # the processor's cache.
+    step = max(1, _CELLS // max(len(values), 1))
+    for first in range(0, ensemble.n_trees, step):
+        node = np.tile(trees.root[first : min(first + step, ensemble.n_trees)], (len(values), 1))
+        row, column = np.nonzero(trees.feature[node] >= 0)
+        while len(row):
+            here = node[row, column]
+            left = _goes_left(ensemble, here, values[row, trees.feature[here]])
+            node[row, column] = after = np.where(left, trees.left[here], trees.right[here])
+            inner = trees.feature[after] >= 0
+            row, column = row[inner], column[inner]
+        reached[:, first : first + step] = trees.leaf[node]
     return reached
 
 
-def _goes_left(
-    ensemble: Ensemble, nodes: NDArray[np.int64], values: FloatArray
-) -> NDArray[np.bool_]:
+def _goes_left(ensemble: Ensemble, nodes: IntArray, values: FloatArray) -> NDArray[np.bool_]:
     trees = ensemble.trees
     flags = trees.flags[nodes]
     missing = np.isnan(values)
-    missing |= ((flags & ZERO_IS_MISSING) > 0) & (np.abs(values) <= ZERO_BAND)
-    with np.errstate(invalid="ignore"):
-        left = values < trees.threshold[nodes]
-    categorical = (flags & CATEGORICAL) > 0
-    if categorical.any():
-        left[categorical] = [
-            is_category(int(trees.flags[node]), value)
-            and in_category_set(ensemble, int(trees.category_set[node]), value)
-            for node, value in zip(nodes[categorical], values[categorical], strict=True)
-        ]
+    left = values < trees.threshold[nodes]
+    if (flags > MISSING_LEFT).any():
+        missing |= ((flags & ZERO_IS_MISSING) > 0) & (np.abs(values) <= ZERO_BAND)
+        categorical = (flags & CATEGORICAL) > 0
+        left[categorical] = _in_category_sets(ensemble, nodes[categorical], values[categorical])
     return np.where(missing, (flags & MISSING_LEFT) > 0, left)
 
 
-def is_category(flags: int, value: float) -> bool:
-    """Whether a node with these flags takes a value for a category at all."""
-    if flags & NONNEGATIVE_CATEGORY and value < 0.0:
-        return False
-    return not flags & WHOLE_CATEGORY or float(value).is_integer()
-
-
-def in_category_set(ensemble: Ensemble, number: int, value: float) -> bool:
-    """Whether a category value, truncated to an integer, is in a set; never for negatives."""
+def _in_category_sets(ensemble: Ensemble, nodes: IntArray, values: FloatArray) -> NDArray[np.bool_]:
+    """Whether the category sets of nodes contain values, each truncated to an integer."""
     trees = ensemble.trees
-    start, stop = int(trees.set_offset[number]), int(trees.set_offset[number + 1])
-    if start == stop or not np.isfinite(value):
-        return False
-    if value <= -1.0 or value >= 32.0 * (stop - start):
-        return False
-    code = int(value)
-    return bool(int(trees.set_words[start + code // 32]) >> (code % 32) & 1)
+    flags, number = trees.flags[nodes], trees.category_set[nodes]
+    start, stop = trees.set_offset[number], trees.set_offset[number + 1]
+    inside = (values > -1.0) & (values < 32.0 * (stop - start))
+    inside &= ((flags & NONNEGATIVE_CATEGORY) == 0) | (values >= 0.0)
+    inside &= ((flags & WHOLE_CATEGORY) == 0) | (values == np.floor(values))
+    # Sound: what is not inside is replaced before the conversion, so no huge value is cast; an
+    # empty set has no word, and its values are not inside for want of one.
+    inside &= stop > start
+    code = np.where(inside, values, 0.0).astype(np.int64)
+    result = np.zeros(len(nodes), dtype=bool)
+    words = trees.set_words[(start + code // 32)[inside]]
+    result[inside] = (words >> (code[inside] % 32).astype(np.uint32)) & np.uint32(1) == 1
+    return result
 
 
 def accumulate(ensemble: Ensemble, leaves: IntArray) -> NDArray[np.floating]:

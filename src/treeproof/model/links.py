@@ -29,7 +29,7 @@ def _libm_float32(name: str) -> Callable[[float], float]:
         function.restype = ctypes.c_float
         function.argtypes = [ctypes.c_float]
         return lambda value: float(function(value))
-    fallback = {"expf": _exp_or_infinity, "logf": math.log}[name]
+    fallback: Callable[[float], float] = _exp_or_infinity if name == "expf" else math.log
     return lambda value: float(np.float32(fallback(value)))
 
 

@@ -1,5 +1,7 @@
 """What every loader offers, and what it returns."""
 
+import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 
 
@@ -24,6 +27,11 @@ class LoadOptions:
         Margin to start from, only for formats that do not carry it (XGBoost text dumps).
     input_precision, tie, missing
         What a treelite checkpoint does not carry; a model of such a format is refused without.
+    n_classes : int or None
+        Number of classes of an XGBoost text dump, which does not carry it: 1 for a score, 2 (the
+        default) for one margin, k for k margins whose trees take turns.
+    n_features : int or None
+        Number of columns of a row, for XGBoost text dumps; by default up to the last one used.
     """
 
     decision_threshold: float | None = None
@@ -31,6 +39,8 @@ class LoadOptions:
     input_precision: Literal["float32", "float64"] | None = None
     tie: Literal["lower", "upper"] | None = None
     missing: Literal["nan", "zero", "none"] | None = None
+    n_classes: int | None = None
+    n_features: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +53,32 @@ class Reference:
         Raw scores of float64 rows, shape (n_rows, n_outputs), in the library's own dtype.
     labels : callable or None
         Class index of each row as the library decides it, where it does.
+    odd_categories : bool
+        Whether the library takes unseen, negative and fractional codes of categorical features.
     """
 
     margins: Callable[[FloatArray], NDArray[np.floating]]
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
+    odd_categories: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An ensemble, and the library that can confirm it (None where it is not importable)."""
+    """An ensemble, and the library that can confirm it.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        The model in canonical form.
+    reference : Reference or None
+        None where the source library cannot answer for this model.
+    why_no_reference : str
+        The reason, for the record of the self-test; by default that the library is not importable.
+    """
 
     ensemble: Ensemble
     reference: Reference | None
+    why_no_reference: str = ""
 
 
 class Loader(Protocol):
@@ -73,3 +97,54 @@ class Loader(Protocol):
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a model file without executing anything in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """The content of a model file and its SHA-256."""
+
+    content: bytes
+    sha256: str
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read a whole model file, once, so that the hash is the hash of what was parsed."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"The model file '{path}' cannot be read: {error.strerror or error}."
+        ) from error
+    return ModelFile(content, hashlib.sha256(content).hexdigest())
+
+
+def version_notes(
+    library: str, version: str, *, oldest: tuple[int, int], newest: tuple[int, int]
+) -> tuple[str, ...]:
+    """Note for the provenance where a library version is outside the tested range.
+
+    Parameters
+    ----------
+    library, version : str
+        Name and version as the library writes it.
+    oldest, newest : tuple of int
+        Major and minor version at both ends of the tested range, inclusive.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+    if numbers is None:
+        return (f"The {library} version of this model is not known; tested are {tested}.",)
+    found = (int(numbers[1]), int(numbers[2]))
+    if found > newest:
+        return (f"{library} {version} is newer than the tested versions ({tested}).",)
+    if found < oldest:
+        return (f"{library} {version} is older than the tested versions ({tested}).",)
+    return ()
+
+
+def has_base_class(source: Any, package: str, *names: str) -> bool:
+    """Whether an object's class inherits from a named class of a package, without importing it."""
+    return any(
+        kind.__name__ in names and kind.__module__.split(".")[0] == package
+        for kind in type(source).__mro__
+    )

@@ -1,0 +1,256 @@
+"""XGBoost: Booster, the XGB* estimators, and .json and .ubj files (which need no xgboost)."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.model.ensemble import Aggregation, Ensemble, Provenance
+from treeproof.model.loaders.base import (
+    Loaded,
+    LoadOptions,
+    has_base_class,
+    read_model_file,
+    version_notes,
+)
+from treeproof.model.loaders.xgboost_document import (
+    MAX_FEATURES,
+    MAX_OUTPUTS,
+    XGBoostDocument,
+    parse_int,
+    parse_json,
+    parse_ubjson,
+)
+from treeproof.model.loaders.xgboost_objectives import (
+    LabelRule,
+    Objective,
+    binary_rule,
+    class_rule,
+    no_labels,
+    objective_named,
+    parse_base_score,
+    starting_margin,
+)
+from treeproof.model.loaders.xgboost_reference import (
+    booster_reference,
+    estimator_reference,
+    why_not_reloaded,
+)
+from treeproof.model.loaders.xgboost_trees import n_trees_of_rounds, raw_categories, tree_arrays
+
+OLDEST_VERSION = (1, 7)
+NEWEST_VERSION = (3, 2)
+"""Versions whose models were compared with the library itself, both ends included."""
+
+_BINARY_MAGIC = b"binf"
+_SPACE = b" \t\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Who predicts with the model, and how."""
+
+    name: str
+    sha256: str = ""
+    is_classifier: bool = False  # XGBClassifier decides on the label
+    stops_at_best: bool = False  # predicts with the rounds up to best_iteration
+    infinite_allowed: bool = False
+
+
+class XGBoostLoader:
+    """Loads XGBoost models exactly as XGBoost predicts with them."""
+
+    name: ClassVar[str] = "xgboost"
+
+    def accepts_object(self, source: Any) -> bool:
+        """Whether an object is a Booster or an XGB* estimator."""
+        return has_base_class(source, "xgboost", "Booster", "XGBModel")
+
+    def accepts_file(self, path: Path, head: bytes) -> bool:
+        """Whether a file is an XGBoost document, by its content."""
+        start = head.lstrip(_SPACE)
+        if head.startswith(_BINARY_MAGIC):
+            return True
+        if not start.startswith(b"{"):
+            return False
+        # UBJSON begins with the length of the first of its sorted keys.
+        return b"learner" in start[:24] if _is_ubjson(head) else b'"learner"' in head
+
+    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
+        """Translate a Booster or an estimator."""
+        if has_base_class(source, "xgboost", "XGBModel"):
+            return _load_estimator(source, options)
+        document = _document_of(source)
+        # DMatrix, which Booster.predict needs, refuses infinite values.
+        ensemble, rule = _translated(document, _Source(name="Booster object"), options)
+        return Loaded(ensemble, booster_reference(source, document, rule))
+
+    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
+        """Translate a .json or .ubj file."""
+        file = read_model_file(path)
+        if file.content.startswith(_BINARY_MAGIC):
+            raise UnsupportedModel(
+                f"The file '{path.name}' has XGBoost's old binary format, which is not documented."
+                " Load it with the XGBoost that wrote it, and save it as .json or .ubj."
+            )
+        parse = parse_ubjson if _is_ubjson(file.content) else parse_json
+        document = parse(file.content)
+        saved_by = document.learner.attributes.get("scikit_learn", "")
+        ensemble, rule = _translated(
+            document,
+            _Source(name=path.name, sha256=file.sha256, is_classifier='"classifier"' in saved_by),
+            options,
+        )
+        if reason := why_not_reloaded(document):
+            return Loaded(ensemble, None, reason)
+        return Loaded(ensemble, booster_reference(file.content, document, rule))
+
+
+def _is_ubjson(content: bytes) -> bool:
+    return content[:1] == b"{" and content[1:2] in (b"i", b"U", b"I", b"l", b"L", b"#", b"$")
+
+
+def _document_of(booster: Any) -> XGBoostDocument:
+    return parse_ubjson(bytes(booster.save_raw(raw_format="ubj")))
+
+
+def _load_estimator(estimator: Any, options: LoadOptions) -> Loaded:
+    kind = type(estimator).__name__
+    if any(".dask" in base.__module__ for base in type(estimator).__mro__):
+        raise UnsupportedModel(
+            f"A {kind} predicts on a cluster. Pass its get_booster(), or the estimator of the same"
+            " name without 'Dask' that holds it."
+        )
+    if not estimator.__sklearn_is_fitted__():
+        raise InvalidInput(f"The {kind} must be fitted. It has no trees yet. Call fit first.")
+    missing = estimator.missing
+    if missing is not None and not (isinstance(missing, float) and math.isnan(missing)):
+        raise UnsupportedModel(
+            f"Missing values must be NaN. The {kind} has missing={missing!r}, so that number is"
+            " missing to it. Put NaN in its place in the data, and set_params(missing=nan)."
+        )
+    is_classifier = has_base_class(estimator, "xgboost", "XGBClassifier")
+    document = _document_of(estimator.get_booster())
+    source = _Source(
+        name=f"{kind} object",
+        is_classifier=is_classifier,
+        stops_at_best=True,
+        # Estimators predict in place, without DMatrix, which takes infinite values as they are.
+        infinite_allowed=True,
+    )
+    ensemble, rule = _translated(document, source, options)
+    # With two classes, predict of a multi-class objective gives a matrix of indicators.
+    is_pair = rule.decision.kind == "argmax" and ensemble.n_outputs == 2
+    own_labels = (
+        is_classifier
+        and rule.decision.kind != "score"
+        and options.decision_threshold is None
+        and not is_pair
+    )
+    return Loaded(ensemble, estimator_reference(estimator, rule, own_labels=own_labels))
+
+
+def _translated(
+    document: XGBoostDocument, source: _Source, options: LoadOptions
+) -> tuple[Ensemble, LabelRule]:
+    """Ensemble of a document, and the rule of its labels."""
+    learner = document.learner
+    params = learner.learner_model_param
+    n_features = parse_int(params, "num_feature", default=0, most=MAX_FEATURES)
+    n_classes = parse_int(params, "num_class", default=0, most=MAX_OUTPUTS)
+    n_outputs = max(n_classes, parse_int(params, "num_target", default=1, most=MAX_OUTPUTS), 1)
+    if len(learner.feature_types) not in (0, n_features):
+        raise BrokenModelFile(
+            f"'feature_types' must have one entry per feature ({n_features})."
+            f" Got {len(learner.feature_types)}. The file is damaged."
+        )
+    name = learner.objective.name
+    objective = objective_named(name)
+    rounds, notes = _rounds(document, source)
+    rule, rule_notes = _label_rule(name, objective, source, options, n_outputs)
+    version = ".".join(map(str, document.version)) or "unknown"
+    start = tuple(
+        starting_margin(name, objective, score, document.version)
+        for score in parse_base_score(params.get("base_score", ""), n_outputs)
+    )
+    ensemble = Ensemble(
+        trees=tree_arrays(document, n_trees_of_rounds(document, rounds, n_outputs), n_outputs),
+        n_features=n_features,
+        n_outputs=n_outputs,
+        input_precision="float32",
+        aggregation=Aggregation(precision="float32", start=start),
+        decision=rule.decision,
+        classes=_classes(rule, n_outputs),
+        feature_names=tuple(learner.feature_names),
+        categories=raw_categories(document, n_features),
+        missing_allowed=True,
+        infinite_allowed=source.infinite_allowed,
+        provenance=Provenance(
+            library="XGBoost",
+            library_version=version,
+            source=source.name,
+            file_sha256=source.sha256,
+            objective=name,
+            notes=(
+                *version_notes("XGBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION),
+                *notes,
+                *rule_notes,
+            ),
+        ),
+    )
+    return ensemble, rule
+
+
+def _classes(rule: LabelRule, n_outputs: int) -> tuple[int, ...]:
+    """Class labels; XGBoost itself numbers them from 0."""
+    sizes = {"score": 0, "threshold": 2, "argmax": n_outputs}
+    return tuple(range(sizes[rule.decision.kind]))
+
+
+def _rounds(document: XGBoostDocument, source: _Source) -> tuple[int | None, tuple[str, ...]]:
+    """Rounds of boosting that prediction uses (None: all), and what to say about them."""
+    attributes = document.learner.attributes
+    if "best_iteration" not in attributes:
+        return None, ()
+    best = parse_int(attributes, "best_iteration", default=0, most=2**31)
+    if source.stops_at_best:
+        return best + 1, (
+            f"Early stopping: only the first {best + 1} rounds are used (best_iteration), as the"
+            " estimator does.",
+        )
+    return None, (
+        f"Early stopping: all rounds are used, as Booster.predict does, although best_iteration is"
+        f" {best}. An XGB* estimator would use the first {best + 1}: load the estimator for that.",
+    )
+
+
+def _label_rule(
+    name: str, objective: Objective, source: _Source, options: LoadOptions, n_outputs: int
+) -> tuple[LabelRule, tuple[str, ...]]:
+    threshold = options.decision_threshold
+    decides = source.is_classifier or objective.task == "binary"
+    if objective.task != "classes" and decides and n_outputs == 1:
+        notes: tuple[str, ...] = ()
+        if name == "binary:logitraw" and threshold is None:
+            rule_text = (
+                "margin > 0.5, as XGBClassifier.predict does"
+                if source.is_classifier
+                else "margin > 0; XGBClassifier would say margin > 0.5"
+            )
+            notes = (f"binary:logitraw: the label is 1 iff {rule_text}.",)
+        rule = binary_rule(name, objective, by_estimator=source.is_classifier, threshold=threshold)
+        return rule, notes
+    if threshold is not None:
+        raise InvalidInput(
+            "A decision threshold needs a binary classifier with one output."
+            f" Got {name} with {n_outputs}. Leave the threshold out."
+        )
+    if objective.task == "classes":
+        return class_rule(objective), ()
+    if decides:
+        return no_labels(), (
+            f"Multi-label: each of the {n_outputs} outputs has a label of its own; here they are"
+            " scores.",
+        )
+    return no_labels(), ()
