@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,15 +99,6 @@ class SklearnLoader:
         raise InvalidInput(
             f"A scikit-learn model must be given in memory or as a .skops file. Got {path}."
         )
-
-
-def with_file(loaded: Loaded, *, source: str, sha256: str, notes: tuple[str, ...]) -> Loaded:
-    """Return the same model with the file that it came from."""
-    ensemble = loaded.ensemble
-    changed = ensemble.with_provenance(
-        source=source, file_sha256=sha256, notes=notes + ensemble.provenance.notes
-    )
-    return replace(loaded, ensemble=changed)
 
 
 def _version_notes() -> tuple[str, ...]:

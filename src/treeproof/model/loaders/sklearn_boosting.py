@@ -118,6 +118,7 @@ def load_hist_gradient_boosting(
     if len(baseline) != n_outputs:
         raise BrokenModelFile(f"There must be {n_outputs} baselines. Got {len(baseline)}.")
     columns = Columns.of(estimator)
+    _check_compiled_columns(estimator, columns)
     builder = TreeBuilder()
     for iteration in estimator._predictors:
         if len(iteration) != n_outputs:
@@ -154,6 +155,27 @@ def load_hist_gradient_boosting(
             rows=columns.raw_rows,
         ),
     )
+
+
+def _check_compiled_columns(estimator: Any, columns: Columns) -> None:
+    """Check what the library's compiled prediction relies on without a look.
+
+    It finds the known categories of a column by the number of the column, and takes for granted
+    that preprocessing gives as many columns as there are features.
+    """
+    if not columns.codes:
+        return
+    categorical = np.asarray(estimator._bin_mapper.is_categorical_)
+    with plain_rows():
+        encoded = estimator._preprocess_X(
+            columns.raw_rows(np.zeros((1, len(columns.feature)))), reset=False
+        )
+    if (
+        categorical.shape != columns.feature.shape
+        or np.flatnonzero(categorical).tolist() != sorted(columns.codes)
+        or encoded.shape != (1, len(columns.feature))
+    ):
+        raise BrokenModelFile("Preprocessing and trees disagree about the categorical columns.")
 
 
 def _add_predictor(builder: TreeBuilder, predictor: Any, output: int, columns: Columns) -> None:

@@ -1,0 +1,242 @@
+"""Files that skops wrote of scikit-learn estimators.
+
+skops imports the types that a file names, so a file may name only what tree ensembles are made of.
+That is not enough: scikit-learn's compiled trees follow child and feature numbers without a look,
+so a trusted type with untrusted numbers can crash the process. Trees are therefore taken out of the
+file before skops sees it, restored here with checked sizes, and their nodes are checked by the
+`TreeBuilder` before anything predicts with them.
+"""
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from treeproof.errors import (
+    BrokenModelFile,
+    InvalidInput,
+    SelfTestFailed,
+    TreeproofError,
+    UnsupportedModel,
+    require_backend,
+)
+from treeproof.model.loaders.base import Loaded, LoadOptions, Reference, read_model_file
+from treeproof.model.loaders.sklearn import SklearnLoader
+from treeproof.model.loaders.sklearn_shared import MAX_FEATURES, class_names
+from treeproof.model.loaders.skops_types import is_known, trusted_names
+
+OLDEST_VERSION = (0, 11)
+NEWEST_VERSION = (0, 16)
+"""Releases of skops that the loader is tested with, first and last."""
+
+_EXPANSION = 100
+_SMALL = 64 * 2**20
+
+Value = TypeVar("Value")
+
+
+class SkopsLoader:
+    """``.skops`` files of scikit-learn tree ensembles."""
+
+    name: ClassVar[str] = "skops"
+
+    def accepts_object(self, source: Any) -> bool:
+        """No object: skops is a file format."""
+        return False
+
+    def accepts_file(self, path: Path, head: bytes) -> bool:
+        """Whether a file is called ``.skops``."""
+        return path.suffix.lower() == ".skops"
+
+    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
+        """Refuse: live estimators are loaded by `SklearnLoader`."""
+        raise InvalidInput(f"A skops model must be a file. Got {type(source).__name__}.")
+
+    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
+        """Translate a file in which only known types are allowed."""
+        require_backend("skops.io", "skops")
+        file = read_model_file(path)
+        estimator, notes = _read_estimator(file.content, path)
+        if not SklearnLoader().accepts_object(estimator):
+            raise UnsupportedModel(
+                f"The file '{path}' must hold a scikit-learn estimator."
+                f" Got {type(estimator).__name__}. Save the estimator itself."
+            )
+        loaded = _guarded(lambda: SklearnLoader().load_object(estimator, options), path)
+        known = loaded.ensemble.provenance
+        ensemble = loaded.ensemble.with_provenance(
+            source=str(path), file_sha256=file.sha256, notes=notes + known.notes
+        )
+        return replace(loaded, ensemble=ensemble, reference=_checked_reference(loaded.reference))
+
+
+def _guarded(action: Callable[[], Value], path: Path) -> Value:
+    """Run something on content that anyone may have written; its failures are the file's."""
+    try:
+        return action()
+    except TreeproofError:
+        raise
+    except Exception as error:
+        # Broad on purpose: a tampered file can break skops and scikit-learn at any statement.
+        raise BrokenModelFile(
+            f"The file '{path}' is damaged or no scikit-learn model"
+            f" ({type(error).__name__}: {str(error)[:200]})."
+        ) from error
+
+
+def _checked_reference(reference: Reference | None) -> Reference | None:
+    """Let failures of a tampered estimator be failures of the self-test."""
+    if reference is None:
+        return None
+
+    def checked(answer: Callable[..., Value]) -> Callable[..., Value]:
+        def ask(rows: Any) -> Value:
+            try:
+                return answer(rows)
+            except Exception as error:
+                raise SelfTestFailed(
+                    "scikit-learn cannot predict with the estimator in this file"
+                    f" ({type(error).__name__}: {str(error)[:200]})."
+                ) from error
+
+        return ask
+
+    labels = None if reference.labels is None else checked(reference.labels)
+    return replace(reference, margins=checked(reference.margins), labels=labels)
+
+
+def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+    import skops.io
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    harmless, unknown = _guarded(lambda: _without_trees(content), path)
+    if unknown:
+        raise UnsupportedModel(
+            f"The file '{path}' holds types that no tree ensemble needs, and loading them could run"
+            f" foreign code: {', '.join(sorted(unknown)[:10])}. Save the tree ensemble alone."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", InconsistentVersionWarning)
+        untrusted = set(_guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
+            trusted_names()
+        )
+        if untrusted:
+            raise UnsupportedModel(
+                f"The file '{path}' holds types that skops does not trust:"
+                f" {', '.join(sorted(untrusted)[:10])}. Save the tree ensemble alone."
+            )
+        estimator = _guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
+    _guarded(lambda: _restore_trees(estimator), path)
+    versions = {
+        (warning.message.original_sklearn_version, warning.message.current_sklearn_version)
+        for warning in caught
+        if isinstance(warning.message, InconsistentVersionWarning)
+    }
+    notes = tuple(
+        f"Written by scikit-learn {written}; margins and labels are those of {installed}."
+        for written, installed in sorted(versions)
+    )
+    return estimator, notes
+
+
+def _without_trees(content: bytes) -> tuple[bytes, set[str]]:
+    """Return the file with trees replaced by plain tuples, and the types that it may not name."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+        if size > max(_SMALL, _EXPANSION * len(content)):
+            raise BrokenModelFile(
+                f"A skops file must not grow more than {_EXPANSION} times when it is unpacked."
+                f" Got {size} bytes from {len(content)}."
+            )
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(parts.pop("schema.json"))
+    unknown = _replace_trees(schema)
+    harmless = io.BytesIO()
+    with zipfile.ZipFile(harmless, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+        archive.writestr("schema.json", json.dumps(schema))
+    return harmless.getvalue(), unknown
+
+
+def _replace_trees(schema: Any) -> set[str]:
+    unknown: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if "__loader__" in item:
+                loader = str(item["__loader__"])
+                name = f"{item.get('__module__')}.{item.get('__class__')}"
+                if not is_known(loader, name):
+                    unknown.add(name)
+                elif loader == "TreeNode":
+                    item.update(
+                        __class__="tuple",
+                        __module__="builtins",
+                        __loader__="TupleNode",
+                        content=[item.pop("__reduce__")["args"], item["content"]],
+                    )
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return unknown
+
+
+def _restore_trees(estimator: Any) -> None:
+    """Turn the plain tuples in ``tree_`` back into trees, wherever the estimator holds them."""
+    waiting, seen = [estimator], set()
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, np.ndarray) and item.dtype == object:
+            waiting.extend(item.ravel().tolist())
+        elif class_names(item) and hasattr(item, "__dict__"):
+            if isinstance(vars(item).get("tree_"), tuple):
+                item.tree_ = _tree(*item.tree_)
+            waiting.extend(vars(item).values())
+
+
+def _tree(arguments: Any, state: Any) -> Any:
+    """Build a ``Tree`` whose arrays have the sizes that its compiled code relies on."""
+    from sklearn.tree._tree import Tree
+
+    n_features, n_classes, n_targets = arguments
+    n_classes = np.asarray(n_classes, dtype=np.intp)
+    nodes = np.ascontiguousarray(state["nodes"])
+    values = np.ascontiguousarray(state["values"], dtype=np.float64)
+    fits = (
+        isinstance(n_features, int)
+        and 1 <= n_features <= MAX_FEATURES
+        and isinstance(n_targets, int)
+        and n_classes.shape == (n_targets,)
+        and bool(np.all((n_classes >= 1) & (n_classes <= MAX_FEATURES)))
+        and nodes.ndim == 1
+        and len(nodes) >= 1
+        and values.shape == (len(nodes), n_targets, int(n_classes.max(initial=0)))
+    )
+    if not fits:
+        raise BrokenModelFile("A tree in the file has arrays of the wrong sizes.")
+    tree = Tree(n_features, n_classes, n_targets)
+    tree.__setstate__(
+        {
+            "max_depth": int(state["max_depth"]),
+            "node_count": len(nodes),
+            "nodes": nodes,
+            "values": values,
+        }
+    )
+    return tree
