@@ -100,8 +100,8 @@ def _compare_margins(
 ) -> None:
     if margins.dtype != expected.dtype or margins.shape != expected.shape:
         raise SelfTestFailed(
-            f"{_library(ensemble)} gives {expected.shape[1]} scores per row in {expected.dtype}, but"
-            f" the model here {margins.shape[1]} in {margins.dtype}. Please report this model."
+            f"{_library(ensemble)} gives {expected.shape[1]} scores per row in {expected.dtype},"
+            f" but the model here {margins.shape[1]} in {margins.dtype}. Please report it."
         )
     bits = np.int32 if margins.dtype == np.float32 else np.int64
     equal = np.ascontiguousarray(margins).view(bits) == np.ascontiguousarray(expected).view(bits)
