@@ -154,5 +154,9 @@ def _decision(rng: np.random.Generator, n_outputs: int) -> dict[str, Any]:
     if n_outputs == 1:
         cut = float(rng.choice([0.0, 5e-324, -0.25]))
         return {"decision": Decision(kind="threshold", cut=cut), "classes": labels[:2]}
-    link: Any = str(rng.choice(["identity", "softmax_float32", "softmax_float64"]))
-    return {"decision": Decision(kind="argmax", link=link), "classes": labels}
+    link: Any = str(
+        rng.choice(["identity", "softmax_float32", "softmax_float64", "sigmoid_float64"])
+    )
+    divisor, scale = (1.0, 1.0) if link == "identity" else (float(rng.choice([1.0, 3.0])), 2.0)
+    decision = Decision(kind="argmax", link=link, link_divisor=divisor, link_scale=scale)
+    return {"decision": decision, "classes": labels}

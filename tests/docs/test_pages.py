@@ -1,0 +1,106 @@
+"""Every snippet of README and docs is executed, every link leads somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.docs.pages import PAGE_NAMES, ROOT, anchors, blocks, without_blocks
+from treeproof.cli.main import COMMANDS, main
+
+KNOWN_LANGUAGES = {"python", "console", ""}
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+
+
+def run_console(text: str, where: str) -> None:
+    lines = text.splitlines()
+    assert all(line.startswith("$ ") for line in lines), f"{where}: only commands are shown"
+    for line in lines:
+        words = shlex.split(line[2:])
+        if words[0] == "make":
+            assert set(words[1:]) <= make_targets(), f"{where}: {line}"
+            continue
+        assert words[0] == "treeproof", f"{where}: {line} cannot be tried here"
+        result = CliRunner().invoke(main, words[1:], prog_name="treeproof")
+        assert result.exit_code == 0, f"{where}: {line}\n{result.output}"
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_snippets_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "snippet"}
+    for block in blocks(read(name)):
+        where = f"{name}, line {block.first_line}"
+        assert block.language in KNOWN_LANGUAGES, where
+        if block.language == "python":
+            # Blank lines before it make a traceback name the line of the page.
+            padded = "\n" * (block.first_line - 1) + block.text
+            exec(compile(padded, name, "exec"), namespace)
+        elif block.language == "console":
+            run_console(block.text, where)
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(read(name))):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.is_file(), f"{name}: {target}"
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), f"{name}: {target}"
+
+
+def test_every_page_of_docs_is_reachable_from_its_index() -> None:
+    index = read("docs/index.md")
+    for name in PAGE_NAMES:
+        if name.startswith("docs/") and name != "docs/index.md":
+            assert f"({name.removeprefix('docs/')})" in index
+
+
+def test_every_command_has_a_section() -> None:
+    headings = re.findall(r"^## treeproof (\w+)$", read("docs/reference/cli.md"), re.MULTILINE)
+    assert headings == list(COMMANDS)
+
+
+def test_every_shared_option_is_documented() -> None:
+    from treeproof.cli import inspect
+
+    page = read("docs/reference/cli.md")
+    for parameter in inspect.command.params:
+        for option in parameter.opts:
+            if option.startswith("--"):
+                assert option in page
+
+
+def test_the_two_commands_come_first_in_the_readme() -> None:
+    first = blocks(read("README.md"))[0]
+    assert first.text == "$ make demo\n$ make test\n"
+
+
+def test_the_first_result_takes_at_most_15_lines() -> None:
+    first = next(block for block in blocks(read("README.md")) if block.language == "python")
+    assert len(first.text.splitlines()) <= 15
+
+
+def test_the_layout_of_the_model_file_is_documented() -> None:
+    from treeproof.model import file_format
+
+    page = read("docs/reference/model-file.md")
+    assert file_format.MAGIC.hex(" ") in page
+    assert f"Layout, version {file_format.VERSION}" in page
+    listed = re.findall(r"^\| `(\w+)` \| \w+ \|", page, re.MULTILINE)
+    assert listed == list(file_format._DTYPES)
+    for field in file_format._Header.__struct_fields__:
+        assert f"`{field}`" in page

@@ -1,0 +1,108 @@
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treeproof
+from tests.architecture.sources import documented_parameters
+from treeproof.model.loaders.base import LoadOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLIC = [name for name in treeproof.__all__ if name != "__version__"]
+
+
+def test_the_list_is_sorted_and_every_name_resolves() -> None:
+    assert treeproof.__all__ == sorted(treeproof.__all__)
+    assert len(set(treeproof.__all__)) == len(treeproof.__all__)
+    for name in treeproof.__all__:
+        assert getattr(treeproof, name) is not None
+
+
+def test_nothing_else_is_public() -> None:
+    # Modules of the package appear as attributes once something has imported them.
+    others = {
+        name
+        for name, value in vars(treeproof).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert others - {"Any", "TYPE_CHECKING", "import_module"} <= set(treeproof.__all__)
+    assert set(treeproof._HOMES) <= set(treeproof.__all__)
+    assert set(treeproof.__all__) <= set(dir(treeproof))
+
+
+def test_unknown_names_fail_as_usual() -> None:
+    with pytest.raises(AttributeError, match="module 'treeproof' has no attribute 'verfy'"):
+        treeproof.verfy  # noqa: B018 - the access is the test
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+)`", page))
+    assert set(treeproof.__all__) <= listed
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert rows - set(dir(treeproof.Model)) == set(PUBLIC)
+
+
+def public_functions() -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name in PUBLIC:
+        value = getattr(treeproof, name)
+        found.append((name, value))
+        if inspect.isclass(value) and not issubclass(value, Exception):
+            found += [
+                (f"{name}.{member}", function)
+                for member, function in vars(value).items()
+                if not member.startswith("_") and inspect.isfunction(function)
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "value"), public_functions())
+def test_docstrings_state_every_parameter(name: str, value: Any) -> None:
+    assert value.__doc__, name
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return
+    names = [parameter for parameter in inspect.signature(value).parameters if parameter != "self"]
+    assert documented_parameters(inspect.getdoc(value) or "") == (names or None), name
+
+
+def test_load_offers_every_option_of_the_loaders() -> None:
+    parameters = set(inspect.signature(treeproof.load).parameters)
+    assert parameters == {"source", "self_test"} | {field.name for field in fields(LoadOptions)}
+
+
+def test_the_version_is_stated_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == treeproof.__version__
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, treeproof;"
+        "heavy = {'numpy', 'numba', 'rich', 'click', 'msgspec', 'narwhals', 'sklearn'};"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_loading_a_saved_model_needs_no_kernels() -> None:
+    program = "import sys; import treeproof.model.file_format; sys.exit('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert importlib.import_module("treeproof.api").load is treeproof.load
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])
+def test_decision_thresholds_are_probabilities(threshold: float) -> None:
+    with pytest.raises(treeproof.InvalidInput, match="must be a probability between 0 and 1"):
+        treeproof.load("model.json", decision_threshold=threshold)
