@@ -17,7 +17,11 @@ _UNKNOWN_CATEGORY: dict[str, Literal["refused", "in no set"]] = {
     "xgboost": "refused",
     "catboost": "in no set",
 }
-"""What libraries do with a category that training never saw; elsewhere it counts as missing."""
+"""What is done with a category that training never saw; elsewhere it counts as missing.
+
+XGBoost means to refuse such a category, but searches for it in a sorted list and takes the next one
+it finds there for it (seen with 3.2), so only those after the last known one are refused.
+"""
 
 
 def exact_float64(array: NDArray[Any], what: str) -> FloatArray:
@@ -173,7 +177,7 @@ def _codes(
         cells = [_category_of_text(cell) for cell in cells]
     elif is_text and "" not in known:
         cells = [None if cell == "" else cell for cell in cells]
-    treatment = _UNKNOWN_CATEGORY.get(ensemble.provenance.library)
+    treatment = _UNKNOWN_CATEGORY.get(ensemble.provenance.library.lower())
     unknown = float(len(raw)) if treatment == "in no set" else math.nan
     codes = np.empty(len(cells), dtype=np.float64)
     for row, cell in enumerate(cells):
@@ -181,8 +185,8 @@ def _codes(
         code = known.get(key)
         if code is None and key is not None and treatment == "refused":
             raise InvalidInput(
-                f"Column {name!r} must hold categories of the training data, as the library itself"
-                f" demands. Got {cell!r} in row {row}."
+                f"Column {name!r} must hold categories of the training data, since the library has"
+                f" no proper answer for others. Got {cell!r} in row {row}."
             )
         codes[row] = (math.nan if key is None else unknown) if code is None else code
     return codes
