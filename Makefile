@@ -1,5 +1,8 @@
 # On a fresh machine, Python 3.11 or newer is all that is needed: every target sets up what it uses.
-PYTHON ?= python3
+CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
+PYTHON ?= $(shell for name in $(CANDIDATES); do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo $$name; break; fi; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -7,16 +10,18 @@ STAMP := $(VENV)/.installed
 .PHONY: help install demo test lint format test-fast test-slow clean
 
 help:
-	@echo "make demo       train small models, verify them, show what was found"
+	@echo "make demo       train small models, load them, show what was found"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"
+	@echo "make lint       format, lint, types and import contracts alone"
 	@echo "make format     rewrite the sources in the house format"
+	@echo "make clean      remove the environment and everything that was built"
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "treeproof needs Python 3.11 or newer; run make PYTHON=python3.12")'
+	@test -n "$(PYTHON)" || { echo "treeproof needs Python 3.11 or newer; none was found." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $(STAMP)
@@ -44,4 +49,4 @@ format: install
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) dist demo-output site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist build demo-output site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
