@@ -40,7 +40,7 @@ def print_description(described: dict[str, Any], *, title: str | None = None) ->
 
     from treeproof.model.inspection import summary_lines
 
-    table = Table(title=title, show_header=False, title_justify="left", pad_edge=False)
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for caption, text in summary_lines(described):
