@@ -2,6 +2,7 @@
 
 import weakref
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from treeproof.model.ensemble import (
     IntArray,
 )
 from treeproof.query import Query
+from treeproof.spec.rounding import round_down
 
 _cache: dict[int, tuple["weakref.ref[FloatArray]", RankSpace]] = {}
 
@@ -27,7 +29,14 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     if cached is not None and cached[0]() is key:
         return cached[1]
     space = _build_rank_space(ensemble)
-    _cache[id(key)] = (weakref.ref(key), space)
+    number = id(key)
+
+    def forget(reference: "weakref.ref[FloatArray]") -> None:
+        # The number may belong to another array by now; only the dead one's entry goes.
+        if number in _cache and _cache[number][0] is reference:
+            del _cache[number]
+
+    _cache[number] = (weakref.ref(key, forget), space)
     return space
 
 
@@ -135,22 +144,26 @@ def instance_of(
     low, high : float64 (n_features,)
         The box, as `Reach.box` gives it.
     """
-    ensemble = query.ensemble
-    space = rank_space(ensemble)
-    values = query.rows[row]
-    low_cell = np.empty(ensemble.n_features, dtype=np.int32)
-    high_cell = np.empty(ensemble.n_features, dtype=np.int32)
-    box_cells(space, values, low, high, low_cell, high_cell)
+    low_cell, high_cell = cells_of(query, row, low, high)
     return instance_of_cells(query, row, constraint, low_cell, high_cell)
+
+
+def cells_of(
+    query: Query, row: int, low: FloatArray, high: FloatArray
+) -> tuple[IntArray, IntArray]:
+    """Cells that a closed box around a row reaches; FIXED for features that keep their value."""
+    low_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
+    high_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
+    box_cells(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
+    return low_cell, high_cell
 
 
 def instance_of_cells(
     query: Query, row: int, constraint: int, low_cell: IntArray, high_cell: IntArray
 ) -> Instance:
     """Restrict one constraint of a query to a box given in cells."""
-    ensemble, alternatives = query.ensemble, query.alternatives
-    coefficient = alternatives.coefficient[constraint]
-    start = np.array(ensemble.aggregation.start, dtype=np.float64)
+    ensemble = query.ensemble
+    coefficient = query.alternatives.coefficient[constraint]
     leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict(
         ensemble.trees,
         rank_space(ensemble),
@@ -160,26 +173,10 @@ def instance_of_cells(
         coefficient,
         ZERO_BAND,
     )
-    slack = summation_slack(
-        ensemble.trees,
-        coefficient,
-        start,
-        alternatives.unit[constraint],
-        leaf_start,
-        leaf_row,
-    )
-    base = float(coefficient @ start)
-    # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
-    magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)
-    own_rounding = (len(leaf_start) + 4) * 2.0**-52 * magnitude
+    base, floor = base_and_floor(query, constraint, leaf_start, leaf_row, leaf_gain)
     return Instance(
         base=base,
-        floor=float(
-            alternatives.need[constraint]
-            - slack
-            - alternatives.link_slack[constraint]
-            - own_rounding
-        ),
+        floor=floor,
         low_cell=low_cell,
         high_cell=high_cell,
         leaf_start=leaf_start,
@@ -190,6 +187,27 @@ def instance_of_cells(
         low=low_range,
         high=high_range,
     )
+
+
+def base_and_floor(
+    query: Query,
+    constraint: int,
+    leaf_start: NDArray[np.int64],
+    leaf_row: IntArray,
+    leaf_gain: FloatArray,
+) -> tuple[float, float]:
+    """Gain before any tree, and the total below which no violation lies, for restricted trees."""
+    ensemble, alternatives = query.ensemble, query.alternatives
+    coefficient = alternatives.coefficient[constraint]
+    start = np.array(ensemble.aggregation.start, dtype=np.float64)
+    unit = alternatives.unit[constraint]
+    slack = summation_slack(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
+    base = float(coefficient @ start)
+    # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
+    magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)
+    own_rounding = (len(leaf_start) + 4) * 2.0**-52 * magnitude
+    link_slack = alternatives.link_slack[constraint]
+    return base, float(alternatives.need[constraint] - slack - link_slack - own_rounding)
 
 
 def _largest_magnitude(leaf_start: NDArray[np.int64], leaf_gain: FloatArray) -> float:
@@ -204,31 +222,62 @@ def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArr
     """Row of the model's input precision nearest to a row inside a box of cells.
 
     Upwards, the nearest value of a cell is its lower threshold; downwards, the last float below
-    its upper threshold. Cells of the ball may hold real numbers but no float of that precision;
-    then the point lies outside the ball by one step.
+    its upper threshold. Cells of the set may hold real numbers but no float of that precision;
+    then the point lies outside the set by one step.
     """
-    ensemble = query.ensemble
+    ensemble, reach = query.ensemble, query.reach
     space = rank_space(ensemble)
     point = query.rows[row].copy()
-    dtype = np.dtype(ensemble.input_precision).type
-    for feature in range(ensemble.n_features):
-        if low_cell[feature] == FIXED:
-            continue
+    real = np.dtype(ensemble.input_precision).type
+    for feature in np.flatnonzero(low_cell != FIXED):
         cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
-        cell = int(np.searchsorted(cuts, point[feature], side="right"))
+        value = float(point[feature])
+        if not reach.is_ball:
+            bounds = float(reach.low[row, feature]), float(reach.high[row, feature])
+            value = _clipped(value, *bounds, cuts, int(high_cell[feature]), real)
+        cell = int(np.searchsorted(cuts, value, side="right"))
         if cell < low_cell[feature]:
-            point[feature] = cuts[low_cell[feature] - 1]
+            value = float(cuts[low_cell[feature] - 1])
         elif cell > high_cell[feature]:
-            point[feature] = float(np.nextafter(dtype(cuts[high_cell[feature]]), dtype(-np.inf)))
+            value = float(np.nextafter(real(cuts[high_cell[feature]]), real(-np.inf)))
+        point[feature] = value
     return point
 
 
+def _clipped(
+    value: float, low: float, high: float, cuts: FloatArray, high_cell: int, real: type[np.floating]
+) -> float:
+    """Value nearest to a given one in an interval, in the input precision, in an allowed cell."""
+    if low <= value <= high:
+        return value
+    if value > high:
+        return _rounded(high, real, upwards=False)
+    inside = _rounded(low, real, upwards=True)
+    if inside <= high and np.searchsorted(cuts, inside, side="right") <= high_cell:
+        return inside
+    # Sound: no threshold lies between a number and the next float of the precision below it.
+    return _rounded(low, real, upwards=False)
+
+
+def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
+    with np.errstate(over="ignore"):
+        near = float(real(value))
+    if near < value and upwards:
+        return float(np.nextafter(real(near), real(np.inf)))
+    if near > value and not upwards:
+        return float(np.nextafter(real(near), real(-np.inf)))
+    return near
+
+
 def distance(query: Query, row: int, point: FloatArray) -> float:
-    """Radius at which a point is reached from a row, in the units of the perturbation."""
+    """Smallest double radius whose closed ball holds a point, in units of the perturbation."""
     values, reach = query.rows[row], query.reach
-    moved = point - values
-    moved[np.isnan(values)] = 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        needed = np.where(moved >= 0.0, moved / reach.up, -moved / reach.down)
-    needed[moved == 0.0] = 0.0
-    return float(needed.max(initial=0.0))
+    farthest = 0.0
+    for feature in np.flatnonzero((point != values) & ~np.isnan(values)):
+        rate = float(reach.up[feature] if point[feature] > values[feature] else reach.down[feature])
+        if rate == 0.0 or not np.isfinite(point[feature] - values[feature]):
+            return np.inf
+        if np.isfinite(rate):
+            moved = abs(Fraction(float(point[feature])) - Fraction(float(values[feature])))
+            farthest = max(farthest, -round_down(-moved / Fraction(rate)))
+    return farthest

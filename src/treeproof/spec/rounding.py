@@ -40,9 +40,17 @@ def move_rounded_down(start: FloatArray, radius: float, rate: FloatArray, sign: 
 
 def round_down(exact: Fraction) -> float:
     """Largest double not above an exact number."""
-    # Correctly rounded to nearest, so at most one step too high, also where terms cancel.
-    value = float(exact)
+    try:
+        # Correctly rounded to nearest, so at most one step too high, also where terms cancel.
+        value = float(exact)
+    except OverflowError:
+        return float(np.finfo(np.float64).max) if exact > 0 else -np.inf
     return value if Fraction(value) <= exact else float(np.nextafter(value, -np.inf))
+
+
+def difference_error(a: FloatArray, b: FloatArray, difference: FloatArray) -> FloatArray:
+    """Exact rounding error of ``a - b``: the true difference is ``difference`` plus this."""
+    return _sum_error(a, np.negative(b), difference)
 
 
 def _sum_error(a: FloatArray, b: FloatArray, total: FloatArray) -> FloatArray:

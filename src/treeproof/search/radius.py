@@ -1,0 +1,203 @@
+"""The minimal perturbation of each row, by asking an engine at chosen radii.
+
+Two ways: exact search in the finite list of distances (the default), and the ten-step protocol of
+the paper, kept so that its tables can be repeated.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from treeproof.engines.base import Budget, Engine, RadiusEngine, for_each_row
+from treeproof.engines.settling import settle_broken
+from treeproof.errors import InvalidInput
+from treeproof.query import Query
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.distances import Distances, distances_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperProtocol:
+    """The search of the paper: double or halve from a first radius, then halve the interval.
+
+    Parameters
+    ----------
+    first_eps : float
+        Radius of the first step; the verified error is taken there.
+    steps : int
+        Number of radii tried in all.
+    cap : float
+        Largest radius tried; a row proved there is not searched further.
+    """
+
+    first_eps: float
+    steps: int = 10
+    cap: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse searches that cannot start."""
+        if not 0.0 < self.first_eps < np.inf:
+            raise InvalidInput(
+                f"'first_eps' of PaperProtocol must be a number > 0. Got {self.first_eps!r}."
+            )
+        if self.steps < 1:
+            raise InvalidInput(f"'steps' of PaperProtocol must be at least 1. Got {self.steps!r}.")
+        if not self.cap > 0.0:
+            raise InvalidInput(f"'cap' of PaperProtocol must be > 0. Got {self.cap!r}.")
+
+
+def find_radius(
+    engine: Engine,
+    query: Query,
+    budget: Budget,
+    *,
+    protocol: PaperProtocol | None = None,
+    n_jobs: int = 1,
+) -> Outcomes:
+    """Bound the minimal perturbation of every row with any engine.
+
+    Parameters
+    ----------
+    engine : Engine
+        Decides single radii; one with a search of its own is asked to use it.
+    query : Query
+        A question about balls, without a radius.
+    budget : Budget
+        Limits per row, over all radii tried.
+    protocol : PaperProtocol, optional
+        Search as the paper does instead of exactly.
+    n_jobs : int
+        Threads over rows.
+    """
+    if protocol is not None:
+        own = getattr(engine, "protocol_radius", None)
+        if own is not None:
+            outcomes: Outcomes = own(query, budget, protocol, n_jobs=n_jobs)
+            return outcomes
+    elif isinstance(engine, RadiusEngine):
+        return engine.radius(query, budget, n_jobs=n_jobs)
+    proved_at_first = np.zeros(len(query), dtype=bool)
+
+    def solve_row(row: int, outcomes: Outcomes) -> None:
+        if query.already_broken[row]:
+            settle_broken(query, outcomes, row)
+            return
+        asker = _Asker(engine, query, row, budget)
+        if protocol is None:
+            _search_list(asker, distances_of(query, row), outcomes, row)
+        else:
+            proved_at_first[row] = _follow_protocol(asker, protocol, outcomes, row)
+
+    outcomes = for_each_row(query, n_jobs, solve_row)
+    if protocol is not None:
+        outcomes.statistics["proved_at_first_eps"] = proved_at_first
+    return outcomes
+
+
+class _Asker:
+    """Asks an engine about one row at many radii, within one budget."""
+
+    def __init__(self, engine: Engine, query: Query, row: int, budget: Budget) -> None:
+        self._engine = engine
+        self._query = query.take(slice(row, row + 1))
+        self._budget = budget
+        self._deadline = time.perf_counter() + budget.time_limit_s
+
+    def at(self, radius: float) -> Outcomes | None:
+        """Outcome of the row at a radius; None when no time is left."""
+        left = self._deadline - time.perf_counter()
+        if left <= 0.0:
+            return None
+        reach = dataclasses.replace(self._query.reach, radius=radius)
+        query = dataclasses.replace(self._query, reach=reach)
+        return self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
+
+
+def _search_list(asker: _Asker, distances: Distances, outcomes: Outcomes, row: int) -> None:
+    """Find the largest distance that the engine proves, and the smallest that it breaks.
+
+    The cells of distance i are proved or broken by a question at its radius. Doubling the number
+    of the distance first keeps the questions small: the work of a question grows with its radius.
+    """
+    proved, refused, broken = -1, len(distances), len(distances)
+    reason = UnknownReason.LOOSE_BOUND
+    step = 1
+    while refused - proved > 1:
+        is_open = refused == len(distances)
+        middle = min(proved + step, refused - 1) if is_open else (proved + refused) // 2
+        answer = asker.at(distances.radius(middle))
+        if answer is None:
+            reason = UnknownReason.TIME_LIMIT
+            break
+        if answer.verdict[0] is Verdict.VERIFIED:
+            proved = middle
+            step *= 2
+            continue
+        if answer.verdict[0] is Verdict.FALSIFIED:
+            # The witness may lie nearer than the radius that was asked for.
+            middle = min(middle, distances.last_within(answer.upper[0]))
+            if middle < broken:
+                broken = middle
+                outcomes.witness[row] = answer.witness[0]
+                outcomes.witness_distance[row] = answer.witness_distance[0]
+        elif answer.reason[0] is not UnknownReason.NONE:
+            reason = answer.reason[0]
+        refused = middle
+    _write(distances, proved, broken, reason, outcomes, row)
+
+
+def _write(
+    distances: Distances,
+    proved: int,
+    broken: int,
+    reason: UnknownReason,
+    outcomes: Outcomes,
+    row: int,
+) -> None:
+    n = len(distances)
+    # Sound: up to the next distance no new cell is reached.
+    outcomes.lower[row] = distances.value[proved + 1] if proved + 1 < n else np.inf
+    outcomes.upper[row] = distances.value[broken] if broken < n else np.inf
+    outcomes.attained[row] = broken < n and bool(distances.attained[broken])
+    outcomes.exact[row] = broken == proved + 1
+    if outcomes.exact[row]:
+        outcomes.verdict[row] = Verdict.VERIFIED
+    else:
+        outcomes.reason[row] = reason
+
+
+def _follow_protocol(asker: _Asker, protocol: PaperProtocol, outcomes: Outcomes, row: int) -> bool:
+    """Try the paper's radii; return whether the first one was proved."""
+    radius = protocol.first_eps
+    proved, refused = None, None
+    proved_at_first = False
+    reason = UnknownReason.LOOSE_BOUND
+    for step in range(protocol.steps):
+        answer = asker.at(radius)
+        if answer is None:
+            reason = UnknownReason.TIME_LIMIT
+            break
+        if answer.verdict[0] is Verdict.VERIFIED:
+            proved = radius
+            proved_at_first |= step == 0
+        else:
+            refused = radius
+            if answer.verdict[0] is Verdict.FALSIFIED:
+                outcomes.upper[row] = answer.upper[0]
+                outcomes.attained[row] = answer.attained[0]
+                outcomes.witness[row] = answer.witness[0]
+                outcomes.witness_distance[row] = answer.witness_distance[0]
+        if proved is None:
+            radius *= 0.5
+        elif refused is not None:
+            radius = 0.5 * (proved + refused)
+        elif radius >= protocol.cap:
+            break
+        else:
+            radius = min(2.0 * radius, protocol.cap)
+    outcomes.lower[row] = 0.0 if proved is None else proved
+    outcomes.reason[row] = reason
+    return proved_at_first

@@ -1,0 +1,48 @@
+"""Every engine of the registry passes the same checks."""
+
+import numpy as np
+import pytest
+
+from tests.contract import engine_checks
+from treeproof.engines.registry import engine_named, engines
+
+NAMES = list(engines())
+
+
+@pytest.fixture(params=NAMES)
+def engine(request):
+    return engine_named(request.param)
+
+
+def test_the_registry_builds_what_it_lists():
+    for name in NAMES:
+        assert engine_named(name).name == name
+
+
+@pytest.mark.parametrize("ask", ["ball", "box"])
+def test_verdicts_agree_with_the_oracle(engine, ask):
+    engine_checks.check_verdicts(engine, np.random.default_rng(1), ask, 60)
+
+
+def test_radii_agree_with_the_oracle(engine):
+    engine_checks.check_radii(engine, np.random.default_rng(2), 40)
+
+
+def test_the_paper_protocol_stays_below_the_radius(engine):
+    engine_checks.check_protocol(engine, np.random.default_rng(3), 15)
+
+
+def test_larger_sets_are_harder(engine):
+    engine_checks.check_larger_sets_are_harder(engine, np.random.default_rng(4), 20)
+
+
+def test_answers_do_not_depend_on_threads_or_repetition(engine):
+    engine_checks.check_determinism(engine, np.random.default_rng(5))
+
+
+def test_small_budgets_never_give_wrong_answers(engine):
+    engine_checks.check_budgets(engine, np.random.default_rng(6), 8)
+
+
+def test_refusals_are_sentences(engine):
+    engine_checks.check_refusals(engine, np.random.default_rng(7))
