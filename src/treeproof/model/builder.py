@@ -157,9 +157,9 @@ class TreeBuilder:
         """
         size = np.asarray(sizes, dtype=np.int64)
         n_nodes = int(size.sum())
-        first = len(size) and np.concatenate([[0], np.cumsum(size)[:-1]])
-        local = np.arange(n_nodes) - np.repeat(first, size)
-        values = np.asarray(value, dtype=np.float64).reshape(n_nodes, -1)
+        local = np.arange(n_nodes) - np.repeat(np.cumsum(size) - size, size)
+        values = np.asarray(value, dtype=np.float64)
+        values = values.reshape(n_nodes, values.size // max(n_nodes, 1))
         if n_nodes and values.shape[1] != self.leaf_width:
             raise BrokenModelFile(
                 f"Tree {self._n_trees}: leaf values must have width {self.leaf_width}."

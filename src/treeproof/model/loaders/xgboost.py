@@ -43,6 +43,10 @@ OLDEST_VERSION = (1, 7)
 NEWEST_VERSION = (3, 2)
 """Versions whose models were compared with the library itself, both ends included."""
 
+_DART_NOTE = (
+    "dart: XGB* estimators and Booster.predict differ in the last bits; here as the given one does"
+    " (a file as Booster.predict)."
+)
 _BINARY_MAGIC = b"binf"
 _SPACE = b" \t\r\n"
 
@@ -54,8 +58,7 @@ class _Source:
     name: str
     sha256: str = ""
     is_classifier: bool = False  # XGBClassifier decides on the label
-    stops_at_best: bool = False  # predicts with the rounds up to best_iteration
-    infinite_allowed: bool = False
+    is_estimator: bool = False  # predicts in place, and with the rounds up to best_iteration
 
 
 class XGBoostLoader:
@@ -82,7 +85,6 @@ class XGBoostLoader:
         if has_base_class(source, "xgboost", "XGBModel"):
             return _load_estimator(source, options)
         document = _document_of(source)
-        # DMatrix, which Booster.predict needs, refuses infinite values.
         ensemble, rule = _translated(document, _Source(name="Booster object"), options)
         return Loaded(ensemble, booster_reference(source, document, rule))
 
@@ -135,9 +137,7 @@ def _load_estimator(estimator: Any, options: LoadOptions) -> Loaded:
     source = _Source(
         name=f"{kind} object",
         is_classifier=is_classifier,
-        stops_at_best=True,
-        # Estimators predict in place, without DMatrix, which takes infinite values as they are.
-        infinite_allowed=True,
+        is_estimator=True,
     )
     ensemble, rule = _translated(document, source, options)
     # With two classes, predict of a multi-class objective gives a matrix of indicators.
@@ -168,14 +168,22 @@ def _translated(
     name = learner.objective.name
     objective = objective_named(name)
     rounds, notes = _rounds(document, source)
+    if document.tree_weight is not None:
+        notes += (_DART_NOTE,)
     rule, rule_notes = _label_rule(name, objective, source, options, n_outputs)
     version = ".".join(map(str, document.version)) or "unknown"
     start = tuple(
         starting_margin(name, objective, score, document.version)
         for score in parse_base_score(params.get("base_score", ""), n_outputs)
     )
+    categories, category_notes = raw_categories(document, n_features)
     ensemble = Ensemble(
-        trees=tree_arrays(document, n_trees_of_rounds(document, rounds, n_outputs), n_outputs),
+        trees=tree_arrays(
+            document,
+            n_trees_of_rounds(document, rounds, n_outputs),
+            start,
+            in_place=source.is_estimator,
+        ),
         n_features=n_features,
         n_outputs=n_outputs,
         input_precision="float32",
@@ -183,9 +191,10 @@ def _translated(
         decision=rule.decision,
         classes=_classes(rule, n_outputs),
         feature_names=tuple(learner.feature_names),
-        categories=raw_categories(document, n_features),
+        categories=categories,
         missing_allowed=True,
-        infinite_allowed=source.infinite_allowed,
+        # Prediction in place takes infinite values as they are; DMatrix refuses them.
+        infinite_allowed=source.is_estimator,
         provenance=Provenance(
             library="XGBoost",
             library_version=version,
@@ -196,6 +205,7 @@ def _translated(
                 *version_notes("XGBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION),
                 *notes,
                 *rule_notes,
+                *category_notes,
             ),
         ),
     )
@@ -214,7 +224,7 @@ def _rounds(document: XGBoostDocument, source: _Source) -> tuple[int | None, tup
     if "best_iteration" not in attributes:
         return None, ()
     best = parse_int(attributes, "best_iteration", default=0, most=2**31)
-    if source.stops_at_best:
+    if source.is_estimator:
         return best + 1, (
             f"Early stopping: only the first {best + 1} rounds are used (best_iteration), as the"
             " estimator does.",

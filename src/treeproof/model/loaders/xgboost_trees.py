@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.errors import BrokenModelFile
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -52,8 +52,27 @@ def n_trees_of_rounds(document: XGBoostDocument, rounds: int | None, n_outputs: 
     return first[rounds]
 
 
-def tree_arrays(document: XGBoostDocument, n_trees: int, n_outputs: int) -> TreeArrays:
-    """Canonical arrays of the first trees of a document."""
+def tree_arrays(
+    document: XGBoostDocument,
+    n_trees: int,
+    start: tuple[float, ...],
+    *,
+    in_place: bool,
+) -> TreeArrays:
+    """Canonical arrays of the first trees of a document.
+
+    Parameters
+    ----------
+    document : XGBoostDocument
+        The whole model.
+    n_trees : int
+        How many of its trees are used.
+    start : tuple of float
+        Margin before the first tree, per output.
+    in_place : bool
+        Whether the model predicts in place (estimators) or on a DMatrix, which differ for dart.
+    """
+    n_outputs = len(start)
     trees = document.trees[:n_trees]
     widths = {tree.leaf_width for tree in trees}
     if not widths <= {1} and widths != {n_outputs}:
@@ -73,8 +92,12 @@ def tree_arrays(document: XGBoostDocument, n_trees: int, n_outputs: int) -> Tree
         right = np.where(left < 0, -1, right)
         output = np.full(n_trees, -1)
     else:
-        value = _scalar_values(document, sizes, n_nodes)
         output = _outputs(document, n_trees, n_outputs)
+        value = document.nodes.condition[:n_nodes]
+        if document.tree_weight is not None:
+            weight = np.repeat(document.tree_weight[:n_trees], sizes)
+            base = np.repeat(np.array(start)[output], sizes) if in_place else None
+            value = _dart_values(value, weight, base)
     # XGBoost sends a category in the listed set right, here it goes left: the children change
     # places, and with them the direction of missing values.
     categorical = nodes.categorical[:n_nodes]
@@ -120,14 +143,18 @@ def _outputs(document: XGBoostDocument, n_trees: int, n_outputs: int) -> IntArra
     return outputs
 
 
-def _scalar_values(document: XGBoostDocument, sizes: IntArray, n_nodes: int) -> FloatArray:
-    values = document.nodes.condition[:n_nodes]
-    if document.tree_weight is None:
-        return values
-    weights = np.repeat(document.tree_weight[: len(sizes)], sizes).astype(np.float32)
-    # Dart adds weight times leaf, a product rounded to float32.
+def _dart_values(leaf: FloatArray, weight: FloatArray, base: FloatArray | None) -> FloatArray:
+    """What the leaves of dart trees add, every operation rounded to float32.
+
+    On a DMatrix, weight times leaf. In place, XGBoost predicts with each tree as if it were alone,
+    starting from the base score, and takes the base score off again before it applies the weight;
+    that costs the leaf its last bits.
+    """
+    values = leaf.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (values.astype(np.float32) * weights).astype(np.float64)
+        if base is not None:
+            values = (values + base.astype(np.float32)) - base.astype(np.float32)
+        return (values * weight.astype(np.float32)).astype(np.float64)
 
 
 def _vector_values(
@@ -207,8 +234,10 @@ def _category_sets(trees: list[TreeRecord], sizes: IntArray, builder: TreeBuilde
     return sets
 
 
-def raw_categories(document: XGBoostDocument, n_features: int) -> dict[int, tuple[Any, ...]]:
-    """Raw values of features that were data-frame categories, in the order of their codes."""
+def raw_categories(
+    document: XGBoostDocument, n_features: int
+) -> tuple[dict[int, tuple[Any, ...]], tuple[str, ...]]:
+    """Raw values of data-frame categories in the order of their codes, and what to say of them."""
     encodings = document.model.cats.enc
     if len(encodings) not in (0, n_features):
         raise BrokenModelFile(
@@ -216,23 +245,34 @@ def raw_categories(document: XGBoostDocument, n_features: int) -> dict[int, tupl
             " The file is damaged."
         )
     found: dict[int, tuple[Any, ...]] = {}
+    garbled = []
     for feature, encoding in enumerate(encodings):
         if encoding.offsets:
-            found[feature] = _strings(encoding.values, encoding.offsets, feature)
+            names = _strings(encoding.values, encoding.offsets, feature)
+            if names is None:
+                garbled.append(feature)
+            else:
+                found[feature] = names
         elif encoding.values:
             found[feature] = tuple(encoding.values)
-    return found
+    if not garbled:
+        return found, ()
+    return found, (
+        f"XGBoost garbles category names that are not ASCII, so those of feature"
+        f" {', '.join(map(str, garbled))} are not known here: give codes instead of names.",
+    )
 
 
-def _strings(values: list[int], offsets: list[int], feature: int) -> tuple[str, ...]:
-    """Text from XGBoost's list of bytes (as signed or unsigned numbers) and offsets."""
+def _strings(values: list[int], offsets: list[int], feature: int) -> tuple[str, ...] | None:
+    """Names from XGBoost's list of bytes (as signed or unsigned numbers) and offsets.
+
+    None where they are not plain ASCII: for data frames of pandas, XGBoost counts characters where
+    it should count bytes, and nothing in the file tells whether it did.
+    """
     rises = all(a <= b for a, b in pairwise(offsets))
     if offsets[0] != 0 or offsets[-1] != len(values) or not rises:
         raise BrokenModelFile(f"The categories of feature {feature} are damaged.")
-    try:
-        text = bytes(value % 256 for value in values)
-        return tuple(text[begin:end].decode() for begin, end in pairwise(offsets))
-    except UnicodeDecodeError as error:
-        raise UnsupportedModel(
-            f"The categories of feature {feature} must be UTF-8 text: {error}."
-        ) from error
+    text = bytes(value % 256 for value in values)
+    if not text.isascii():
+        return None
+    return tuple(text[begin:end].decode() for begin, end in pairwise(offsets))
