@@ -412,7 +412,7 @@ def test_near_ties_of_many_classes_are_decided_as_lightgbm_decides_them(kind, tm
         k = int(random.integers(2, 14))
         sigmoid = float(random.integers(100, 4000) / 1000)
         objective = kind.format(k=k) + (f":{sigmoid}" if kind.endswith("sigmoid") else "")
-        scores = random.normal(size=k) * random.choice([1.0, 30.0])
+        scores = random.normal(size=k) * random.choice([0.05, 1.0, 30.0])
         first, second = sorted(random.choice(k, size=2, replace=False))
         scores[second] = scores.max()
         scores[first] = scores.max() - random.integers(0, 4) * np.spacing(scores.max())

@@ -130,7 +130,9 @@ class LightGBMLoader:
         )
         if importlib.util.find_spec("lightgbm") is None:
             return Loaded(ensemble, None)
-        return Loaded(ensemble, _reference(ensemble, options, lambda: _read_booster(text), None))
+        return Loaded(
+            ensemble, _reference(ensemble, options, lambda: _read_booster(model.checked_text), None)
+        )
 
 
 def _booster_of(source: Any) -> Any:
@@ -210,14 +212,20 @@ class _Objective:
     squared: bool
 
 
-def _objective(line: str) -> _Objective:
-    words = line.split(" ")
+def _objective(model: TextModel) -> _Objective:
+    name, *words = model.objective.split(" ")
+    if words and not name:
+        raise BrokenModelFile(f"The objective must have a name. Got {model.objective[:60]!r}.")
+    values = dict(word.partition(":")[::2] for word in words)
+    if name in (_SOFTMAX, _ONE_VERSUS_ALL) and values.get("num_class") != str(model.n_outputs):
+        raise BrokenModelFile(
+            f"Objective '{name}' must have one class per output ({model.n_outputs})."
+            f" Got {model.objective[:60]!r}."
+        )
     sigmoid = 1.0
-    for word in words[1:]:
-        key, _, value = word.partition(":")
-        if key == "sigmoid":
-            sigmoid = _sigmoid_parameter(value)
-    return _Objective(words[0], sigmoid, "sqrt" in words[1:])
+    if name in ("binary", _ONE_VERSUS_ALL):
+        sigmoid = _sigmoid_parameter(values.get("sigmoid", ""))
+    return _Objective(name, sigmoid, "sqrt" in words)
 
 
 def _sigmoid_parameter(text: str) -> float:
@@ -248,7 +256,7 @@ def _ensemble(
     file_sha256: str = "",
 ) -> Ensemble:
     """Translate a parsed model; `classes` are those of an LGBMClassifier."""
-    objective = _objective(model.objective)
+    objective = _objective(model)
     builder = TreeBuilder()
     for tree in model.trees:
         add_tree(builder, tree, tree.number % model.n_outputs)

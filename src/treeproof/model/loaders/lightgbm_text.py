@@ -1,8 +1,8 @@
 """LightGBM's text format, read without LightGBM.
 
 A header of ``key=value`` lines, one block per tree, then parameters and the categories of pandas
-columns. LightGBM's own reader trusts what it reads; this one checks every length and index, so that
-no damaged file reaches either the arrays or LightGBM itself.
+columns. LightGBM's own reader ends the process at many damaged files; this one checks every length
+and index, and LightGBM is later given nothing but lines that passed (`TextModel.checked_text`).
 """
 
 import json
@@ -24,7 +24,20 @@ _MAX_TREE_LINES = 22
 """LightGBM reads no more lines of a tree."""
 
 _INTEGERS = re.compile(r"-?[0-9]+(?: -?[0-9]+)*")
-_NUMBERS = re.compile(r"[-+.0-9a-zE]+(?: [-+.0-9a-zE]+)*")
+_NUMBER = r"(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?|-?inf|-?nan)"
+_NUMBERS = re.compile(f"{_NUMBER}(?: {_NUMBER})*")
+_TREE_KEYS = (
+    "num_leaves",
+    "num_cat",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+    "leaf_value",
+    "cat_boundaries",
+    "cat_threshold",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +52,7 @@ class TextTree:
     right: NDArray[np.int64]
     leaf_value: FloatArray
     category_words: tuple[NDArray[np.int64], ...]
+    checked_lines: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +67,29 @@ class TextModel:
     averaged: bool
     trees: tuple[TextTree, ...]
     pandas_categories: tuple[tuple[Any, ...], ...]
+
+    @property
+    def checked_text(self) -> str:
+        """The same model for LightGBM's reader, without any line that was not checked."""
+        names = " ".join(f"f{number}" for number in range(len(self.feature_names)))
+        infos = " ".join("none" for _ in self.feature_names)
+        lines = [
+            "tree",
+            f"version={self.version}",
+            f"num_class={self.n_outputs}",
+            f"num_tree_per_iteration={self.n_outputs}",
+            "label_index=0",
+            f"max_feature_idx={len(self.feature_names) - 1}",
+            *([f"objective={self.objective}"] if self.objective else []),
+            *(["average_output"] if self.averaged else []),
+            f"feature_names={names}",
+            f"feature_infos={infos}",
+            "",
+            *(f"Tree={tree.number}\n{tree.checked_lines}\n\n" for tree in self.trees),
+            "end of trees",
+            "",
+        ]
+        return "\n".join(lines)
 
 
 def parse_model(text: str) -> TextModel:
@@ -167,6 +204,7 @@ def _tree(number: int, block: str, n_features: int) -> TextTree:
         left=_integers(fields, "left_child", n_inner, number),
         right=_integers(fields, "right_child", n_inner, number),
         category_words=_category_words(fields, number),
+        checked_lines="\n".join(f"{key}={fields[key]}" for key in _TREE_KEYS if key in fields),
     )
     _check_nodes(tree, n_features)
     return tree
