@@ -1,0 +1,1 @@
+"""Whether evidence proves its claim, in exact arithmetic and without any engine."""

@@ -9,7 +9,7 @@ from treeproof.kernels.compiler import kernel
 def is_left(trees, node, value, zero_band):
     """Whether a value goes left at an inner node; see `TreeArrays` for the flags."""
     flags = trees.flags[node]
-    if flags == 0 or flags == 1:  # the common case: numeric, only NaN is missing
+    if flags <= 1:  # the common case: numeric, only NaN is missing
         if np.isnan(value):
             return flags == 1
         return value < trees.threshold[node]

@@ -1,8 +1,10 @@
 """Structural rules of an `Ensemble`; every message names tree and node."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 
@@ -36,7 +38,7 @@ def validate(ensemble: "Ensemble") -> None:
     nodes = np.arange(n_nodes, dtype=np.int32)
     owner = np.searchsorted(trees.root, nodes, side="right") - 1
 
-    def require(condition: np.ndarray, rule: str) -> None:
+    def require(condition: NDArray[np.bool_], rule: str) -> None:
         bad = np.flatnonzero(~condition)
         if bad.size:
             node = int(bad[0])
@@ -109,7 +111,9 @@ def _check_shapes(trees: "TreeArrays") -> None:
         raise BrokenModelFile("Array 'leaf_source' must have one entry per leaf.")
 
 
-def _check_tree_shapes(trees: "TreeArrays", require: object) -> None:
+def _check_tree_shapes(
+    trees: "TreeArrays", require: Callable[[NDArray[np.bool_], str], None]
+) -> None:
     """Each node other than a root must be the child of exactly one node."""
     n_nodes = len(trees.feature)
     inner = trees.feature >= 0
@@ -120,7 +124,6 @@ def _check_tree_shapes(trees: "TreeArrays", require: object) -> None:
     expected[trees.root[:-1]] = 0
     # Sound: children lie after their parent and inside the tree, and every node but the root has
     # exactly one parent, so each tree is connected and free of cycles.
-    assert callable(require)
     require(parents == expected, "every node but the root must have exactly one parent")
 
 
@@ -132,11 +135,10 @@ def _check_outputs(ensemble: "Ensemble") -> None:
             f"Leaf values must have width 1 or {ensemble.n_outputs} (the outputs). Got {width}."
         )
     scalar = trees.tree_output >= 0
-    if width == ensemble.n_outputs and not scalar.any():
-        pass
-    elif width == 1 and scalar.all() and int(trees.tree_output.max()) < ensemble.n_outputs:
-        pass
-    else:
+    all_vectors = width == ensemble.n_outputs and not scalar.any()
+    if not all_vectors and not (
+        width == 1 and scalar.all() and int(trees.tree_output.max()) < ensemble.n_outputs
+    ):
         raise BrokenModelFile(
             "Every tree must name an output in range, or none of them when leaves are vectors."
         )

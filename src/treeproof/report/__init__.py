@@ -1,0 +1,1 @@
+"""Pages from saved results; nothing here runs an engine."""
