@@ -1,0 +1,251 @@
+"""The best split of one feature at one node, by the natural or the robust score.
+
+A node's rows are first gathered into groups of neighbouring values, one row of numbers per kind:
+
+    groups  float64 (5, n + 2)
+    groups[LOWER, k], groups[UPPER, k]         smallest and largest value in group k, ascending;
+                                               equal unless a bin holds several values
+    groups[GRADIENT, k], groups[HESSIAN, k]    sums over the first k groups
+    groups[GAIN, k]                            natural gain of a split behind the first k groups
+
+The searches see nothing else, so histograms and sorted columns share them. Gradients lie on a
+grid on which sums are exact (see `training_gradients.py`), so no result depends on the order of
+rows. Plain arrays instead of named tuples: numba counts references on every access to a field.
+
+    best    float64 (6,)
+    best[SPLIT_GAIN]                                 MINIMUM_GAIN where no split was found
+    best[SPLIT_FEATURE]                              -1 where no split was found
+    best[SPLIT_THRESHOLD]                            a float32 number; values below it go left
+    best[SPLIT_MISSING_LEFT]                         1 where missing values go left
+    best[SPLIT_GRADIENT], best[SPLIT_HESSIAN]        sums over the rows that go left, unperturbed
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.compiler import kernel
+
+LOWER, UPPER, GRADIENT, HESSIAN, GAIN = range(5)
+SPLIT_GAIN, SPLIT_FEATURE, SPLIT_THRESHOLD, SPLIT_MISSING_LEFT = range(4)
+SPLIT_GRADIENT, SPLIT_HESSIAN = 4, 5
+
+MINIMUM_GAIN = 1e-6
+"""Gains up to this are rounding noise; XGBoost uses the same number."""
+
+
+class NodeSums(NamedTuple):
+    """What a search needs to know about a node, and the rules that a split must keep.
+
+    Attributes
+    ----------
+    gradient, hessian : float
+        Sums over all rows of the node.
+    missing_gradient, missing_hessian : float
+        Sums over the rows whose value of the feature is missing.
+    low, high : float
+        Bounds of leaf weights below this node, from monotone constraints above it.
+    score : float
+        Score of the node as a leaf.
+    reg_lambda, min_child_weight : float
+        Regularisation and smallest sum of hessians of a child.
+    monotone : int
+        1 or -1 where margins must not fall or rise with the feature, else 0.
+    """
+
+    gradient: float
+    hessian: float
+    missing_gradient: float
+    missing_hessian: float
+    low: float
+    high: float
+    score: float
+    reg_lambda: float
+    min_child_weight: float
+    monotone: int
+
+
+@kernel
+def leaf_weight(gradient, hessian, reg_lambda, low, high):
+    """Newton step of a leaf, inside the bounds of monotone constraints."""
+    if hessian <= 0.0:
+        return min(max(0.0, low), high)
+    return min(max(-gradient / (hessian + reg_lambda), low), high)
+
+
+@kernel
+def leaf_score(gradient, hessian, reg_lambda, low, high):
+    """Twice the fall of the loss when the rows of a leaf take its weight."""
+    if hessian <= 0.0:
+        return 0.0
+    if low == -np.inf and high == np.inf:
+        return gradient * gradient / (hessian + reg_lambda)
+    weight = leaf_weight(gradient, hessian, reg_lambda, low, high)
+    return -(2.0 * gradient * weight + (hessian + reg_lambda) * weight * weight)
+
+
+@kernel
+def split_gain(node, left_gradient, left_hessian):
+    """Gain of sending the given sums left and the rest of the node right."""
+    left = leaf_score(left_gradient, left_hessian, node.reg_lambda, node.low, node.high)
+    right = leaf_score(
+        node.gradient - left_gradient,
+        node.hessian - left_hessian,
+        node.reg_lambda,
+        node.low,
+        node.high,
+    )
+    return left + right - node.score
+
+
+@kernel
+def breaks_monotone(node, left_gradient, left_hessian):
+    """Whether the children's weights would be ordered against the constraint."""
+    if node.monotone == 0:
+        return False
+    left = leaf_weight(left_gradient, left_hessian, node.reg_lambda, node.low, node.high)
+    right = leaf_weight(
+        node.gradient - left_gradient,
+        node.hessian - left_hessian,
+        node.reg_lambda,
+        node.low,
+        node.high,
+    )
+    return left > right if node.monotone > 0 else left < right
+
+
+@kernel
+def threshold_behind(groups, k):
+    """Float32 number midway between group k - 1 and group k."""
+    below, above = groups[UPPER, k - 1], groups[LOWER, k]
+    threshold = np.float64(np.float32(0.5 * (below + above)))
+    # Neighbouring float32 numbers have none between them; values below the threshold go left.
+    return above if threshold <= below else threshold
+
+
+@kernel
+def keep(best, gain, feature, groups, k, node, missing_left):
+    """Replace the best split by the one behind the first k groups."""
+    left_hessian = groups[HESSIAN, k] + node.missing_hessian * missing_left
+    best[SPLIT_GAIN] = gain
+    best[SPLIT_FEATURE] = feature
+    best[SPLIT_THRESHOLD] = threshold_behind(groups, k)
+    best[SPLIT_MISSING_LEFT] = missing_left
+    best[SPLIT_GRADIENT] = groups[GRADIENT, k] + node.missing_gradient * missing_left
+    best[SPLIT_HESSIAN] = left_hessian
+    if node.missing_hessian == 0.0:  # nothing was missing: with the larger child
+        best[SPLIT_MISSING_LEFT] = 1 if 2.0 * left_hessian > node.hessian else 0
+
+
+@kernel
+def natural_gains(groups, n_groups, node, shift_gradient, shift_hessian):
+    """Fill in the gains of the splits that leave both children heavy enough.
+
+    Returns
+    -------
+    first, last : the splits k with ``first <= k < last`` are allowed.
+    """
+    first = 1
+    while first < n_groups and groups[HESSIAN, first] + shift_hessian < node.min_child_weight:
+        first += 1
+    last = n_groups
+    most = node.hessian - shift_hessian
+    while last > first and most - groups[HESSIAN, last - 1] < node.min_child_weight:
+        last -= 1
+    if node.low > -np.inf or node.high < np.inf:
+        for k in range(first, last):
+            groups[GAIN, k] = split_gain(
+                node, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
+            )
+        return first, last
+    # The same numbers as `split_gain`, without branches, so that the compiler can vectorise.
+    # No hessian is zero: every group has rows, and there is one on either side.
+    for k in range(np.uint64(first), np.uint64(last)):
+        gradient = groups[np.uint64(GRADIENT), k] + shift_gradient
+        hessian = groups[np.uint64(HESSIAN), k] + shift_hessian
+        left = gradient * gradient / (hessian + node.reg_lambda)
+        gradient = node.gradient - gradient
+        hessian = node.hessian - hessian
+        right = gradient * gradient / (hessian + node.reg_lambda)
+        groups[np.uint64(GAIN), k] = left + right - node.score
+    return first, last
+
+
+@kernel
+def search_natural(groups, n_groups, node, feature, best):
+    """Best split by the natural gain; thresholds lie midway between neighbouring groups.
+
+    groups    float64 (5, n + 2)   gains are written
+    n_groups  int
+    node      NodeSums
+    feature   int
+    best      float64 (6,)         in/out: replaced only by a strictly larger gain
+    """
+    for missing_left in range(2 if node.missing_hessian > 0.0 else 1):
+        shift_gradient = node.missing_gradient * missing_left
+        shift_hessian = node.missing_hessian * missing_left
+        first, last = natural_gains(groups, n_groups, node, shift_gradient, shift_hessian)
+        largest = best[SPLIT_GAIN]
+        for k in range(first, last):
+            gain = groups[GAIN, k]
+            if gain <= largest or breaks_monotone(
+                node, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
+            ):
+                continue
+            largest = gain
+            keep(best, gain, feature, groups, k, node, missing_left)
+
+
+@kernel
+def robust_gain(groups, node, shift_gradient, shift_hessian, a, k, b):
+    """Smallest gain over four placements of the groups a, …, b - 1 that can cross the threshold.
+
+    Chen et al. (ICML 2019), section 4.2: as they are, all left, all right, each on the wrong side.
+    """
+    gain = groups[GAIN, k]
+    if a == b:
+        return gain
+    before, after = groups[GRADIENT, a] + shift_gradient, groups[GRADIENT, b] + shift_gradient
+    before_hessian = groups[HESSIAN, a] + shift_hessian
+    after_hessian = groups[HESSIAN, b] + shift_hessian
+    gain = min(gain, split_gain(node, after, after_hessian))
+    gain = min(gain, split_gain(node, before, before_hessian))
+    swapped = before + (groups[GRADIENT, b] - groups[GRADIENT, k])
+    swapped_hessian = before_hessian + (groups[HESSIAN, b] - groups[HESSIAN, k])
+    return min(gain, split_gain(node, swapped, swapped_hessian))
+
+
+@kernel
+def search_robust(groups, n_groups, node, feature, reach, best):
+    """Best split by the robust gain when every value may move by up to `reach`.
+
+    A group is certainly left of t iff ``upper + reach < t`` and certainly right iff
+    ``lower - reach >= t`` (values below t go left); the groups between can cross.
+
+    groups    float64 (5, n + 2)   natural gains are written
+    n_groups  int
+    node      NodeSums
+    feature   int
+    reach     float                > 0
+    best      float64 (6,)         in/out: replaced only by a strictly larger gain
+    """
+    for missing_left in range(2 if node.missing_hessian > 0.0 else 1):
+        # Missing values are not perturbed, so they stay on their side in every placement.
+        shift_gradient = node.missing_gradient * missing_left
+        shift_hessian = node.missing_hessian * missing_left
+        first, last = natural_gains(groups, n_groups, node, shift_gradient, shift_hessian)
+        a = b = 0  # groups below a are certainly left, groups from b on certainly right
+        for k in range(first, last):
+            # The robust gain is at most the natural one, so nothing is lost by skipping.
+            if groups[GAIN, k] <= best[SPLIT_GAIN] or breaks_monotone(
+                node, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
+            ):
+                continue
+            threshold = threshold_behind(groups, k)
+            while groups[UPPER, a] + reach < threshold:
+                a += 1
+            while b < n_groups and groups[LOWER, b] - reach < threshold:
+                b += 1
+            gain = robust_gain(groups, node, shift_gradient, shift_hessian, a, k, b)
+            if gain > best[SPLIT_GAIN]:
+                keep(best, gain, feature, groups, k, node, missing_left)

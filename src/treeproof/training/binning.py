@@ -1,0 +1,191 @@
+"""From rows to the table that trees are grown on."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.kernels.training_histograms import TrainingTable, count_entries, fill_entries
+
+EXACT_BINS = 256
+"""Exact training keeps a bin per distinct value up to this number, or a share of the rows."""
+
+EXACT_ROWS_PER_BIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Bins of one feature; `codes` is None for a wide feature."""
+
+    lower: NDArray[np.float32]
+    upper: NDArray[np.float32]
+    codes: NDArray[np.uint32] | None
+
+
+def training_table(
+    X: NDArray[np.float32],
+    weights: NDArray[np.float64],
+    *,
+    tree_method: Literal["hist", "exact"],
+    max_bin: int,
+    reach: NDArray[np.float64],
+    monotone: NDArray[np.int8],
+) -> TrainingTable:
+    """Sort and bin the columns of `X` (NaN is missing), once per fit.
+
+    Parameters
+    ----------
+    X : float32 (n_rows, n_features)
+        Rows to train on.
+    weights : float64 (n_rows,)
+        Weights, for the quantiles of columns with more than `max_bin` distinct values.
+    tree_method : {"hist", "exact"}
+        Whether such columns are binned, or kept sorted where they have too many values for a bin
+        each.
+    max_bin : int
+        Largest number of bins of a feature, only for "hist".
+    reach, monotone
+        See `TrainingTable`.
+    """
+    values = np.ascontiguousarray(X.T)
+    n_features, n_rows = values.shape
+    limit = max_bin if tree_method == "hist" else max(EXACT_BINS, n_rows // EXACT_ROWS_PER_BIN)
+    lower: list[NDArray[np.float32]] = []
+    upper: list[NDArray[np.float32]] = []
+    codes: list[NDArray[np.uint32]] = []
+    narrow: list[int] = []
+    order: list[NDArray[np.int32]] = []
+    wide = np.full(n_features, -1, dtype=np.int32)
+    bin_start = np.zeros(n_features + 1, dtype=np.int64)
+    usual = np.full(n_features, -1, dtype=np.int64)
+    for feature in range(n_features):
+        column = _bin_column(
+            values[feature],
+            weights,
+            limit,
+            lossless=tree_method == "exact",
+            by_width=bool(reach[feature] > 0.0),
+        )
+        bin_start[feature + 1] = bin_start[feature]
+        if column.codes is None:
+            wide[feature] = len(order)
+            order.append(np.argsort(values[feature], kind="stable").astype(np.int32))
+        elif len(column.lower) > 1:
+            bin_start[feature + 1] += len(column.lower)
+            usual[feature] = np.argmax(np.bincount(column.codes, minlength=len(column.lower)))
+            narrow.append(feature)
+            lower.append(column.lower)
+            upper.append(column.upper)
+            codes.append(column.codes)
+    entry_start, entries = _entries(codes, usual[narrow], bin_start[narrow], n_rows)
+    usual[narrow] += bin_start[narrow]
+    return TrainingTable(
+        values=values,
+        entry_start=entry_start,
+        entries=entries,
+        bin_start=bin_start,
+        bin_lower=np.concatenate([np.empty(0, np.float32), *lower]),
+        bin_upper=np.concatenate([np.empty(0, np.float32), *upper]),
+        usual_bin=usual,
+        wide=wide,
+        order=np.array(order, dtype=np.int32).reshape(len(order), n_rows),
+        reach=reach,
+        monotone=monotone,
+    )
+
+
+def usable_features(table: TrainingTable) -> NDArray[np.int32]:
+    """Features with at least two different values, the only ones that can split."""
+    return np.flatnonzero((np.diff(table.bin_start) > 0) | (table.wide >= 0)).astype(np.int32)
+
+
+def _bin_column(
+    column: NDArray[np.float32],
+    weights: NDArray[np.float64],
+    limit: int,
+    *,
+    lossless: bool,
+    by_width: bool,
+) -> _Column:
+    ordered = np.sort(column)  # NaN last
+    n_present = len(ordered) - int(np.count_nonzero(np.isnan(ordered)))
+    present = ordered[:n_present]
+    first = np.flatnonzero(np.concatenate([[True], present[1:] != present[:-1]])[:n_present])
+    distinct = present[first]
+    has_missing = n_present < len(column)
+    limit -= has_missing
+    upper = lower = distinct
+    if len(distinct) > limit:
+        if lossless:
+            return _Column(distinct, distinct, None)
+        weight = _weight_per_value(column, distinct, weights)
+        last_of_bin = (
+            _mixed_bins(distinct, weight, limit) if by_width else _quantile_bins(weight, limit)
+        )
+        upper = distinct[last_of_bin]
+        lower = distinct[np.concatenate([[0], last_of_bin[:-1] + 1])]
+    codes = np.searchsorted(upper, column).astype(np.uint32)  # NaN sorts behind every number
+    if has_missing:
+        nothing = np.full(1, np.nan, dtype=np.float32)
+        lower, upper = np.concatenate([lower, nothing]), np.concatenate([upper, nothing])
+    return _Column(lower, upper, codes)
+
+
+def _weight_per_value(
+    column: NDArray[np.float32], distinct: NDArray[np.float32], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    place = np.searchsorted(distinct, column)
+    sums = np.bincount(place, weights=weights, minlength=len(distinct))
+    return sums[: len(distinct)]
+
+
+def _quantile_bins(weight: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:
+    """Last value of each bin such that bins weigh about the same; heavy values stand alone."""
+    heavy = np.zeros(len(weight), dtype=bool)
+    share = weight.sum() / n_bins
+    while True:
+        # Each heavy value takes a bin of its own, the others share what is left.
+        rest = n_bins - np.count_nonzero(heavy)
+        share = weight[~heavy].sum() / max(rest, 1)
+        more = ~heavy & (weight > share)
+        if not more.any() or rest <= 1:
+            break
+        heavy |= more
+    light = np.where(heavy, 0.0, weight)
+    step = np.floor(np.cumsum(light) / share * (1.0 - 1e-12))
+    ends = step[1:] > step[:-1]
+    ends |= heavy[1:] | heavy[:-1]
+    last = np.append(np.flatnonzero(ends), len(weight) - 1)
+    if len(last) > n_bins:
+        last = last[np.linspace(0, len(last) - 1, n_bins).round().astype(np.int64)]
+    return last
+
+
+def _mixed_bins(
+    distinct: NDArray[np.float32], weight: NDArray[np.float64], n_bins: int
+) -> NDArray[np.int64]:
+    """Last value of each bin such that no bin is heavy and no bin is wide.
+
+    Robust splits lie in sparse stretches, which quantiles pass over; half of the bins follow the
+    distance between values.
+    """
+    share = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
+    place = distinct.astype(np.float64)
+    place = (place - place[0]) / (place[-1] - place[0])
+    slot = np.minimum(np.floor(0.5 * (share + place) * n_bins), n_bins - 1)
+    return np.append(np.flatnonzero(slot[1:] > slot[:-1]), len(distinct) - 1)
+
+
+def _entries(
+    codes: list[NDArray[np.uint32]],
+    usual: NDArray[np.int64],
+    first_bin: NDArray[np.int64],
+    n_rows: int,
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    matrix = np.array(codes, dtype=np.uint32).reshape(len(codes), n_rows)
+    entry_start = np.zeros(n_rows + 1, dtype=np.int64)
+    count_entries(matrix, usual, entry_start)
+    entries = np.empty(int(entry_start[-1]), dtype=np.uint32)
+    fill_entries(matrix, usual, first_bin, entry_start, entries)
+    return entry_start, entries
