@@ -273,6 +273,9 @@ def _decision(rng: np.random.Generator, kind: str, aggregation: Aggregation) -> 
         cut = float(real(rng.choice([0.0, tiny, 8.940697e-08, 0.1, -0.25])))
         return Decision(kind="threshold", cut=cut)
     if kind == "argmax":
-        link: Any = rng.choice(["identity", "identity", "softmax_float32", "softmax_float64"])
-        return Decision(kind="argmax", link=link)
+        links = ["identity", "softmax_float32", "softmax_float64", "sigmoid_float64"]
+        link: Any = rng.choice(links, p=[0.5, 0.2, 0.2, 0.1])
+        divisor = float(rng.choice([1.0, 1.0, 1.0, 3.0]))
+        scale = float(rng.choice([1.0, 50.0])) if link == "sigmoid_float64" else 1.0
+        return Decision(kind="argmax", link=link, link_divisor=divisor, link_scale=scale)
     return Decision(kind="score")

@@ -18,28 +18,55 @@ from treeproof.errors import (
 )
 
 if TYPE_CHECKING:
-    from treeproof.api import load
+    from treeproof.api import load, radius, verify
     from treeproof.prediction import Model
+    from treeproof.results.results import Results
+    from treeproof.results.run_file import load_results
+    from treeproof.search.radius import PaperProtocol
+    from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
+    from treeproof.spec.perturbations import Box, LInf
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AvoidsTarget",
     "BackendMissing",
+    "Box",
     "BrokenModelFile",
     "CertificateRejected",
     "InvalidInput",
+    "KeepsLabel",
+    "LInf",
     "Model",
+    "PaperProtocol",
+    "Results",
+    "ScoreChange",
+    "ScoreWithin",
     "SelfTestFailed",
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
     "__version__",
     "load",
+    "load_results",
+    "radius",
+    "verify",
 ]
 
 _HOMES = {
+    "AvoidsTarget": "treeproof.spec.goals",
+    "Box": "treeproof.spec.perturbations",
+    "KeepsLabel": "treeproof.spec.goals",
+    "LInf": "treeproof.spec.perturbations",
     "Model": "treeproof.prediction",
+    "PaperProtocol": "treeproof.search.radius",
+    "Results": "treeproof.results.results",
+    "ScoreChange": "treeproof.spec.goals",
+    "ScoreWithin": "treeproof.spec.goals",
     "load": "treeproof.api",
+    "load_results": "treeproof.results.run_file",
+    "radius": "treeproof.api",
+    "verify": "treeproof.api",
 }
 """Where each lazily imported name lives."""
 

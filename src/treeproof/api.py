@@ -1,9 +1,17 @@
 """The public functions: each checks its arguments, calls one layer below, and returns."""
 
-from typing import Any, Literal
+import math
+from typing import TYPE_CHECKING, Any, Literal
 
 from treeproof.errors import InvalidInput
 from treeproof.prediction import Model
+from treeproof.results.results import Results
+from treeproof.spec.goals import Goal
+from treeproof.spec.perturbations import Box, LInf
+
+if TYPE_CHECKING:
+    from treeproof.engines.base import Engine
+    from treeproof.search.radius import PaperProtocol
 
 
 def load(
@@ -76,3 +84,158 @@ def load(
         n_features=n_features,
     )
     return Model(load_ensemble(source, options=options, self_test=self_test))
+
+
+def verify(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    perturbation: LInf | Box | None = None,
+    *,
+    engine: "str | Engine" = "exact",
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+) -> Results:
+    """Decide for every row whether the claim holds everywhere in a set around it.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have, as the model's library reports them; by default the
+        model's own labels.
+    perturbation : LInf or Box
+        How a row may change.
+    engine : str or engine
+        Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    domain : {"real", "float64"}
+        Whether rows are real numbers compared with the model's canonical thresholds, or float64
+        numbers that the deployed model rounds to its own input precision first.
+    attacker_class : optional
+        Only rows of this class are attacked; all others stay as they are.
+    time_limit_s, node_limit, memory_limit_mb
+        Limits per row; a row that needs more is 'unknown'.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+
+    Returns
+    -------
+    Results
+        Verdict, bounds and witness of every row.
+    """
+    from treeproof.engines.base import Budget
+    from treeproof.engines.registry import engine_named, require_support
+    from treeproof.search.asking import ask, describe, results_of
+
+    if perturbation is None:
+        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
+    if isinstance(perturbation, LInf) and perturbation.eps is None:
+        raise InvalidInput(
+            "To verify, LInf must have a radius, such as LInf(0.1). Got none."
+            " Ask treeproof.radius for the radius itself."
+        )
+    chosen = engine_named(engine)
+    budget = Budget(
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
+    )
+    query = ask(
+        _loaded(model).ensemble,
+        X,
+        y,
+        perturbation,
+        goal=goal,
+        domain=domain,
+        attacker_class=attacker_class,
+        n_jobs=n_jobs,
+    )
+    require_support(chosen, query)
+    outcomes = chosen.verify(query, budget, n_jobs=n_jobs)
+    return results_of(query, outcomes, {"kind": "verify", "engine": describe(chosen)})
+
+
+def radius(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    perturbation: LInf | None = None,
+    *,
+    engine: "str | Engine" = "exact",
+    search: "PaperProtocol | None" = None,
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+) -> Results:
+    """Find the minimal perturbation of every row.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have; by default the model's own. A row that the model already
+        gets wrong has radius 0.
+    perturbation : LInf, optional
+        Scales, directions, frozen features and domain bounds; without a radius.
+    engine : str or engine
+        Name of an engine, or one with options. Bounding engines give lower bounds.
+    search : PaperProtocol, optional
+        Search as the paper does, in ten steps, instead of exactly.
+    goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs
+        See `verify`; limits count over all radii that are tried for a row.
+
+    Returns
+    -------
+    Results
+        Lower and upper bound of every row; equal, and `exact`, where the search was closed.
+    """
+    from treeproof.engines.base import Budget
+    from treeproof.engines.registry import engine_named, require_support
+    from treeproof.search.asking import ask, describe, results_of
+    from treeproof.search.radius import find_radius
+
+    ball = LInf() if perturbation is None else perturbation
+    if not isinstance(ball, LInf) or ball.eps is not None:
+        raise InvalidInput(
+            "A radius is searched with an LInf without eps, such as LInf(scale=...)."
+            f" Got {perturbation!r}."
+        )
+    chosen = engine_named(engine)
+    budget = Budget(
+        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
+    )
+    query = ask(
+        _loaded(model).ensemble,
+        X,
+        y,
+        ball,
+        goal=goal,
+        domain=domain,
+        attacker_class=attacker_class,
+        n_jobs=n_jobs,
+    )
+    require_support(chosen, query)
+    outcomes = find_radius(chosen, query, budget, protocol=search, n_jobs=n_jobs)
+    question: dict[str, Any] = {"kind": "radius", "engine": describe(chosen)}
+    if search is not None:
+        question["search"] = describe(search)
+    return results_of(query, outcomes, question)
+
+
+def _loaded(model: Any) -> Model:
+    return model if isinstance(model, Model) else load(model)

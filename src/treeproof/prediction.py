@@ -177,17 +177,31 @@ class Model:
         return evaluate.cast_rows(self.ensemble, numeric_rows(self.ensemble, X))
 
     def _scores(self, X: Any, n_jobs: int) -> NDArray[np.floating]:
-        from treeproof.kernels.prediction import accumulate
+        return evaluate.finish(self.ensemble, accumulators(self.ensemble, self._rows(X), n_jobs))
 
-        rows = self._rows(X)
-        start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
-        total = np.tile(start, (len(rows), 1))
-        _in_blocks(
-            len(rows),
-            n_jobs,
-            lambda part: accumulate(self.ensemble.trees, rows[part], ZERO_BAND, total[part]),
-        )
-        return evaluate.finish(self.ensemble, total)
+
+def accumulators(ensemble: Ensemble, rows: FloatArray, n_jobs: int = 1) -> NDArray[np.floating]:
+    """Sums of leaf values, (n_rows, n_outputs), in the library's order and precision.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model.
+    rows : float64 (n_rows, n_features)
+        Rows in the model's input precision.
+    n_jobs : int
+        Threads; -1 for all cores.
+    """
+    from treeproof.kernels.prediction import accumulate
+
+    start = np.array(ensemble.aggregation.start, ensemble.aggregation.precision)
+    total = np.tile(start, (len(rows), 1))
+    _in_blocks(
+        len(rows),
+        n_jobs,
+        lambda part: accumulate(ensemble.trees, rows[part], ZERO_BAND, total[part]),
+    )
+    return total
 
 
 def _label_array(classes: tuple[Any, ...]) -> NDArray[Any]:

@@ -1,0 +1,209 @@
+"""`Results`: what was found about many rows, with the question that was asked."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import BackendMissing, InvalidInput
+from treeproof.results.outcomes import Outcomes
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(slots=True, kw_only=True)
+class Results:
+    """Answers for every row; row i of each array belongs to row i of the question.
+
+    Attributes
+    ----------
+    row : int64 (n_rows,)
+        Number of each row in the data it came from.
+    label : object (n_rows,)
+        Class label that each row should keep; None for scores.
+    verdict : str (n_rows,)
+        'verified', 'falsified' or 'unknown'. For a radius: 'verified' when it is exact,
+        'falsified' when the row is broken as it stands, 'unknown' while the bounds are apart.
+    lower, upper : float64 (n_rows,)
+        No violation at a distance below `lower`; a violation at `upper`, or, where not `attained`,
+        at every distance beyond it. NaN for boxes, which have no radius.
+    exact : bool (n_rows,)
+        Whether the row is settled.
+    attained : bool (n_rows,)
+        Whether the violation lies at distance `upper` itself.
+    witness : float64 (n_rows, n_features)
+        A row that breaks the claim, in the model's input precision, replayed; NaN where there is
+        none.
+    witness_distance : float64 (n_rows,)
+        Its distance, which exceeds `upper` by at most one step of the input precision.
+    seconds : float64 (n_rows,)
+        Time spent on each row.
+    reason : str (n_rows,)
+        Why a row is unknown; empty otherwise.
+    statistics : dict of str to array
+        What the engine counted, per row.
+    header : dict
+        The model, the question and the versions, as saved in run files.
+    """
+
+    row: NDArray[np.int64]
+    label: NDArray[Any]
+    verdict: NDArray[np.str_]
+    lower: FloatArray
+    upper: FloatArray
+    exact: NDArray[np.bool_]
+    attained: NDArray[np.bool_]
+    witness: FloatArray
+    witness_distance: FloatArray
+    seconds: FloatArray
+    reason: NDArray[np.str_]
+    statistics: dict[str, NDArray[Any]] = field(default_factory=dict)
+    header: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, outcomes: Outcomes, label: NDArray[Any], header: dict[str, Any], *, first_row: int = 0
+    ) -> "Results":
+        """Give an engine's outcomes their labels and their question."""
+        return cls(
+            row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
+            label=label,
+            verdict=np.array([verdict.value for verdict in outcomes.verdict], dtype=np.str_),
+            lower=outcomes.lower,
+            upper=outcomes.upper,
+            exact=outcomes.exact,
+            attained=outcomes.attained,
+            witness=outcomes.witness,
+            witness_distance=outcomes.witness_distance,
+            seconds=outcomes.seconds,
+            reason=np.array([reason.value for reason in outcomes.reason], dtype=np.str_),
+            statistics=outcomes.statistics,
+            header=header,
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def asks_radius(self) -> bool:
+        """Whether the minimal perturbation was asked for, rather than a verdict at a fixed set."""
+        return bool(self.header.get("question", {}).get("kind") == "radius")
+
+    @property
+    def average_lower_bound(self) -> float:
+        """Mean of `lower`; rows that are broken as they stand count as 0, as in the paper."""
+        return float(np.mean(self.lower))
+
+    def verified_error(self, eps: float) -> float:
+        """Share of rows that are not proved to keep their claim in the closed ball of radius eps.
+
+        Parameters
+        ----------
+        eps : float
+            The radius.
+
+        Returns
+        -------
+        float
+            An upper bound of the error under any attack within eps.
+        """
+        if not eps >= 0.0:
+            raise InvalidInput(f"'eps' must be a number >= 0. Got {eps!r}.")
+        protocol = self.header.get("question", {}).get("search", {})
+        if protocol.get("first_eps") == eps and "proved_at_first_eps" in self.statistics:
+            return float(1.0 - np.mean(self.statistics["proved_at_first_eps"]))
+        at_most = self.exact & ~self.attained & (self.lower == eps)
+        if not self.asks_radius:
+            at_most = (self.verdict == "verified") & (self.lower == eps)
+        return float(1.0 - np.mean((self.lower > eps) | at_most))
+
+    def summary(self) -> str:
+        """Say in a few lines what was found."""
+        n = len(self)
+        counts = Counter(self.verdict.tolist())
+        if self.asks_radius:
+            lines = [
+                f"{n} rows: radius exact on {int(self.exact.sum())},"
+                f" broken as they stand {counts['falsified']}, bounds apart {counts['unknown']}"
+            ]
+            bounded = np.isfinite(self.upper)
+            lines.append(f"lower bound: {_spread(self.lower)}")
+            if bounded.any():
+                lines.append(f"upper bound: {_spread(self.upper[bounded])} ({bounded.sum()} rows)")
+        else:
+            lines = [
+                f"{n} rows: {counts['verified']} verified, {counts['falsified']} falsified,"
+                f" {counts['unknown']} unknown"
+            ]
+        reasons = Counter(self.reason[self.reason != ""].tolist())
+        if reasons:
+            lines.append("unknown: " + ", ".join(f"{why} ({k})" for why, k in reasons.items()))
+        lines.append(
+            f"time per row: median {_time(np.median(self.seconds))}, mean"
+            f" {_time(np.mean(self.seconds))}, longest {_time(np.max(self.seconds))}"
+        )
+        return "\n".join(lines)
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """One line per row as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}, optional
+            Which kind; by default the first that is installed.
+
+        Returns
+        -------
+        DataFrame
+            Every column of the results but the witness, whose changes are better read in `witness`.
+        """
+        names = [library] if library else ["pandas", "polars"]
+        for name in names:
+            if name not in ("pandas", "polars"):
+                raise InvalidInput(f"'library' must be 'pandas' or 'polars'. Got {name!r}.")
+            try:
+                return __import__(name).DataFrame(self._columns())
+            except ImportError:
+                continue
+        raise BackendMissing(
+            f"A data frame needs {' or '.join(names)}. Install it with: pip install {names[0]}."
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        names = (
+            "row",
+            "label",
+            "verdict",
+            "lower",
+            "upper",
+            "exact",
+            "attained",
+            "witness_distance",
+            "seconds",
+            "reason",
+        )
+        columns = {name: getattr(self, name).tolist() for name in names}
+        return columns | {name: values.tolist() for name, values in self.statistics.items()}
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a run file: JSON lines, a header record and one record per row.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the ending ``.jsonl`` is a convention.
+        """
+        from treeproof.results.run_file import save_results
+
+        save_results(self, path)
+
+
+def _spread(values: FloatArray) -> str:
+    return f"mean {np.mean(values):.6g}, median {np.median(values):.6g}, least {np.min(values):.6g}"
+
+
+def _time(seconds: Any) -> str:
+    return f"{float(seconds) * 1e3:.3g} ms" if seconds < 1.0 else f"{float(seconds):.3g} s"

@@ -1,0 +1,130 @@
+"""From what a user passes to a `Query`, with a description for run files."""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.model import evaluate
+from treeproof.model.domain import accept_float64_rows
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.inspection import plain_value
+from treeproof.model.rows import label_numbers, numeric_rows
+from treeproof.prediction import accumulators
+from treeproof.query import Query, build_query
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
+from treeproof.results.run_file import header_record, plain
+from treeproof.spec.goals import Goal, KeepsLabel
+from treeproof.spec.perturbations import Box, LInf, Reach
+
+
+def ask(
+    ensemble: Ensemble,
+    X: Any,
+    y: Any,
+    perturbation: LInf | Box,
+    *,
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    attacker_class: Any = None,
+    n_jobs: int = 1,
+) -> Query:
+    """Check rows, labels and options, and resolve the question into numbers.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model as loaded.
+    X, y
+        Rows, and the labels they should have; None for the model's own.
+    perturbation, goal, domain, attacker_class, n_jobs
+        See `treeproof.verify`.
+    """
+    if not isinstance(perturbation, LInf | Box):
+        raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
+    if domain not in ("real", "float64"):
+        raise InvalidInput(f"'domain' must be 'real' or 'float64'. Got {domain!r}.")
+    matrix = numeric_rows(ensemble, X, allow_empty=False)
+    labels = None
+    if y is not None:
+        if ensemble.decision.kind == "score":
+            raise InvalidInput(
+                "A model that gives scores has no labels, so 'y' must be left out."
+                " Ask with goal=ScoreWithin(low, high) or goal=ScoreChange(delta)."
+            )
+        labels = label_numbers(ensemble, y, n_rows=len(matrix))
+    if domain == "float64":
+        ensemble = accept_float64_rows(ensemble)
+    rows = evaluate.cast_rows(ensemble, matrix)
+    sums = accumulators(ensemble, rows, n_jobs)
+    query = build_query(ensemble, rows, sums, labels, perturbation, goal=goal)
+    if attacker_class is not None:
+        query = _only_attacked(query, attacker_class)
+    words = {
+        "perturbation": describe(perturbation),
+        "goal": describe(goal or KeepsLabel()),
+        "domain": domain,
+        "attacker_class": plain_value(attacker_class),
+        "labels": "the model's own" if y is None else "given",
+    }
+    return dataclasses.replace(query, description=words)
+
+
+def results_of(query: Query, outcomes: Outcomes, question: dict[str, Any]) -> Results:
+    """Join outcomes with labels, the model's identity and the question."""
+    ensemble, provenance = query.ensemble, query.ensemble.provenance
+    model = {
+        "fingerprint": ensemble.fingerprint,
+        "library": provenance.library,
+        "library_version": provenance.library_version,
+        "source": provenance.source,
+        "file_sha256": provenance.file_sha256,
+        "self_test": provenance.self_test,
+        "classes": [plain_value(label) for label in ensemble.classes],
+        "n_trees": ensemble.n_trees,
+        "n_features": ensemble.n_features,
+        "feature_names": list(ensemble.feature_names),
+    }
+    header = header_record(model, question | query.description)
+    return Results.of(outcomes, _class_labels(query), header)
+
+
+def describe(thing: Any) -> dict[str, Any]:
+    """Name a perturbation, goal, engine or search with its options, as plain data."""
+    words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        for field in dataclasses.fields(thing):
+            value = getattr(thing, field.name)
+            is_array = isinstance(value, np.ndarray | list | tuple)
+            words[field.name] = _nested(np.asarray(value).tolist()) if is_array else plain(value)
+    return words
+
+
+def _nested(value: Any) -> Any:
+    return [_nested(item) for item in value] if isinstance(value, list) else plain(value)
+
+
+def _class_labels(query: Query) -> NDArray[Any]:
+    labels = np.full(len(query), None, dtype=object)
+    for row, number in enumerate(query.labels):
+        if number >= 0:
+            labels[row] = query.ensemble.classes[number]
+    return labels
+
+
+def _only_attacked(query: Query, attacker_class: Any) -> Query:
+    """Rows of every other class cannot move: their bounds shrink to the row itself."""
+    if attacker_class not in query.ensemble.classes:
+        raise InvalidInput(
+            f"'attacker_class' must be one of the classes {list(query.ensemble.classes)}."
+            f" Got {attacker_class!r}."
+        )
+    stays = query.labels != query.ensemble.classes.index(attacker_class)
+    low, high = np.array(query.reach.low), np.array(query.reach.high)
+    low[stays] = np.where(np.isnan(query.rows[stays]), -np.inf, query.rows[stays])
+    high[stays] = np.where(np.isnan(query.rows[stays]), np.inf, query.rows[stays])
+    reach: Reach = dataclasses.replace(query.reach, low=low, high=high)
+    return dataclasses.replace(query, reach=reach)

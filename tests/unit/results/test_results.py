@@ -1,0 +1,118 @@
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import treeproof as tp
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
+from treeproof.results.run_file import header_record
+from treeproof.results.verdict import UnknownReason, Verdict
+
+
+@pytest.fixture
+def results():
+    outcomes = Outcomes.empty(4, 2)
+    outcomes.verdict[:] = [Verdict.VERIFIED, Verdict.FALSIFIED, Verdict.UNKNOWN, Verdict.VERIFIED]
+    outcomes.lower[:] = [0.1, 0.0, 0.2, np.inf]
+    outcomes.upper[:] = [0.1, 0.0, np.inf, np.inf]
+    outcomes.exact[:] = [True, True, False, True]
+    outcomes.attained[:] = [False, True, False, False]
+    outcomes.witness[:2] = [[1 / 3, np.nan], [2.0, -np.inf]]
+    outcomes.witness_distance[:2] = [0.1, 0.0]
+    outcomes.seconds[:] = [0.001, 0.002, 3.0, 0.004]
+    outcomes.reason[2] = UnknownReason.TIME_LIMIT
+    outcomes.statistics["nodes"] = np.array([1, 2, 3, 4])
+    label = np.array(["a", "b", "a", None], dtype=object)
+    header = header_record({"n_features": 2, "fingerprint": "f"}, {"kind": "radius"})
+    return Results.of(outcomes, label, header)
+
+
+def test_saving_and_loading_gives_the_same_bits(results, tmp_path):
+    results.save(tmp_path / "run.jsonl")
+    again = tp.load_results(tmp_path / "run.jsonl")
+    for name in ("row", "lower", "upper", "exact", "attained", "witness", "witness_distance"):
+        np.testing.assert_array_equal(getattr(results, name), getattr(again, name))
+    for name in ("label", "verdict", "reason", "seconds"):
+        assert getattr(results, name).tolist() == getattr(again, name).tolist()
+    assert again.statistics["nodes"].tolist() == [1, 2, 3, 4]
+    assert again.header == results.header
+
+
+def test_run_files_are_plain_json_lines_with_the_promised_keys(results, tmp_path):
+    results.save(tmp_path / "run.jsonl")
+    header, *rows = map(json.loads, (tmp_path / "run.jsonl").read_text().splitlines())
+    assert {"model", "question", "versions", "format"} <= set(header)
+    assert set(header["versions"]) >= {"treeproof", "python", "numpy", "numba"}
+    promised = [
+        "row",
+        "label",
+        "verdict",
+        "lower",
+        "upper",
+        "exact",
+        "attained",
+        "witness",
+        "seconds",
+        "reason",
+    ]
+    assert all(set(promised) <= set(row) for row in rows)
+    assert rows[3]["lower"] == "inf"
+    assert rows[2]["witness"] is None
+    assert rows[0]["witness"] == [1 / 3, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "must start with a header record"),
+        ("{", "Line 1 of .* must be a JSON record"),
+        ('{"record": "other"}', "must be a header or a row"),
+        ('{"record": "header", "format": 99}', "must have format 1. Got 99"),
+        ('{"record": "header", "format": 1}', "incomplete"),
+        (
+            '{"record": "header", "format": 1, "model": {"n_features": 1}}\n{"record": "row"}',
+            "incomplete",
+        ),
+    ],
+)
+def test_damaged_run_files_are_refused(tmp_path, text, sentence):
+    (tmp_path / "run.jsonl").write_text(text)
+    with pytest.raises(tp.InvalidInput, match=sentence):
+        tp.load_results(tmp_path / "run.jsonl")
+
+
+def test_a_run_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(tp.InvalidInput, match="must be readable"):
+        tp.load_results(tmp_path / "none.jsonl")
+
+
+def test_the_verified_error_counts_rows_without_a_proof(results):
+    assert results.verified_error(0.05) == 0.25  # only the broken row
+    assert results.verified_error(0.1) == 0.25  # the first row is only broken beyond 0.1
+    results.attained[0] = True
+    assert results.verified_error(0.1) == 0.5
+    assert results.verified_error(0.3) == 0.75
+    with pytest.raises(tp.InvalidInput, match="'eps' must be"):
+        results.verified_error(-1.0)
+
+
+def test_summaries_say_counts_bounds_reasons_and_times(results):
+    text = results.summary()
+    assert "radius exact on 3" in text
+    assert "time limit (1)" in text
+    assert "longest 3 s" in text
+
+
+def test_frames_come_in_both_kinds(results):
+    frame = results.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["verdict"].tolist() == results.verdict.tolist()
+    assert frame["nodes"].tolist() == [1, 2, 3, 4]
+    other = results.to_frame("polars")
+    assert isinstance(other, pl.DataFrame)
+    assert other["lower"].to_list() == results.lower.tolist()
+    with pytest.raises(tp.InvalidInput, match="'pandas' or 'polars'"):
+        results.to_frame("tables")
