@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 class Results:
     """Answers for every row; row i of each array belongs to row i of the question.
 
-    Attributes
+    Parameters
     ----------
     row : int64 (n_rows,)
         Number of each row in the data it came from.
@@ -67,7 +67,19 @@ class Results:
     def of(
         cls, outcomes: Outcomes, label: NDArray[Any], header: dict[str, Any], *, first_row: int = 0
     ) -> "Results":
-        """Give an engine's outcomes their labels and their question."""
+        """Give an engine's outcomes their labels and their question.
+
+        Parameters
+        ----------
+        outcomes : Outcomes
+            What the engine found.
+        label : object (n_rows,)
+            Class label that each row should keep.
+        header : dict
+            See `Results`.
+        first_row : int
+            Number of the first row in the data.
+        """
         return cls(
             row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
             label=label,

@@ -44,7 +44,15 @@ class LInf:
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
 
     def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
-        """Return the reach of this perturbation around given rows."""
+        """Return the reach of this perturbation around given rows.
+
+        Parameters
+        ----------
+        rows : float64 (n_rows, n_features)
+            Rows in the model's input precision.
+        names : sequence of str
+            Feature names of the model.
+        """
         n_features = rows.shape[1]
         scale = _per_feature("scale", 1.0 if self.scale is None else self.scale, n_features)
         down = scale * _per_feature("below", self.below, n_features)
@@ -84,7 +92,15 @@ class Box:
     high: ArrayLike
 
     def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
-        """Return the reach of this box for given rows."""
+        """Return the reach of this box for given rows.
+
+        Parameters
+        ----------
+        rows : float64 (n_rows, n_features)
+            Rows in the model's input precision.
+        names : sequence of str
+            Feature names of the model.
+        """
         del names
         low, high = (_box_side(side, rows) for side in (self.low, self.high))
         if np.any(low > high):
