@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from os import PathLike, cpu_count
 from typing import Any
@@ -17,6 +17,8 @@ from treeproof.model.inspection import describe, summary_lines
 from treeproof.model.rows import numeric_rows
 
 _BLOCK = 1024
+_FEW = 16
+"""Fewer rows are not worth laying out the trees for."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -30,6 +32,8 @@ class Model:
     """
 
     ensemble: Ensemble
+    # The trees laid out for speed, made when the first large batch comes.
+    _packed: list[Any] = field(default_factory=list, init=False, compare=False)
 
     @property
     def n_features(self) -> int:
@@ -123,15 +127,12 @@ class Model:
         ndarray of int32, shape (n_rows, n_trees)
             Leaf numbers.
         """
+        from treeproof.kernels.packed_trees import reach_packed
         from treeproof.kernels.prediction import reach_leaves
 
         rows = self._rows(X)
         leaves = np.empty((len(rows), self.ensemble.n_trees), dtype=np.int32)
-        _in_blocks(
-            len(rows),
-            n_jobs,
-            lambda part: reach_leaves(self.ensemble.trees, rows[part], ZERO_BAND, leaves[part]),
-        )
+        self._run(rows, n_jobs, reach_leaves, reach_packed, leaves)
         return self.ensemble.trees.leaf_source[leaves]
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -177,31 +178,39 @@ class Model:
         return evaluate.cast_rows(self.ensemble, numeric_rows(self.ensemble, X))
 
     def _scores(self, X: Any, n_jobs: int) -> NDArray[np.floating]:
-        return evaluate.finish(self.ensemble, accumulators(self.ensemble, self._rows(X), n_jobs))
+        from treeproof.kernels.packed_trees import accumulate_packed
+        from treeproof.kernels.prediction import accumulate
 
+        rows = self._rows(X)
+        start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
+        total = np.tile(start, (len(rows), 1))
+        self._run(rows, n_jobs, accumulate, accumulate_packed, total)
+        return evaluate.finish(self.ensemble, total)
 
-def accumulators(ensemble: Ensemble, rows: FloatArray, n_jobs: int = 1) -> NDArray[np.floating]:
-    """Sums of leaf values, (n_rows, n_outputs), in the library's order and precision.
+    def _run(
+        self,
+        rows: FloatArray,
+        n_jobs: int,
+        few: Callable[..., None],
+        many: Callable[..., None],
+        out: NDArray[Any],
+    ) -> None:
+        """Walk rows down the trees, one by one for few rows, in the packed layout for many."""
+        from treeproof.kernels.packed_trees import buffer_for, pack_trees
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The model.
-    rows : float64 (n_rows, n_features)
-        Rows in the model's input precision.
-    n_jobs : int
-        Threads; -1 for all cores.
-    """
-    from treeproof.kernels.prediction import accumulate
-
-    start = np.array(ensemble.aggregation.start, ensemble.aggregation.precision)
-    total = np.tile(start, (len(rows), 1))
-    _in_blocks(
-        len(rows),
-        n_jobs,
-        lambda part: accumulate(ensemble.trees, rows[part], ZERO_BAND, total[part]),
-    )
-    return total
+        trees = self.ensemble.trees
+        threads = thread_count(n_jobs)
+        if len(rows) < _FEW:
+            few(trees, rows, ZERO_BAND, out)
+            return
+        if not self._packed:
+            self._packed.append(pack_trees(trees, self.ensemble.n_features))
+        packed = self._packed[0]
+        _in_blocks(
+            len(rows),
+            threads,
+            lambda part: many(trees, packed, rows[part], ZERO_BAND, buffer_for(packed), out[part]),
+        )
 
 
 def _label_array(classes: tuple[Any, ...]) -> NDArray[Any]:
@@ -219,9 +228,8 @@ def thread_count(n_jobs: int) -> int:
     return (cpu_count() or 1) if n_jobs == -1 else n_jobs
 
 
-def _in_blocks(n_rows: int, n_jobs: int, run: Callable[[slice], None]) -> None:
+def _in_blocks(n_rows: int, threads: int, run: Callable[[slice], None]) -> None:
     """Run over slices of rows, in threads when asked; every slice writes its own rows."""
-    threads = thread_count(n_jobs)
     parts = [slice(first, first + _BLOCK) for first in range(0, n_rows, _BLOCK)]
     if threads == 1 or len(parts) < 2:
         for part in parts:
