@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile
 
@@ -27,6 +28,7 @@ _NUMBERS = {
     }.items()
 }
 _LENGTHS = frozenset(b"iUIlL")
+_LONG_ARRAY = struct.Struct(">2sB2sq")
 _DTYPES: dict[int | None, np.dtype[Any]] = {
     ord("i"): np.dtype(np.int8),
     ord("U"): np.dtype(np.uint8),
@@ -116,9 +118,9 @@ class _Reader:
     def length(self) -> int:
         """Length or count: an integer with its own type marker, within what is left."""
         marker = self.content[self.position]
-        if marker not in _LENGTHS:
+        number = _NUMBERS.get(marker)
+        if number is None or marker not in _LENGTHS:
             raise self.error("a length must be an integer")
-        number = _NUMBERS[marker]
         (length,) = number.unpack_from(self.content, self.position + 1)
         self.position += 1 + number.size
         # Every string byte and every array element takes at least one byte.
@@ -148,8 +150,27 @@ class _Reader:
             key = self.text(self.length())
             if key in found:
                 raise self.error(f"the key {key!r} occurs twice in one object")
-            found[key] = self.value(self.marker() if kind is None else kind, depth)
+            # Most values of a model are arrays of numbers; they need not take the long way.
+            array = self.long_array() if kind is None else None
+            if array is None:
+                array = self.value(self.marker() if kind is None else kind, depth)
+            found[key] = array
         return found
+
+    def long_array(self) -> NDArray[Any] | None:
+        """Array with a number type and a 64-bit count, as XGBoost writes them; else None."""
+        if self.position + _LONG_ARRAY.size > len(self.content):
+            return None
+        opening, kind, sign, count = _LONG_ARRAY.unpack_from(self.content, self.position)
+        dtype = _DTYPES.get(kind)
+        if opening != b"[$" or sign != b"#L" or dtype is None:
+            return None
+        start = self.position + _LONG_ARRAY.size
+        stop = start + count * dtype.itemsize
+        if not start <= stop <= len(self.content):
+            return None
+        self.position = stop
+        return np.frombuffer(self.content, dtype, count, start)
 
     def array(self, depth: int) -> Any:
         """Values up to the closing bracket, or of a declared count and type."""
