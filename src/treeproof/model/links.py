@@ -131,7 +131,17 @@ def _softmax_label(score: NDArray[np.floating], link: str) -> int:
     if link == "softmax_float32":
         exponential = _libm_float32("expf")
         terms = np.array([exponential(float(s - largest)) for s in score], dtype=np.float32)
-        return int(np.argmax(terms / np.float32(terms.sum(dtype=np.float64))))
+        return int(np.argmax(terms / np.float32(_sum_in_order(terms))))
     terms = np.array([math.exp(float(s - largest)) for s in score])
-    # LightGBM adds from left to right; NumPy's sum of many terms rounds differently.
-    return int(np.argmax(terms / sum(terms.tolist())))
+    return int(np.argmax(terms / _sum_in_order(terms)))
+
+
+def _sum_in_order(terms: NDArray[np.floating]) -> float:
+    """Sum in double from left to right, as the libraries add.
+
+    NumPy adds in pairs, and Python's `sum` compensates for rounding since 3.12.
+    """
+    total = 0.0
+    for term in terms.tolist():
+        total += term
+    return total
