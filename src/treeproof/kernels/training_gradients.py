@@ -20,12 +20,12 @@ HESSIAN_FLOOR = 1e-16
 def logistic_gradients(margins, targets, gradients):
     """Gradient and hessian of the logistic loss.
 
-    margins    float32 (n, 1)
+    margins    float32 (1, n)
     targets    int64   (n,)        0 or 1
     gradients  float64 (1, n, 2)   out
     """
     for row in range(len(targets)):
-        probability = 1.0 / (1.0 + math.exp(-np.float64(margins[row, 0])))
+        probability = 1.0 / (1.0 + math.exp(-np.float64(margins[0, row])))
         gradients[0, row, 0] = probability - targets[row]
         gradients[0, row, 1] = max(probability * (1.0 - probability), HESSIAN_FLOOR)
 
@@ -34,18 +34,18 @@ def logistic_gradients(margins, targets, gradients):
 def softmax_gradients(margins, targets, gradients):
     """Gradient of the softmax loss and the diagonal bound of its hessian that XGBoost uses.
 
-    margins    float32 (n, n_classes)
+    margins    float32 (n_classes, n)
     targets    int64   (n,)                  class index
     gradients  float64 (n_classes, n, 2)     out
     """
-    n_classes = margins.shape[1]
+    n_classes = margins.shape[0]
     for row in range(len(targets)):
-        largest = margins[row, 0]
+        largest = margins[0, row]
         for k in range(1, n_classes):
-            largest = max(largest, margins[row, k])
+            largest = max(largest, margins[k, row])
         total = 0.0
         for k in range(n_classes):
-            gradients[k, row, 0] = math.exp(np.float64(margins[row, k] - largest))
+            gradients[k, row, 0] = math.exp(np.float64(margins[k, row] - largest))
             total += gradients[k, row, 0]
         for k in range(n_classes):
             probability = gradients[k, row, 0] / total

@@ -12,6 +12,7 @@ from treeproof.kernels.training_histograms import (
     group_sorted,
     subtract,
 )
+from treeproof.kernels.training_sampling import draw_features
 from treeproof.kernels.training_splits import (
     MINIMUM_GAIN,
     SPLIT_FEATURE,
@@ -140,26 +141,6 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def random_bits(seed, number):
-    """64 bits from two numbers (the finishing steps of SplitMix64)."""
-    bits = np.uint64(seed) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
-@kernel
-def draw_features(settings, features, node, keys):
-    """Draw a key per feature; those with keys up to the returned one may split this node."""
-    if settings.features_per_node >= len(features):
-        keys[:] = 0
-        return np.uint64(0)
-    for j in range(len(features)):
-        keys[j] = random_bits(random_bits(settings.seed, node), features[j])
-    return np.sort(keys[: len(features)])[settings.features_per_node - 1]
-
-
-@kernel
 def stable_partition(rows, begin, end, goes_left, spare):
     """Move rows that go left to the front, keeping the order on both sides.
 
@@ -226,8 +207,8 @@ def search_pair(table, gradients, settings, nodes, work, features, first, last, 
     histograms = (work.histograms[nodes.buffer[pair[0]]], work.histograms[nodes.buffer[pair[1]]])
     keys, groups, spare = scratch.keys, scratch.groups, scratch.rows
     limits = (
-        draw_features(settings, features, pair[0], keys[0]),
-        draw_features(settings, features, pair[1], keys[1]),
+        draw_features(settings.features_per_node, settings.seed, features, pair[0], keys[0]),
+        draw_features(settings.features_per_node, settings.seed, features, pair[1], keys[1]),
     )
     found[:, SPLIT_GAIN] = MINIMUM_GAIN
     found[:, SPLIT_FEATURE] = -1

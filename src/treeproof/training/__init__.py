@@ -1,0 +1,13 @@
+"""Training of tree ensembles that withstand small changes of their inputs.
+
+The estimators follow scikit-learn, which must be installed (``pip install 'treeproof[sklearn]'``).
+"""
+
+from treeproof.errors import require_backend
+
+require_backend("sklearn", "sklearn")
+
+from treeproof.training.boosting import RobustGBDTClassifier  # noqa: E402 - needs scikit-learn
+from treeproof.training.forest import RobustRandomForestClassifier  # noqa: E402 - the same
+
+__all__ = ["RobustGBDTClassifier", "RobustRandomForestClassifier"]

@@ -136,8 +136,9 @@ def _weight_per_value(
     column: NDArray[np.float32], distinct: NDArray[np.float32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     place = np.searchsorted(distinct, column)
-    sums = np.bincount(place, weights=weights, minlength=len(distinct))
-    return sums[: len(distinct)]
+    sums: NDArray[np.float64] = np.zeros(len(distinct) + 1)  # the last one is of missing values
+    np.add.at(sums, place, weights)
+    return sums[:-1]
 
 
 def _quantile_bins(weight: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:

@@ -1,0 +1,348 @@
+"""`RobustGBDTClassifier`: gradient boosting that is trained against an attacker."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from treeproof.errors import InvalidInput
+from treeproof.kernels.training_margins import sigmoid_probabilities, softmax_probabilities
+from treeproof.kernels.training_search import GrowthSettings
+from treeproof.model.loaders.xgboost_objectives import objective_named, starting_margin
+from treeproof.training.classifier import TrainingRows, TreeClassifier
+from treeproof.training.export import FORMAT_VERSION
+from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree
+from treeproof.training.parameters import check_choice, check_integer, check_real
+from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
+
+Progress = Callable[[int, int, dict[str, float]], bool | None]
+
+_LOG = logging.getLogger("treeproof.training")
+_SMALLEST_PROBABILITY = 1e-6
+
+
+class RobustGBDTClassifier(TreeClassifier):
+    """Gradient-boosted trees whose splits are chosen for the worst case of small changes.
+
+    With ``eps=0`` this is ordinary gradient boosting, split by split what XGBoost does. With
+    ``eps > 0`` every split is scored under the assumption that an attacker moves each value by up
+    to eps, and places the rows near the threshold so that the split gains least (Chen et al.,
+    "Robust Decision Trees Against Adversarial Examples", ICML 2019).
+
+    Parameters
+    ----------
+    eps : float, default=0.0
+        How far an attacker may move each value, in the units of `feature_scale`.
+    n_estimators : int, default=100
+        Number of rounds; with more than two classes, each grows one tree per class.
+    max_depth : int or None, default=6
+        Largest depth of a tree; None for no limit.
+    learning_rate : float, default=0.3
+        Factor of every leaf.
+    reg_lambda : float, default=1.0
+        L2 regularisation of leaf weights.
+    gamma : float, default=0.0
+        Splits of leaves that gain less than this are undone, from the bottom up.
+    min_child_weight : float, default=1.0
+        Smallest sum of hessians of a child.
+    subsample : float, default=1.0
+        Share of the rows that each round uses.
+    colsample_bytree : float, default=1.0
+        Share of the features that each tree uses.
+    tree_method : {"hist", "exact"}, default="hist"
+        Whether features with more than `max_bin` distinct values are binned.
+    max_bin : int, default=256
+        Largest number of bins, for "hist".
+    feature_scale : None, "range", "std" or array-like of shape (n_features,), default=None
+        What eps is multiplied by for each feature: 1, the range or the standard deviation of the
+        training rows, or given numbers.
+    frozen_features : None or sequence of int or str, default=None
+        Features that no attacker can change: they are split as if eps were 0.
+    monotone_constraints : None, mapping or sequence, default=None
+        Direction (1, -1 or 0) in which margins may change with a feature, by feature number or
+        name, or one direction per feature. For two classes only the margin of the second class
+        is meant, with more that of every class.
+    base_score : float or None, default=None
+        Probability of the second class before the first tree; with more than two classes, the
+        margin of every class. None: the share of the second class, or 0.5.
+    early_stopping_rounds : int or None, default=None
+        Stop when the last evaluation set has not improved for so many rounds, and keep the rounds
+        up to the best one.
+    validation_fraction : float, default=0.1
+        Share of the rows that is held out for early stopping when `fit` gets no `eval_set`.
+    eval_metric : {"logloss", "error"}, default="logloss"
+        What is measured on evaluation sets.
+    random_state : int, RandomState or None, default=None
+        Seed of all sampling.
+    n_jobs : int or None, default=None
+        Threads; -1 for all cores. The trained model does not depend on it.
+    verbose : int, default=0
+        Log every so many rounds, to the logger ``treeproof.training``; 0 for silence.
+    progress : callable or None, default=None
+        Called after each round with the number of rounds done, their planned number, and the
+        scores of the evaluation sets; a true answer stops training.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of columns that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, where `fit` saw any.
+    reach_ : ndarray of shape (n_features_in_,)
+        How far the attacker moves each feature: eps times its scale, 0 for frozen ones.
+    n_estimators_ : int
+        Number of rounds in the model.
+    best_iteration_, best_score_ : int, float
+        Best round (counted from 0) and its score, with early stopping.
+    evals_result_ : dict
+        Scores of every evaluation set after every round.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import minmax_scale
+    >>> from treeproof.training import RobustGBDTClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = RobustGBDTClassifier(eps=0.1, n_estimators=10).fit(minmax_scale(X), y)
+    >>> model.save_xgboost("robust.json")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        eps: float = 0.0,
+        n_estimators: int = 100,
+        max_depth: int | None = 6,
+        learning_rate: float = 0.3,
+        reg_lambda: float = 1.0,
+        gamma: float = 0.0,
+        min_child_weight: float = 1.0,
+        subsample: float = 1.0,
+        colsample_bytree: float = 1.0,
+        tree_method: Literal["hist", "exact"] = "hist",
+        max_bin: int = 256,
+        feature_scale: Any = None,
+        frozen_features: Any = None,
+        monotone_constraints: Any = None,
+        base_score: float | None = None,
+        early_stopping_rounds: int | None = None,
+        validation_fraction: float = 0.1,
+        eval_metric: Literal["logloss", "error"] = "logloss",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.eps = eps
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.reg_lambda = reg_lambda
+        self.gamma = gamma
+        self.min_child_weight = min_child_weight
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.tree_method = tree_method
+        self.max_bin = max_bin
+        self.feature_scale = feature_scale
+        self.frozen_features = frozen_features
+        self.monotone_constraints = monotone_constraints
+        self.base_score = base_score
+        self.early_stopping_rounds = early_stopping_rounds
+        self.validation_fraction = validation_fraction
+        self.eval_metric = eval_metric
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.progress = progress
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+    ) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing. Values are rounded to float32.
+        y : array-like of shape (n_rows,)
+            Class labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weights of the rows.
+        eval_set : sequence of (X, y), optional
+            Rows to measure after each round; the last pair decides on early stopping.
+
+        Returns
+        -------
+        RobustGBDTClassifier
+            The fitted estimator.
+        """
+        settings, sampling = self._settings(), self._sampling()
+        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
+        random = self._generator()
+        rows = self._training_rows(X, y, sample_weight)
+        held_out = [self._evaluation_rows(*pair) for pair in eval_set or ()]
+        if self.early_stopping_rounds is not None and not held_out:
+            rows, validation = self._hold_out(rows, random)
+            held_out = [validation]
+        base_score = self._base_score(rows)
+        name = "binary:logistic" if self.n_outputs_ == 1 else "multi:softprob"
+        start = starting_margin(name, objective_named(name), base_score, FORMAT_VERSION)
+        starts = (start,) * self.n_outputs_
+        watched = [_watched(part, starts) for part in held_out]
+        with BoostingRounds(
+            self._table(rows),
+            rows.targets,
+            rows.weights,
+            settings,
+            sampling,
+            starts,
+            self._n_threads(),
+        ) as rounds:
+            trees = self._boost(rounds, n_rounds, watched, random)
+        self.n_estimators_ = len(trees) // self.n_outputs_
+        return self._finish(trees, base_score)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Probabilities of the classes, computed as XGBoost does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+
+        Returns
+        -------
+        float32 ndarray of shape (n_rows, n_classes)
+        """
+        margins = self.decision_function(X)
+        probabilities = np.empty((len(margins), len(self.classes_)), dtype=np.float32)
+        if margins.ndim == 1:
+            sigmoid_probabilities(margins, probabilities)
+        else:
+            softmax_probabilities(margins, probabilities)
+        return probabilities
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
+        check_is_fitted(self)
+        return self._importances()
+
+    def _settings(self) -> GrowthSettings:
+        depth = self.max_depth
+        return GrowthSettings(
+            reg_lambda=check_real("reg_lambda", self.reg_lambda, low=0.0),
+            gamma=check_real("gamma", self.gamma, low=0.0),
+            min_child_weight=check_real("min_child_weight", self.min_child_weight, low=0.0),
+            learning_rate=check_real("learning_rate", self.learning_rate, low=0.0, open_low=True),
+            max_depth=UNLIMITED_DEPTH
+            if depth is None
+            else check_integer("max_depth", depth, low=1),
+            features_per_node=np.iinfo(np.int64).max,
+            seed=0,
+            parallel_rows=0,
+        )
+
+    def _sampling(self) -> Sampling:
+        def share(name: str) -> float:
+            return check_real(name, getattr(self, name), low=0.0, high=1.0, open_low=True)
+
+        return Sampling(subsample=share("subsample"), colsample_bytree=share("colsample_bytree"))
+
+    def _base_score(self, rows: TrainingRows) -> float:
+        low, high = _SMALLEST_PROBABILITY, 1.0 - _SMALLEST_PROBABILITY
+        if self.base_score is not None:
+            return float(np.float32(check_real("base_score", self.base_score, low=low, high=high)))
+        if self.n_outputs_ > 1:
+            return 0.5
+        share = float(np.average(rows.targets, weights=rows.weights))
+        return float(np.float32(min(max(share, low), high)))
+
+    def _evaluation_rows(self, X: Any, y: Any) -> TrainingRows:
+        values = self._rows(X, reset=False)
+        labels = np.asarray(y)
+        if labels.shape != (len(values),):
+            raise InvalidInput(
+                f"Labels of an evaluation set must be one per row ({len(values)})."
+                f" Got shape {labels.shape}."
+            )
+        unknown = set(np.unique(labels).tolist()) - set(self.classes_.tolist())
+        if unknown:
+            raise InvalidInput(
+                "Labels of an evaluation set must occur among those of the training rows."
+                f" Got {min(unknown)!r}."
+            )
+        targets = np.searchsorted(self.classes_, labels).astype(np.int64)
+        return TrainingRows(values, targets, np.ones(len(values)))
+
+    def _hold_out(
+        self, rows: TrainingRows, random: np.random.Generator
+    ) -> tuple[TrainingRows, TrainingRows]:
+        share = check_real(
+            "validation_fraction", self.validation_fraction, low=0.0, high=0.9, open_low=True
+        )
+        counts = np.bincount(rows.targets)
+        stratify = rows.targets if counts[counts > 0].min() > 1 else None
+        train, held_out = train_test_split(
+            np.arange(len(rows.targets)),
+            test_size=share,
+            stratify=stratify,
+            random_state=int(random.integers(np.iinfo(np.int32).max)),
+        )
+        return rows.taken(np.sort(train)), rows.taken(np.sort(held_out))
+
+    def _boost(
+        self,
+        rounds: BoostingRounds,
+        n_rounds: int,
+        watched: list[WatchedRows],
+        random: np.random.Generator,
+    ) -> list[GrownTree]:
+        """Run the rounds; return the trees of those that are kept."""
+        metric = check_choice("eval_metric", self.eval_metric, ("logloss", "error"))
+        verbose = check_integer("verbose", self.verbose, low=0)
+        patience = n_rounds
+        if self.early_stopping_rounds is not None:
+            patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
+        names = [f"validation_{number}" for number in range(len(watched))]
+        self.evals_result_: dict[str, dict[str, list[float]]] = {
+            name: {metric: []} for name in names
+        }
+        trees: list[GrownTree] = []
+        best_round, best_score = 0, np.inf
+        for number in range(n_rounds):
+            grown = rounds.next_round(random)
+            trees += grown
+            scores: dict[str, float] = {}
+            for name, part in zip(names, watched, strict=True):
+                part.add(grown)
+                scores[name] = part.score(metric)
+                self.evals_result_[name][metric].append(scores[name])
+            if verbose and (number + 1) % verbose == 0:
+                _LOG.info("round %d of %d %s", number + 1, n_rounds, scores or "")
+            if names and scores[names[-1]] < best_score:
+                best_round, best_score = number, scores[names[-1]]
+            stop = self.progress is not None and self.progress(number + 1, n_rounds, scores)
+            if stop or (names and number - best_round >= patience):
+                break
+        if self.early_stopping_rounds is None:
+            return trees
+        self.best_iteration_, self.best_score_ = best_round, best_score
+        return trees[: (best_round + 1) * self.n_outputs_]
+
+
+def _watched(rows: TrainingRows, starts: tuple[float, ...]) -> WatchedRows:
+    margins = np.repeat(np.array(starts, dtype=np.float32)[:, None], len(rows.targets), axis=1)
+    return WatchedRows(np.ascontiguousarray(rows.X.T), rows.targets, rows.weights, margins)

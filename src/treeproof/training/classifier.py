@@ -1,0 +1,229 @@
+"""What both estimators share: checked input, prediction, and export."""
+
+import numbers
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from treeproof.errors import InvalidInput, require_backend
+from treeproof.kernels.training_histograms import TrainingTable
+from treeproof.model.ensemble import Ensemble
+from treeproof.prediction import Model, thread_count
+from treeproof.training.binning import training_table
+from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
+from treeproof.training.parameters import (
+    MAX_BINS,
+    check_choice,
+    check_integer,
+    feature_reach,
+    monotone_directions,
+)
+
+if TYPE_CHECKING:
+    import xgboost
+
+_NAMES_REFUSED = frozenset("[]<")
+"""Characters that XGBoost does not allow in feature names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRows:
+    """Checked training data.
+
+    Attributes
+    ----------
+    X : float32 (n_rows, n_features)
+        Rows; NaN is missing.
+    targets : int64 (n_rows,)
+        Class numbers.
+    weights : float64 (n_rows,)
+        Weights, all above 0.
+    """
+
+    X: NDArray[np.float32]
+    targets: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    def taken(self, rows: NDArray[Any]) -> "TrainingRows":
+        """Return some of the rows, by numbers or a mask."""
+        return TrainingRows(self.X[rows], self.targets[rows], self.weights[rows])
+
+
+class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Base of the estimators; `fit` leaves a `TrainedTrees` and its `Ensemble` behind."""
+
+    _trained: TrainedTrees
+    _ensemble: Ensemble
+    classes_: NDArray[Any]
+    n_features_in_: int
+    reach_: NDArray[np.float64]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of margins per row: 1 for two classes, else one per class."""
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Margins, bit-equal to those of the exported XGBoost model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+
+        Returns
+        -------
+        float32 ndarray
+            (n_rows,) for two classes, (n_rows, n_classes) for more.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        margins = Model(self._ensemble).margins(rows, n_jobs=self._n_threads())
+        return np.asarray(margins, dtype=np.float32)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        numbers_ = Model(self._ensemble).label_indices(rows, n_jobs=self._n_threads())
+        return np.asarray(self.classes_[numbers_])
+
+    def to_ensemble(self) -> Ensemble:
+        """Return the trained model in the form that treeproof's engines verify."""
+        check_is_fitted(self)
+        return self._ensemble
+
+    def save_xgboost(self, path: str | PathLike[str]) -> None:
+        """Write the model as an XGBoost file, without needing XGBoost.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; it must end in .json or .ubj.
+        """
+        check_is_fitted(self)
+        save_document(self._trained, path)
+
+    def to_xgboost(self) -> "xgboost.Booster":
+        """Return an XGBoost Booster with bit-equal margins; it knows classes by their numbers."""
+        check_is_fitted(self)
+        require_backend("xgboost", "xgboost")
+        import xgboost
+
+        return xgboost.Booster(model_file=bytearray(to_ubjson(self._trained)))
+
+    def _importances(self) -> NDArray[np.float64]:
+        total, count = np.zeros(self.n_features_in_), np.zeros(self.n_features_in_)
+        for tree in self._trained.trees:
+            inner = tree.left >= 0
+            np.add.at(total, tree.feature[inner], tree.gain[inner])
+            np.add.at(count, tree.feature[inner], 1.0)
+        mean = total / np.maximum(count, 1.0)
+        return mean / mean.sum() if mean.any() else mean
+
+    def _n_threads(self) -> int:
+        n_jobs = self.n_jobs
+        if n_jobs is None:
+            return 1
+        if not isinstance(n_jobs, numbers.Integral):
+            raise InvalidInput(f"'n_jobs' must be a whole number or None. Got {n_jobs!r}.")
+        return thread_count(int(n_jobs))
+
+    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
+        """Checked rows in float32, the precision in which thresholds are compared."""
+        values = validate_data(
+            self, X, reset=reset, dtype=[np.float32, np.float64], ensure_all_finite="allow-nan"
+        )
+        return _as_float32(values)
+
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+        """Check the arguments of `fit` and set the attributes that depend on them."""
+        values, labels = validate_data(
+            self, X, y, dtype=[np.float32, np.float64], ensure_all_finite="allow-nan"
+        )
+        check_classification_targets(labels)
+        self.classes_, targets = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInput(
+                "Training needs rows of at least two classes."
+                f" Got only one class: {self.classes_[0]!r}."
+            )
+        weights = _check_sample_weight(sample_weight, values, dtype=np.float64)
+        if np.any(weights < 0.0) or not np.any(weights > 0.0):
+            raise InvalidInput(
+                "'sample_weight' must not be negative, and some weight must be positive."
+                f" Got weights from {weights.min():g} to {weights.max():g}."
+            )
+        rows = TrainingRows(_as_float32(values), targets.astype(np.int64), weights)
+        return rows if np.all(weights > 0.0) else rows.taken(weights > 0.0)
+
+    def _table(self, rows: TrainingRows) -> TrainingTable:
+        """Bin the rows, with the attacker and the constraints of this estimator."""
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else [str(name) for name in names]
+        method = check_choice("tree_method", self.tree_method, ("hist", "exact"))
+        self.reach_ = feature_reach(
+            rows.X,
+            names,
+            eps=self.eps,
+            feature_scale=self.feature_scale,
+            frozen_features=self.frozen_features,
+        )
+        return training_table(
+            rows.X,
+            rows.weights,
+            tree_method="hist" if method == "hist" else "exact",
+            max_bin=check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS),
+            reach=self.reach_,
+            monotone=monotone_directions(self.monotone_constraints, names, self.n_features_in_),
+        )
+
+    def _generator(self) -> np.random.Generator:
+        state = check_random_state(self.random_state)
+        return np.random.default_rng(state.randint(np.iinfo(np.int32).max))
+
+    def _finish(self, trees: Any, base_score: float) -> Self:
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        if any(_NAMES_REFUSED & set(name) for name in names) or len(set(names)) < len(names):
+            names = []
+        self._trained = TrainedTrees(
+            trees=tuple(trees),
+            n_features=self.n_features_in_,
+            n_outputs=self.n_outputs_,
+            base_score=base_score,
+            classes=tuple(self.classes_.tolist()),
+            feature_names=tuple(names),
+            attributes={"treeproof": type(self).__name__, "treeproof_eps": repr(float(self.eps))},
+        )
+        self._ensemble = to_ensemble(self._trained)
+        return self
+
+
+def _as_float32(values: NDArray[np.floating]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    if np.isinf(single).any():
+        row, column = np.argwhere(np.isinf(single))[0]
+        raise InvalidInput(
+            "Values must fit into float32, in which thresholds are compared."
+            f" Got {values[row, column]} in row {row}, column {column}."
+        )
+    return single

@@ -1,0 +1,310 @@
+"""`RobustRandomForestClassifier`: a random forest that is trained against an attacker."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from treeproof.errors import InvalidInput
+from treeproof.kernels.training_gradients import round_to_grid
+from treeproof.kernels.training_histograms import TrainingTable
+from treeproof.kernels.training_sampling import hash_rows
+from treeproof.kernels.training_search import GrowthSettings
+from treeproof.training.binning import usable_features
+from treeproof.training.classifier import TrainingRows, TreeClassifier
+from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree, TreeGrower, TreeTask
+from treeproof.training.parameters import check_integer, check_real
+
+
+class RobustRandomForestClassifier(TreeClassifier):
+    """Random forest whose splits are chosen for the worst case of small changes.
+
+    Each tree is grown on a bootstrap sample, each node on a random choice of features, by the Gini
+    gain; with ``eps > 0`` by its smallest value over the four placements of the rows that an
+    attacker can move across the threshold (Chen et al., ICML 2019). With more than two classes,
+    every member of the forest has one tree per class, grown on the same sample.
+
+    A leaf holds the share of the class among its rows, on a scale that makes the forest a sum of
+    trees: the margin is the mean over the trees of ``(share - 1 / n_classes) / h``, where h is 1/4
+    for two classes and ``2 (1 / n_classes) (1 - 1 / n_classes)`` for more. The label is the class
+    with the largest mean share.
+
+    Parameters
+    ----------
+    eps : float, default=0.0
+        How far an attacker may move each value, in the units of `feature_scale`.
+    n_estimators : int, default=100
+        Number of trees; with more than two classes, each has one tree per class.
+    max_depth : int or None, default=8
+        Largest depth of a tree; None for no limit.
+    max_features : "sqrt", float or None, default="sqrt"
+        How many features, drawn at random, each node may split on: the square root of their
+        number, a share, or all.
+    min_samples_leaf : float, default=1.0
+        Smallest weight of the rows of a leaf.
+    bootstrap : bool, default=True
+        Whether each tree is grown on rows drawn with replacement (as often as their weights say),
+        or on all rows.
+    max_samples : float, default=1.0
+        Number of rows drawn, as a share of all.
+    tree_method : {"hist", "exact"}, default="hist"
+        Whether features with more than `max_bin` distinct values are binned.
+    max_bin : int, default=256
+        Largest number of bins, for "hist".
+    feature_scale : None, "range", "std" or array-like of shape (n_features,), default=None
+        What eps is multiplied by for each feature: 1, the range or the standard deviation of the
+        training rows, or given numbers.
+    frozen_features : None or sequence of int or str, default=None
+        Features that no attacker can change: they are split as if eps were 0.
+    monotone_constraints : None, mapping or sequence, default=None
+        Direction (1, -1 or 0) in which margins may change with a feature, by feature number or
+        name, or one direction per feature.
+    random_state : int, RandomState or None, default=None
+        Seed of all sampling.
+    n_jobs : int or None, default=None
+        Threads; -1 for all cores. The trained model does not depend on it.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of columns that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, where `fit` saw any.
+    reach_ : ndarray of shape (n_features_in_,)
+        How far the attacker moves each feature: eps times its scale, 0 for frozen ones.
+    """
+
+    def __init__(
+        self,
+        *,
+        eps: float = 0.0,
+        n_estimators: int = 100,
+        max_depth: int | None = 8,
+        max_features: Any = "sqrt",
+        min_samples_leaf: float = 1.0,
+        bootstrap: bool = True,
+        max_samples: float = 1.0,
+        tree_method: Literal["hist", "exact"] = "hist",
+        max_bin: int = 256,
+        feature_scale: Any = None,
+        frozen_features: Any = None,
+        monotone_constraints: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.eps = eps
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.max_features = max_features
+        self.min_samples_leaf = min_samples_leaf
+        self.bootstrap = bootstrap
+        self.max_samples = max_samples
+        self.tree_method = tree_method
+        self.max_bin = max_bin
+        self.feature_scale = feature_scale
+        self.frozen_features = frozen_features
+        self.monotone_constraints = monotone_constraints
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing. Values are rounded to float32.
+        y : array-like of shape (n_rows,)
+            Class labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        RobustRandomForestClassifier
+            The fitted estimator.
+        """
+        n_members = check_integer("n_estimators", self.n_estimators, low=1)
+        random = self._generator()
+        rows = self._training_rows(X, y, sample_weight)
+        table = self._table(rows)
+        settings = self._settings(len(usable_features(table)), n_members)
+        share = check_real("max_samples", self.max_samples, low=0.0, high=1.0, open_low=True)
+        draws = _Draws.of(table, rows, share) if self.bootstrap else None
+        # Random numbers are drawn before the threads start, so that their order is fixed.
+        seeds = [int(seed) for seed in random.integers(1 << 62, size=n_members)]
+        n_threads = min(self._n_threads(), n_members)
+        free: SimpleQueue[TreeGrower] = SimpleQueue()
+        with ExitStack() as resources:
+            for _ in range(n_threads):
+                free.put(resources.enter_context(TreeGrower(table, settings, 1)))
+
+            def member(seed: int) -> list[GrownTree]:
+                grower = free.get()
+                try:
+                    return self._member(grower, table, rows, draws, seed)
+                finally:
+                    free.put(grower)
+
+            if n_threads == 1:
+                members = [member(seed) for seed in seeds]
+            else:
+                pool = resources.enter_context(ThreadPoolExecutor(n_threads))
+                members = list(pool.map(member, seeds))
+        return self._finish([tree for trees in members for tree in trees], 0.5)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Mean share of each class over the trees; with more than two classes made to sum to 1.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+
+        Returns
+        -------
+        float64 ndarray of shape (n_rows, n_classes)
+        """
+        margins = self.decision_function(X).astype(np.float64)
+        n_classes = len(self.classes_)
+        hessian = _hessian(n_classes)
+        if margins.ndim == 1:
+            share = np.clip(0.5 + hessian * margins, 0.0, 1.0)
+            return np.stack([1.0 - share, share], axis=1)
+        shares = np.maximum(1.0 / n_classes + hessian * (margins - self._trained.start[0]), 0.0)
+        total = shares.sum(axis=1, keepdims=True)
+        return np.where(total > 0.0, shares / np.where(total > 0.0, total, 1.0), 1.0 / n_classes)
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
+        check_is_fitted(self)
+        return self._importances()
+
+    def _settings(self, n_usable: int, n_members: int) -> GrowthSettings:
+        depth = self.max_depth
+        smallest = check_real("min_samples_leaf", self.min_samples_leaf, low=0.0, open_low=True)
+        return GrowthSettings(
+            reg_lambda=0.0,
+            gamma=0.0,
+            min_child_weight=smallest * _hessian(len(self.classes_)),
+            learning_rate=1.0 / n_members,
+            max_depth=UNLIMITED_DEPTH
+            if depth is None
+            else check_integer("max_depth", depth, low=1),
+            features_per_node=self._features_per_node(n_usable),
+            seed=0,
+            parallel_rows=0,
+        )
+
+    def _features_per_node(self, n_usable: int) -> int:
+        if self.max_features is None:
+            return max(n_usable, 1)
+        if isinstance(self.max_features, str):
+            if self.max_features != "sqrt":
+                raise InvalidInput(
+                    "'max_features' must be 'sqrt', a share above 0 and at most 1, or None."
+                    f" Got {self.max_features!r}."
+                )
+            return max(1, math.isqrt(n_usable))
+        share = check_real("max_features", self.max_features, low=0.0, high=1.0, open_low=True)
+        return max(1, math.floor(share * n_usable))
+
+    def _member(
+        self,
+        grower: TreeGrower,
+        table: TrainingTable,
+        rows: TrainingRows,
+        draws: "_Draws | None",
+        seed: int,
+    ) -> list[GrownTree]:
+        """Grow one tree, or with more than two classes one per class, on one sample."""
+        random = np.random.default_rng(seed)
+        weights = rows.weights if draws is None else draws.taken(random)
+        taken = weights > 0.0
+        sample = np.flatnonzero(taken).astype(np.int32)
+        order = table.order[taken[table.order]].reshape(-1, len(sample))
+        features = usable_features(table)
+        unused = np.zeros(len(rows.targets), dtype=np.float32)
+        trees = []
+        for output in range(self.n_outputs_):
+            gradients = _share_gradients(rows.targets, output, len(self.classes_))
+            # Rows that were not drawn have no weight; they only need some number on the grid.
+            round_to_grid(gradients, np.where(taken, weights, 1.0))
+            task = TreeTask(
+                gradients=gradients,
+                rows=sample,
+                order=order,
+                features=features,
+                seed=int(random.integers(1 << 62)),
+            )
+            trees.append(grower.grow(task, unused))
+        return trees
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Drawing rows with replacement, as often as their weights say.
+
+    A weight that is a whole number counts as so many rows, and rows are ordered by what they hold;
+    so neither their order in the table nor copies instead of weights change what is drawn.
+
+    Attributes
+    ----------
+    order : int64 (n_rows,)
+        Rows by their hashes.
+    total : float64 (n_rows,)
+        Running sums of their weights.
+    n_drawn : int
+        Number of draws.
+    """
+
+    order: NDArray[np.int64]
+    total: NDArray[np.float64]
+    n_drawn: int
+
+    @classmethod
+    def of(cls, table: TrainingTable, rows: TrainingRows, share: float) -> Self:
+        hashes = np.empty(len(rows.targets), dtype=np.uint64)
+        # Adding zero turns -0.0 into 0.0, which has other bits.
+        hash_rows((table.values + np.float32(0.0)).view(np.uint32), rows.targets, hashes)
+        order = np.argsort(hashes, kind="stable")
+        whole = np.all(rows.weights == np.rint(rows.weights))
+        size = rows.weights.sum() if whole else len(rows.targets)
+        return cls(order, np.cumsum(rows.weights[order]), max(1, round(share * float(size))))
+
+    def taken(self, random: np.random.Generator) -> NDArray[np.float64]:
+        """How often each row is drawn."""
+        points = random.random(self.n_drawn) * self.total[-1]
+        places = np.searchsorted(self.total, points, side="right")
+        drawn = self.order[np.minimum(places, len(self.order) - 1)]
+        counts: NDArray[np.float64] = np.zeros(len(self.order))
+        np.add.at(counts, drawn, 1.0)
+        return counts
+
+
+def _hessian(n_classes: int) -> float:
+    """Hessian of a row before the first tree, which scales shares to margins."""
+    return 0.25 if n_classes == 2 else 2.0 / n_classes * (1.0 - 1.0 / n_classes)
+
+
+def _share_gradients(
+    targets: NDArray[np.int64], output: int, n_classes: int
+) -> NDArray[np.float64]:
+    """Gradients of the loss before the first tree; leaves then hold shares of the class.
+
+    Their squared sum over the sum of hessians is the Gini gain, up to a constant.
+    """
+    gradients = np.empty((len(targets), 2))
+    is_class = targets == (1 if n_classes == 2 else output)
+    gradients[:, 0] = 1.0 / n_classes - is_class
+    gradients[:, 1] = _hessian(n_classes)
+    return gradients

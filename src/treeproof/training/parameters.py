@@ -1,0 +1,185 @@
+"""Checks of what users pass to the estimators, and its translation into arrays."""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+
+MAX_BINS = 1 << 16
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float,
+    high: float = math.inf,
+    open_low: bool = False,
+) -> float:
+    """Return a finite number inside an interval, or say what is wrong with it.
+
+    Parameters
+    ----------
+    name : str
+        Parameter, for the message.
+    value : object
+        What was passed.
+    low, high : float
+        The interval.
+    open_low : bool
+        Whether `low` itself is outside.
+    """
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if (
+        not valid
+        or not math.isfinite(value)
+        or not low <= value <= high
+        or (open_low and value == low)
+    ):
+        above = f"above {low:g}" if open_low else f"at least {low:g}"
+        limit = "" if high == math.inf else f" and at most {high:g}"
+        raise InvalidInput(f"'{name}' must be a number {above}{limit}. Got {value!r}.")
+    return float(value)
+
+
+def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """Return a whole number inside an interval, or say what is wrong with it."""
+    valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not valid or value < low or (high is not None and value > high):
+        limit = "" if high is None else f" and at most {high}"
+        raise InvalidInput(
+            f"'{name}' must be a whole number, at least {low}{limit}. Got {value!r}."
+        )
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return one of the choices, or list them."""
+    if not isinstance(value, str) or value not in choices:
+        listed = " or ".join(repr(choice) for choice in choices)
+        raise InvalidInput(f"'{name}' must be {listed}. Got {value!r}.")
+    return value
+
+
+def feature_number(name: str, item: Any, names: Sequence[str] | None, n_features: int) -> int:
+    """Column of a feature that is given by number or by name.
+
+    Parameters
+    ----------
+    name : str
+        Parameter, for the message.
+    item : int or str
+        The feature.
+    names : sequence of str or None
+        Column names that `fit` saw.
+    n_features : int
+        Number of columns.
+    """
+    if isinstance(item, str) and names is not None and item in names:
+        return list(names).index(item)
+    if isinstance(item, numbers.Integral) and 0 <= int(item) < n_features:
+        return int(item)
+    known = "" if names is None else " or column names"
+    raise InvalidInput(
+        f"'{name}' must name features by numbers from 0 to {n_features - 1}{known}. Got {item!r}."
+    )
+
+
+def feature_reach(
+    X: NDArray[np.float32],
+    names: Sequence[str] | None,
+    *,
+    eps: Any,
+    feature_scale: Any,
+    frozen_features: Any,
+) -> NDArray[np.float64]:
+    """How far an attacker may move a value of each feature.
+
+    Parameters
+    ----------
+    X : float32 (n_rows, n_features)
+        Training rows, for scales that depend on them.
+    names : sequence of str or None
+        Column names that `fit` saw.
+    eps : float
+        Size of the perturbation, in units of the scale.
+    feature_scale : None, "range", "std" or array-like of shape (n_features,)
+        Units: 1, what the training rows show, or numbers.
+    frozen_features : None or sequence of int or str
+        Features that no attacker can change.
+    """
+    size = check_real("eps", eps, low=0.0)
+    n_features = X.shape[1]
+    reach = size * _scales(X, feature_scale)
+    for item in [] if frozen_features is None else list(frozen_features):
+        reach[feature_number("frozen_features", item, names, n_features)] = 0.0
+    return reach
+
+
+def _scales(X: NDArray[np.float32], feature_scale: Any) -> NDArray[np.float64]:
+    n_features = X.shape[1]
+    if feature_scale is None:
+        return np.ones(n_features)
+    if isinstance(feature_scale, str):
+        check_choice("feature_scale", feature_scale, ("range", "std"))
+        return np.array([_spread(column, feature_scale) for column in X.T])
+    try:
+        scales = np.array(feature_scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        scales = np.empty(0)
+    if scales.shape != (n_features,) or not np.all(np.isfinite(scales)) or np.any(scales < 0.0):
+        raise InvalidInput(
+            f"'feature_scale' must be None, 'range', 'std' or {n_features} finite numbers, none of"
+            f" them negative, one per feature. Got {feature_scale!r}."
+        )
+    return scales
+
+
+def _spread(column: NDArray[np.float32], kind: str) -> float:
+    values = column[~np.isnan(column)].astype(np.float64)
+    if values.size == 0:
+        return 0.0
+    return float(np.ptp(values) if kind == "range" else np.std(values))
+
+
+def monotone_directions(
+    constraints: Any, names: Sequence[str] | None, n_features: int
+) -> NDArray[np.int8]:
+    """Direction of each feature: 1 where margins must not fall with it, -1 not rise, else 0.
+
+    Parameters
+    ----------
+    constraints : None, mapping from feature to direction, or one direction per feature
+        What was passed as ``monotone_constraints``.
+    names : sequence of str or None
+        Column names that `fit` saw.
+    n_features : int
+        Number of columns.
+    """
+    directions = np.zeros(n_features, dtype=np.int8)
+    if constraints is None:
+        return directions
+    if isinstance(constraints, Mapping):
+        pairs = [
+            (feature_number("monotone_constraints", item, names, n_features), direction)
+            for item, direction in constraints.items()
+        ]
+    elif isinstance(constraints, Sequence | np.ndarray) and len(constraints) == n_features:
+        pairs = list(enumerate(constraints))
+    else:
+        raise InvalidInput(
+            "'monotone_constraints' must be a mapping from features to directions, or one direction"
+            f" for each of the {n_features} features. Got {constraints!r}."
+        )
+    for feature, direction in pairs:
+        if direction not in (-1, 0, 1):
+            raise InvalidInput(
+                f"A direction in 'monotone_constraints' must be -1, 0 or 1. Got {direction!r}."
+            )
+        directions[feature] = direction
+    return directions
