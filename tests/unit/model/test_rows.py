@@ -206,9 +206,9 @@ def test_unknown_categories_are_treated_as_their_library_does() -> None:
         )
 
     assert np.isnan(numeric_rows(model("lightgbm"), frame)[0, 2])
-    assert numeric_rows(model("catboost"), frame)[0, 2] == 3.0
+    assert numeric_rows(model("CatBoost"), frame)[0, 2] == 3.0
     with pytest.raises(InvalidInput, match=r"'colour' must hold categories.*'violet' in row 0"):
-        numeric_rows(model("xgboost"), frame)
+        numeric_rows(model("XGBoost"), frame)
 
 
 def test_numeric_categories() -> None:
