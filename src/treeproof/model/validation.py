@@ -64,6 +64,14 @@ def validate(ensemble: "Ensemble") -> None:
     )
     require(inner | ((trees.left == -1) & (trees.right == -1)), "a leaf must not have children")
     _check_tree_shapes(trees, require)
+    # In preorder the open branches before a node tell where it hangs: as many at a right child as
+    # at its parent. With one parent per node this leaves no choice of the right child, so every
+    # subtree is one range of nodes.
+    open_branches = np.cumsum(np.where(inner, 1, -1)) - np.where(inner, 1, -1)
+    require(
+        leaf | (open_branches[np.maximum(trees.right, 0)] == open_branches),
+        "the right child must follow the subtree of the left one",
+    )
     require(inner | (trees.leaf >= 0), "a leaf must have a value")
     require(leaf | (trees.leaf == -1), "an inner node must not have a leaf value")
     if not np.array_equal(trees.leaf[leaf], np.arange(len(trees.leaf_value), dtype=np.int32)):
