@@ -18,6 +18,9 @@ from treeproof.model.loaders.base import Loaded, Reference
 _WORK = 150_000
 """Rows times trees that a self-test aims at."""
 
+_CELLS = 1 << 23
+"""Rows times features that a self-test holds at most."""
+
 _TINY = (0.0, -0.0, 1e-35, -1e-35, 9.9e-36, 1.1e-35, 1e-38, 1e-40, -1e-45, 5e-324, -1e-310)
 
 
@@ -151,7 +154,9 @@ def self_test_rows(ensemble: Ensemble, *, seed: int = 0, odd_categories: bool = 
         Whether to include unseen, negative and fractional categories.
     """
     random = np.random.default_rng(seed)
-    n = int(np.clip(_WORK // ensemble.n_trees, 240, 2_000)) // 10 * 10
+    n = int(np.clip(_WORK // ensemble.n_trees, 240, 2_000))
+    # A file may claim a million features; the rows must fit into memory all the same.
+    n = max(min(n, _CELLS // ensemble.n_features), 10) // 10 * 10
     numeric = _NumericColumns(ensemble)
     sampled = numeric.sampled(n, random)
     values = numeric.uniform(n, random)
@@ -171,6 +176,9 @@ def self_test_rows(ensemble: Ensemble, *, seed: int = 0, odd_categories: bool = 
         keep = random.random(values[part].shape) < 0.3
         values[part] = np.where(keep, values[part], special[part])
         kinds[part] = kind
+    if not ensemble.infinite_allowed:
+        largest = float(np.finfo(ensemble.input_precision).max)
+        values = np.clip(values, -largest, largest)
     rows = np.tile(random.normal(size=ensemble.n_features), (n, 1))
     rows[:, numeric.features] = values
     _fill_categories(ensemble, rows, random, odd_categories)
@@ -216,8 +224,8 @@ def _step(ensemble: Ensemble, values: FloatArray, direction: float) -> FloatArra
     """Neighbours in the model's input precision."""
     if ensemble.input_precision == "float64":
         return np.nextafter(values, direction)
-    single = values.astype(np.float32)
     with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
         stepped = np.nextafter(single, np.float32(direction))
     return np.where(np.isfinite(stepped), stepped, single).astype(np.float64)
 
