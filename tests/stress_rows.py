@@ -38,6 +38,9 @@ def stress_rows(
         thresholds = np.unique(trees.threshold[trees.feature == feature])
         thresholds = thresholds[np.isfinite(thresholds)]
         rows[:, feature] = _numbers(ensemble, thresholds, n, random)
+    if not ensemble.infinite_allowed:
+        largest = float(np.finfo(ensemble.input_precision).max)
+        rows = np.clip(rows, -largest, largest)
     _scatter(rows, _extremes(ensemble), 0.02, random)
     for feature in categorical:
         rows[:, feature] = _categories(ensemble, int(feature), n, random, odd_categories)
@@ -75,9 +78,10 @@ def _neighbours(ensemble: Ensemble, values: FloatArray) -> list[FloatArray]:
         np.nextafter(values, np.inf),
     ]
     if ensemble.input_precision == "float32":
-        single = values.astype(np.float32)
-        below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
-        above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            single = values.astype(np.float32)
+            below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
+            above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
         middle = (below + single.astype(np.float64)) / 2
         near += [below, above, middle]
         near += [np.nextafter(middle, -np.inf), np.nextafter(middle, np.inf)]
