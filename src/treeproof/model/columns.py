@@ -1,23 +1,21 @@
 """One column of a user's table as float64 numbers: values, or codes of categories."""
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.model.category_hashes import category_codes
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
 
 _EXACT_LIMIT = 2**53
 _MISSING_TEXT = {"", "nan", "na", "n/a", "null", "none"}
 _BOOLEAN_TEXT = {"true": 1.0, "false": 0.0}
 
-_UNKNOWN_CATEGORY: dict[str, Literal["refused", "in no set"]] = {
-    "xgboost": "refused",
-    "catboost": "in no set",
-}
-"""What is done with a category that training never saw; elsewhere it counts as missing.
+_REFUSES_UNKNOWN = {"xgboost"}
+"""Libraries whose models refuse a category that training never saw; elsewhere it is missing.
 
 XGBoost means to refuse such a category, but searches for it in a sorted list and takes the next one
 it finds there for it (seen with 3.2), so only those after the last known one are refused.
@@ -62,6 +60,8 @@ def column_values(
     raw = ensemble.categories.get(feature)
     if raw is not None:
         cells = column if isinstance(column, list) else column.to_list()
+        if ensemble.provenance.library.lower() == "catboost":
+            return category_codes(raw, cells, name=name)
         return _codes(ensemble, raw, cells, name=name, is_text=is_text)
     if is_text:
         return _numbers_of_text(column, name)
@@ -177,18 +177,16 @@ def _codes(
         cells = [_category_of_text(cell) for cell in cells]
     elif is_text and "" not in known:
         cells = [None if cell == "" else cell for cell in cells]
-    treatment = _UNKNOWN_CATEGORY.get(ensemble.provenance.library.lower())
-    unknown = float(len(raw)) if treatment == "in no set" else math.nan
+    refuses_unknown = ensemble.provenance.library.lower() in _REFUSES_UNKNOWN
     codes = np.empty(len(cells), dtype=np.float64)
     for row, cell in enumerate(cells):
         key = None if is_missing(cell) else cell
-        code = known.get(key)
-        if code is None and key is not None and treatment == "refused":
+        codes[row] = known.get(key, math.nan)
+        if refuses_unknown and key is not None and key not in known:
             raise InvalidInput(
                 f"Column {name!r} must hold categories of the training data, since the library has"
                 f" no proper answer for others. Got {cell!r} in row {row}."
             )
-        codes[row] = (math.nan if key is None else unknown) if code is None else code
     return codes
 
 
