@@ -27,12 +27,14 @@ def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
 
 def smallest_double_rounding_up_to(threshold: FloatArray) -> FloatArray:
     """Smallest double whose float32 rounding is at least the given float32 value."""
-    above = threshold.astype(np.float32)
+    with np.errstate(over="ignore"):
+        above = threshold.astype(np.float32)
     below = np.nextafter(above, np.float32(-np.inf)).astype(np.float64)
-    # The lowest finite threshold has minus infinity below it; doubles round to it from
-    # half a step further down, where the next float32 would be.
-    below = np.where(np.isfinite(below), below, above.astype(np.float64) - 2.0**104)
-    middle = below + (above.astype(np.float64) - below) / 2.0
+    # A threshold beyond the largest float32 parts it from infinity, where doubles round to as if
+    # the next float32 were there; the same, mirrored, below the lowest one.
+    exact = np.where(np.isposinf(above), 2.0**128, above.astype(np.float64))
+    below = np.where(np.isfinite(below), below, exact - 2.0**104)
+    middle = below + (exact - below) / 2.0
     with np.errstate(over="ignore"):
         rounds_up = middle.astype(np.float32) >= above
     return np.where(rounds_up, middle, np.nextafter(middle, np.inf))
