@@ -9,6 +9,7 @@ import pytest
 
 import treeproof
 from treeproof.errors import InvalidInput
+from treeproof.model.rows import TextTable
 
 COLOURS = ["red", "green", "blue", "black", "white"]
 
@@ -60,6 +61,26 @@ def sklearn_model() -> tuple[Any, Any]:
     return model, model.decision_function
 
 
+def catboost_model() -> tuple[Any, Any]:
+    from catboost import CatBoostClassifier
+
+    model = CatBoostClassifier(
+        iterations=8,
+        depth=4,
+        cat_features=["colour"],
+        one_hot_max_size=10,
+        verbose=False,
+        allow_writing_files=False,
+    )
+    model.fit(without_missing_colours(TRAIN), labels(TRAIN))
+    return model, lambda rows: model.predict(rows, prediction_type="RawFormulaVal")
+
+
+def without_missing_colours(rows: pd.DataFrame) -> pd.DataFrame:
+    """CatBoost demands a text in every cell of a categorical column."""
+    return rows.assign(colour=rows["colour"].astype(object).fillna("none"))
+
+
 LIBRARIES = [xgboost_model, lightgbm_model, sklearn_model]
 
 
@@ -104,3 +125,17 @@ def test_unknown_categories_of_xgboost_models_are_refused(unknown: str) -> None:
             margins(rows)
     with pytest.raises(InvalidInput, match="'colour' must hold categories of the training data"):
         treeproof.load(source).margins(rows)
+
+
+def test_categories_of_catboost_models_are_compared_by_their_text() -> None:
+    source, margins = catboost_model()
+    model = treeproof.load(source)
+    assert model.inspect()["categorical_features"]
+    for made in (frame(300, 1), frame(300, 3, ["red", "violet", "blue"])):
+        rows = without_missing_colours(made)
+        assert model.margins(rows).tobytes() == margins(rows).tobytes()
+        assert model.margins(pl.from_pandas(rows)).tobytes() == margins(rows).tobytes()
+        cells = {name: [str(cell) for cell in rows[name]] for name in rows}
+        assert model.margins(TextTable(cells)).tobytes() == margins(rows).tobytes()
+    with pytest.raises(InvalidInput, match="'colour' must hold strings or whole numbers"):
+        model.margins(frame(300, 1))
