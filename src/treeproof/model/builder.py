@@ -201,7 +201,10 @@ class TreeBuilder:
         order, inner = walk.order, walk.inner
         flags = np.where(inner, joined("flags")[order], 0).astype(np.uint8)
         numeric = inner & ((flags & CATEGORICAL) == 0)
-        offsets = np.cumsum([0, *(len(words) for words in self._sets)])
+        sets, category_set = self._sets_in_use(
+            np.where(inner & ~numeric, joined("category_set")[order], -1)
+        )
+        offsets = np.cumsum([0, *(len(words) for words in sets)])
         return TreeArrays(
             root=walk.root.astype(np.int32),
             feature=_int32(np.where(inner, joined("feature")[order], -1), "feature index"),
@@ -209,16 +212,28 @@ class TreeBuilder:
             left=walk.left.astype(np.int32),
             right=walk.right.astype(np.int32),
             flags=flags,
-            category_set=_int32(
-                np.where(inner & ~numeric, joined("category_set")[order], -1), "category set"
-            ),
+            category_set=category_set,
             set_offset=offsets.astype(np.int64),
-            set_words=np.concatenate([np.zeros(0, np.uint32), *self._sets]),
+            set_words=np.concatenate([np.zeros(0, np.uint32), *sets]),
             leaf=np.where(inner, -1, np.cumsum(~inner) - 1).astype(np.int32),
             leaf_value=np.ascontiguousarray(joined("value")[order[~inner]], dtype=np.float64),
             leaf_source=_int32(joined("source")[order[~inner]], "leaf number"),
             tree_output=_int32(joined("output"), "output"),
         )
+
+    def _sets_in_use(self, numbers: IntArray) -> tuple[list[NDArray[np.uint32]], NDArray[np.int32]]:
+        """Sets that reachable nodes test, in the order of these nodes, and their new numbers.
+
+        The same model then has the same arrays, however its sets were added.
+        """
+        known = (numbers >= 0) & (numbers < len(self._sets))
+        used, first = np.unique(numbers[known], return_index=True)
+        used = used[np.argsort(first)]
+        renumbered = np.full(len(self._sets), -1, dtype=np.int32)
+        renumbered[used] = np.arange(len(used), dtype=np.int32)
+        category_set = np.full(len(numbers), -1, dtype=np.int32)
+        category_set[known] = renumbered[numbers[known]]
+        return [self._sets[number] for number in used], category_set
 
 
 @dataclass(slots=True)

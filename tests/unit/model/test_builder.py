@@ -189,10 +189,12 @@ def test_category_sets_are_bit_sets() -> None:
     assert builder.add_category_set([]) == 1
     assert builder.add_category_set(np.array([31])) == 2
     builder.add_tree(**stump(flags=[CATEGORICAL, 0, 0], category_set=[2, -1, -1]))
+    builder.add_tree(**stump(flags=[CATEGORICAL, 0, 0], category_set=[0, -1, -1]))
     trees = builder.finish()
-    assert trees.set_words.tolist() == [1, 2, 1 << 31]
-    assert trees.set_offset.tolist() == [0, 2, 2, 3]
-    assert trees.category_set.tolist() == [2, -1, -1]
+    # In the order of the nodes that test them, without the one that nobody tests.
+    assert trees.set_words.tolist() == [1 << 31, 1, 2]
+    assert trees.set_offset.tolist() == [0, 1, 3]
+    assert trees.category_set.tolist() == [0, -1, -1, 1, -1, -1]
     assert trees.threshold[0] == 0.0
 
 

@@ -84,7 +84,7 @@ class XGBoostDumpLoader:
             )
         n_outputs = n_classes if n_classes > 2 else 1
         forest = _Forest(roots, n_outputs)
-        start = float(np.float32(options.base_score or 0.0))
+        start = float(_float32([options.base_score or 0.0])[0])
         if not np.isfinite(start):
             raise InvalidInput(f"'base_score' must be a finite float32. Got {options.base_score}.")
         objective, rule = _rule(n_classes, options.decision_threshold)
