@@ -159,14 +159,9 @@ def parse_ubjson(content: bytes) -> XGBoostDocument:
 
 def _from_plain(plain: Any) -> XGBoostDocument:
     """Document of dicts, lists and arrays, in which the arrays of trees are kept as they are."""
-    try:
-        booster = plain["learner"]["gradient_booster"]
-        model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
-        trees = model.pop("trees", [])
-    except (TypeError, KeyError, AttributeError, IndexError) as error:
-        raise BrokenModelFile(
-            "The document must have learner.gradient_booster. The file is no XGBoost model."
-        ) from error
+    booster = _part(_part(plain, "learner"), "gradient_booster")
+    is_dart = isinstance(booster.get("name"), str) and booster["name"] == "dart"
+    trees = _part(_part(booster, "gbtree") if is_dart else booster, "model").pop("trees", [])
     if not isinstance(trees, list):
         raise BrokenModelFile("The model must have a list of trees. The file is damaged.")
     try:
@@ -175,6 +170,13 @@ def _from_plain(plain: Any) -> XGBoostDocument:
         raise _malformed(error) from error
     _tree_model(document).trees = [_record(tree, number) for number, tree in enumerate(trees)]
     return _joined_document(document)
+
+
+def _part(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    part = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(part, dict):
+        raise BrokenModelFile(f"The document must have an object '{name}'. It is no XGBoost model.")
+    return part
 
 
 def _with_lists(value: Any) -> Any:
@@ -190,11 +192,11 @@ def _with_lists(value: Any) -> Any:
 
 def _record(tree: Any, number: int) -> TreeRecord:
     """Record of one tree from a dict; the arrays are checked when they are joined."""
-    if not isinstance(tree, dict):
-        raise BrokenModelFile(f"Tree {number} must be an object. The file is damaged.")
+    if not isinstance(tree, dict) or not isinstance(tree.get("tree_param"), dict):
+        raise BrokenModelFile(f"Tree {number} must be an object with 'tree_param'. It is damaged.")
     try:
         fields = {name: tree[name] for name in TreeRecord.__struct_fields__ if name in tree}
-        fields["tree_param"] = msgspec.convert(tree.get("tree_param"), dict[str, str])
+        fields["tree_param"] = msgspec.convert(tree["tree_param"], dict[str, str])
         for name, value in fields.items():
             if name != "tree_param" and not isinstance(value, (list, np.ndarray)):
                 raise TypeError(f"'{name}' must be an array")

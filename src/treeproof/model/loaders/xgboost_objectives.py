@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -173,6 +174,7 @@ def class_rule(objective: Objective) -> LabelRule:
     )
 
 
+@cache
 def binary_rule(
     name: str, objective: Objective, *, by_estimator: bool, threshold: float | None
 ) -> LabelRule:
