@@ -156,57 +156,65 @@ def group_bins(bin_lower, bin_upper, histogram, first, last, groups):
     if np.isnan(bin_lower[last - 1]):
         last -= 1
         missing_gradient, missing_hessian = histogram[last, 0], histogram[last, 1]
-    n_groups = np.uint64(0)
+    zero, one = np.uint64(0), np.uint64(1)
+    lower, upper = groups[LOWER], groups[UPPER]
+    gradient_sums, hessian_sums = groups[GRADIENT], groups[HESSIAN]
+    n_groups = zero
     gradient = hessian = 0.0
-    groups[GRADIENT, 0] = groups[HESSIAN, 0] = 0.0
+    gradient_sums[0] = hessian_sums[0] = 0.0
     for number in range(np.uint64(first), np.uint64(last)):
-        here = histogram[number, np.uint64(1)]
-        gradient += histogram[number, np.uint64(0)]
+        here = histogram[number, one]
+        gradient += histogram[number, zero]
         hessian += here
         # Without a branch: an empty bin is overwritten by the next one.
-        groups[np.uint64(LOWER), n_groups] = bin_lower[number]
-        groups[np.uint64(UPPER), n_groups] = bin_upper[number]
-        groups[np.uint64(GRADIENT), n_groups + np.uint64(1)] = gradient
-        groups[np.uint64(HESSIAN), n_groups + np.uint64(1)] = hessian
+        lower[n_groups] = bin_lower[number]
+        upper[n_groups] = bin_upper[number]
+        gradient_sums[n_groups + one] = gradient
+        hessian_sums[n_groups + one] = hessian
         n_groups += np.uint64(here > 0.0)
     return np.int64(n_groups), missing_gradient, missing_hessian
 
 
 @kernel
-def group_sorted(values, gradients, order, begin, end, groups):
-    """Gather the rows of a node by distinct values of a wide feature.
+def sum_missing(values, gradients, order, begin, end):
+    """Where the missing values of a node begin in a sorted column, and their sums."""
+    gradient = hessian = 0.0
+    while end > begin and np.isnan(values[order[end - 1]]):
+        end -= 1
+        gradient += gradients[order[end], 0]
+        hessian += gradients[order[end], 1]
+    return end, gradient, hessian
 
-    values     float32 (n_rows,)     the column
-    gradients  float64 (n_rows, 2)
-    order      int32   (n_rows,)     rows of the node at begin <= i < end, by value, NaN last
-    groups     float64 (5, n + 2)    out, see training_splits
+
+@kernel
+def group_sorted(values, gradients, order, begin, end, n_groups, groups):
+    """Gather rows by distinct values of a wide feature, behind the groups that there are.
+
+    values      float32 (n_rows,)     the column
+    gradients   float64 (n_rows, 2)
+    order       int32   (n_rows,)     rows at begin <= i < end, by value, none missing
+    n_groups    int                   groups so far; the last one may go on
+    groups      float64 (5, n + 2)    in/out, see training_splits
 
     Returns
     -------
-    n_groups, and the sums over missing values.
+    n_groups
     """
-    n_groups = np.uint64(0)
-    gradient = hessian = 0.0
-    groups[GRADIENT, 0] = groups[HESSIAN, 0] = 0.0
-    previous = np.float32(np.nan)
-    position = np.uint64(begin)
-    while position < np.uint64(end):
+    zero, one = np.uint64(0), np.uint64(1)
+    lower, upper = groups[LOWER], groups[UPPER]
+    gradient_sums, hessian_sums = groups[GRADIENT], groups[HESSIAN]
+    count = np.uint64(n_groups)
+    gradient, hessian = gradient_sums[count], hessian_sums[count]
+    previous = np.float32(np.nan) if n_groups == 0 else np.float32(lower[n_groups - 1])
+    for position in range(np.uint64(begin), np.uint64(end)):
         row = np.uint64(order[position])
         value = values[row]
-        if np.isnan(value):
-            break
-        gradient += gradients[row, np.uint64(0)]
-        hessian += gradients[row, np.uint64(1)]
-        n_groups += np.uint64(value != previous)
+        gradient += gradients[row, zero]
+        hessian += gradients[row, one]
+        count += np.uint64(value != previous)
         previous = value
-        groups[np.uint64(LOWER), n_groups - np.uint64(1)] = value
-        groups[np.uint64(UPPER), n_groups - np.uint64(1)] = value
-        groups[np.uint64(GRADIENT), n_groups] = gradient
-        groups[np.uint64(HESSIAN), n_groups] = hessian
-        position += np.uint64(1)
-    missing_gradient = missing_hessian = 0.0
-    while position < np.uint64(end):
-        missing_gradient += gradients[order[position], 0]
-        missing_hessian += gradients[order[position], 1]
-        position += np.uint64(1)
-    return np.int64(n_groups), missing_gradient, missing_hessian
+        lower[count - one] = value
+        gradient_sums[count] = gradient
+        hessian_sums[count] = hessian
+    upper[n_groups:count] = lower[n_groups:count]
+    return np.int64(count)

@@ -11,12 +11,17 @@ from treeproof.kernels.training_histograms import (
     group_bins,
     group_sorted,
     subtract,
+    sum_missing,
 )
 from treeproof.kernels.training_sampling import draw_features
 from treeproof.kernels.training_splits import (
+    GRADIENT,
+    HESSIAN,
+    LOWER,
     MINIMUM_GAIN,
     SPLIT_FEATURE,
     SPLIT_GAIN,
+    UPPER,
     NodeSums,
     leaf_score,
     search_natural,
@@ -30,6 +35,9 @@ SMALL = 3
 LARGE = 4
 SEARCHED = 5
 N_COUNTERS = 6
+
+PIECE = 512
+"""Rows of a sorted column that are searched at a time."""
 
 
 class GrowthSettings(NamedTuple):
@@ -162,15 +170,14 @@ def stable_partition(rows, begin, end, goes_left, spare):
 
 
 @kernel
-def search_feature(groups, n_groups, missing, sums, settings, bounds, feature, reach, best):
-    """Let one feature, gathered into groups, improve the best split of a node.
+def node_sums(sums, missing, settings, bounds):
+    """Put together what a search needs to know about a node.
 
-    missing  tuple of 2 floats   gradient and hessian of the rows whose value is missing
-    sums     tuple of 2 floats   gradient and hessian of all rows
+    sums     tuple of 2 floats              gradient and hessian of all rows
+    missing  tuple of 2 floats              those of the rows whose value is missing
     bounds   tuple of 2 floats and an int   bounds of leaf weights, monotone constraint
-    best     float64 (6,)        in/out
     """
-    node = NodeSums(
+    return NodeSums(
         sums[0],
         sums[1],
         missing[0],
@@ -182,10 +189,60 @@ def search_feature(groups, n_groups, missing, sums, settings, bounds, feature, r
         settings.min_child_weight,
         bounds[2],
     )
-    if reach > 0.0:
-        search_robust(groups, n_groups, node, feature, reach, best)
+
+
+@kernel
+def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, where, groups, best):
+    """Let a narrow feature improve the best split of a node.
+
+    histogram  float64 (n_bins, 2)          of the node, complete
+    bins       tuple of 2 ints              first bin of the feature, and first behind it
+    sums       tuple of 2 floats            gradient and hessian of the node
+    bounds     see `node_sums`
+    where      tuple of an int and a float  feature, and how far its values can be moved
+    groups     float64 (5, n + 2)           scratch
+    best       float64 (6,)                 in/out
+    """
+    n_groups, missing_gradient, missing_hessian = group_bins(
+        bin_lower, bin_upper, histogram, bins[0], bins[1], groups
+    )
+    node = node_sums(sums, (missing_gradient, missing_hessian), settings, bounds)
+    if where[1] > 0.0:
+        search_robust(groups, n_groups, node, where[0], where[1], best)
     else:
-        search_natural(groups, n_groups, node, feature, best)
+        search_natural(groups, n_groups, node, where[0], best)
+
+
+@kernel
+def search_sorted(values, gradients, order, span, sums, settings, bounds, where, groups, best):
+    """Let a wide feature improve the best split of a node.
+
+    values     float32 (n_rows,)            the column
+    gradients  float64 (n_rows, 2)
+    order      int32   (n_rows,)            rows by value
+    span       tuple of 2 ints              where those of the node begin and end in `order`
+    sums, bounds, where, groups, best       as in `search_bins`
+    """
+    begin = span[0]
+    end, missing_gradient, missing_hessian = sum_missing(values, gradients, order, begin, span[1])
+    node = node_sums(sums, (missing_gradient, missing_hessian), settings, bounds)
+    groups[GRADIENT, 0] = groups[HESSIAN, 0] = 0.0
+    if where[1] > 0.0:
+        n_groups = group_sorted(values, gradients, order, begin, end, 0, groups)
+        search_robust(groups, n_groups, node, where[0], where[1], best)
+        return
+    # In pieces that stay in the cache; the last group of a piece, which the next one may go on
+    # with, is handed on as its first.
+    n_groups = 0
+    for first in range(begin, end, PIECE):
+        n_groups = group_sorted(
+            values, gradients, order, first, min(first + PIECE, end), n_groups, groups
+        )
+        search_natural(groups, n_groups, node, where[0], best)
+        groups[LOWER, 0] = groups[UPPER, 0] = groups[LOWER, n_groups - 1]
+        groups[GRADIENT, 1] = groups[GRADIENT, n_groups]
+        groups[HESSIAN, 1] = groups[HESSIAN, n_groups]
+        n_groups = 1
 
 
 @kernel
@@ -236,27 +293,18 @@ def search_pair(table, gradients, settings, nodes, work, features, first, last, 
                 continue
             if nodes.hessian[node] < 2.0 * settings.min_child_weight:
                 continue
+            sums = (nodes.gradient[node], nodes.hessian[node])
+            bounds = (nodes.low[node], nodes.high[node], np.int64(monotone[feature]))
+            where = (feature, reach[feature])
+            best = found[child]
             if column < 0:
-                n_groups, missing_gradient, missing_hessian = group_bins(
-                    bin_lower, bin_upper, histograms[child], low, high, groups
+                part, bins = histograms[child], (low, high)
+                search_bins(
+                    bin_lower, bin_upper, part, bins, sums, settings, bounds, where, groups, best
                 )
             else:
-                n_groups, missing_gradient, missing_hessian = group_sorted(
-                    values[feature],
-                    gradients,
-                    order[column],
-                    nodes.begin[node],
-                    nodes.end[node],
-                    groups,
+                rows, span = order[column], (nodes.begin[node], nodes.end[node])
+                line = values[feature]
+                search_sorted(
+                    line, gradients, rows, span, sums, settings, bounds, where, groups, best
                 )
-            search_feature(
-                groups,
-                n_groups,
-                (missing_gradient, missing_hessian),
-                (nodes.gradient[node], nodes.hessian[node]),
-                settings,
-                (nodes.low[node], nodes.high[node], np.int64(monotone[feature])),
-                feature,
-                reach[feature],
-                found[child],
-            )

@@ -160,15 +160,37 @@ def natural_gains(groups, n_groups, node, shift_gradient, shift_hessian):
         return first, last
     # The same numbers as `split_gain`, without branches, so that the compiler can vectorise.
     # No hessian is zero: every group has rows, and there is one on either side.
+    gradients, hessians, gains = groups[GRADIENT], groups[HESSIAN], groups[GAIN]
     for k in range(np.uint64(first), np.uint64(last)):
-        gradient = groups[np.uint64(GRADIENT), k] + shift_gradient
-        hessian = groups[np.uint64(HESSIAN), k] + shift_hessian
+        gradient = gradients[k] + shift_gradient
+        hessian = hessians[k] + shift_hessian
         left = gradient * gradient / (hessian + node.reg_lambda)
         gradient = node.gradient - gradient
         hessian = node.hessian - hessian
         right = gradient * gradient / (hessian + node.reg_lambda)
-        groups[np.uint64(GAIN), k] = left + right - node.score
+        gains[k] = left + right - node.score
     return first, last
+
+
+@kernel
+def first_largest(gains, first, last, floor):
+    """Where the largest of ``gains[first:last]`` stands first; -1 if none is above `floor`."""
+    place = -1
+    block = 16  # most blocks hold nothing new, and their maximum is found without branches
+    for start in range(first, last, block):
+        stop = min(start + block, last)
+        largest = gains[start]
+        if stop - start == block:
+            for i in range(1, block):
+                gain = gains[start + i]
+                largest = gain if gain > largest else largest
+            if largest <= floor:
+                continue
+        for k in range(start, stop):
+            if gains[k] > floor:
+                floor = gains[k]
+                place = k
+    return place
 
 
 @kernel
@@ -181,19 +203,20 @@ def search_natural(groups, n_groups, node, feature, best):
     feature   int
     best      float64 (6,)         in/out: replaced only by a strictly larger gain
     """
+    gains = groups[GAIN]
     for missing_left in range(2 if node.missing_hessian > 0.0 else 1):
         shift_gradient = node.missing_gradient * missing_left
         shift_hessian = node.missing_hessian * missing_left
         first, last = natural_gains(groups, n_groups, node, shift_gradient, shift_hessian)
-        largest = best[SPLIT_GAIN]
-        for k in range(first, last):
-            gain = groups[GAIN, k]
-            if gain <= largest or breaks_monotone(
-                node, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
-            ):
-                continue
-            largest = gain
-            keep(best, gain, feature, groups, k, node, missing_left)
+        if node.monotone != 0:
+            for k in range(first, last):
+                if breaks_monotone(
+                    node, groups[GRADIENT, k] + shift_gradient, groups[HESSIAN, k] + shift_hessian
+                ):
+                    gains[k] = -np.inf
+        k = first_largest(gains, first, last, best[SPLIT_GAIN])
+        if k >= 0:
+            keep(best, gains[k], feature, groups, k, node, missing_left)
 
 
 @kernel

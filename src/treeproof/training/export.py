@@ -153,8 +153,6 @@ def _document(model: TrainedTrees, numbers: Callable[[NDArray[Any]], Any]) -> di
         objective["reg_loss_param"] = {"scale_pos_weight": "1"}
     else:
         objective["softmax_multiclass_param"] = {"num_class": str(model.n_outputs)}
-    outputs = np.tile(np.arange(model.n_outputs, dtype=np.int32), n_rounds)
-    rounds = np.arange(0, len(model.trees) + 1, model.n_outputs, dtype=np.int32)
     return {
         "learner": {
             "attributes": model.attributes,
@@ -166,8 +164,8 @@ def _document(model: TrainedTrees, numbers: Callable[[NDArray[Any]], Any]) -> di
                         "num_parallel_tree": "1",
                         "num_trees": str(len(model.trees)),
                     },
-                    "iteration_indptr": numbers(rounds),
-                    "tree_info": numbers(outputs),
+                    "iteration_indptr": list(range(0, len(model.trees) + 1, model.n_outputs)),
+                    "tree_info": list(range(model.n_outputs)) * n_rounds,
                     "trees": [
                         _tree_record(number, tree, model.n_features, numbers)
                         for number, tree in enumerate(model.trees)
