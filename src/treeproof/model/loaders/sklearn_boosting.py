@@ -165,6 +165,9 @@ def _check_compiled_columns(estimator: Any, columns: Columns) -> None:
     """
     if not columns.codes:
         return
+    if estimator._preprocessor.n_jobs is not None:
+        # The library leaves it out; a tampered file could start any number of processes with it.
+        raise BrokenModelFile("Preprocessing must not ask for processes of its own.")
     categorical = np.asarray(estimator._bin_mapper.is_categorical_)
     with plain_rows():
         encoded = estimator._preprocess_X(

@@ -129,4 +129,7 @@ def _whole_numbers(known: list[Any], feature: int) -> list[int]:
                 f" {LARGEST_CATEGORY}. Got {value!r}. Encode the column with small numbers, or as"
                 " text, and train again."
             )
-    return [int(value) for value in known]
+    codes = [int(value) for value in known]
+    if sorted(set(codes)) != codes:
+        raise BrokenModelFile(f"Categories of feature {feature} must rise, each listed once.")
+    return codes

@@ -129,7 +129,8 @@ def sequential(estimator: Any) -> Any:
 @contextmanager
 def plain_rows() -> Iterator[None]:
     """Let estimators that were trained on data frames take plain arrays without complaint."""
-    with warnings.catch_warnings(), np.errstate(over="ignore"):
+    # scikit-learn looks for infinite values by summing, which may overflow on the way.
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield
 

@@ -69,14 +69,15 @@ _PLAIN = frozenset(
         "ListNode",
         "MaskedArrayNode",
         "NdArrayNode",
-        "RandomGeneratorNode",
-        "RandomStateNode",
         "SetNode",
         "SliceNode",
         "TupleNode",
         "TypeNode",
     }
 )
+
+RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
+"""States of random number generators, which no prediction needs."""
 
 
 def is_known(loader: str, name: str) -> bool:
@@ -99,7 +100,7 @@ def is_known(loader: str, name: str) -> bool:
         return name == "sklearn.tree._tree.Tree"
     if loader == "LossNode":
         return name.startswith(("sklearn._loss._loss.Cy", "_loss.Cy"))
-    return loader in _PLAIN
+    return loader in _PLAIN or loader in RANDOM_NODES
 
 
 def trusted_names() -> list[str]:

@@ -2,11 +2,13 @@
 
 treelite stores what trees compute, but not everything that decides a prediction: whether the
 original library rounds rows to float32, what its missing values mean, and which class wins a tie.
-These must be given. Sums are formed as treelite's own inference library (GTIL) forms them: trees
-in order, then the average where there is one, then the base score.
+These must be given. The model is the one that treelite's own inference library (GTIL) runs: trees
+are summed in order, then averaged where that is asked for, then the base score is added. It may
+differ from the original in the last bits, and where LightGBM takes ``|x| <= 1e-35`` for zero.
 """
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -19,8 +21,6 @@ from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
     NONNEGATIVE_CATEGORY,
-    ZERO_BAND,
-    ZERO_IS_MISSING,
     Aggregation,
     Decision,
     Ensemble,
@@ -106,8 +106,10 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
     if width not in (1, n_outputs):
         raise BrokenModelFile(f"Leaves must have one value or one per class. Got {width}.")
     builder = TreeBuilder(leaf_width=width)
-    for number in range(len(checkpoint.trees)):
-        _add_tree(builder, checkpoint, number, width, input_precision, missing)
+    # Damaged numbers may be signalling NaN or overflow when cast; the validation names them.
+    with np.errstate(invalid="ignore", over="ignore"):
+        for number in range(len(checkpoint.trees)):
+            _add_tree(builder, checkpoint, number, width, input_precision, missing)
     ensemble = Ensemble(
         trees=builder.finish(),
         n_features=checkpoint.n_features,
@@ -150,13 +152,19 @@ def _input_precision(options: LoadOptions, precision: Precision) -> Precision:
     return chosen
 
 
-def _missing(options: LoadOptions) -> Literal["nan", "zero", "none"]:
+def _missing(options: LoadOptions) -> Literal["nan", "none"]:
     if options.missing is None:
         raise InvalidInput(
             "A treelite checkpoint does not say what a missing value is. Give 'missing': 'nan' if"
-            " NaN takes the default direction (XGBoost, scikit-learn, most LightGBM models), 'zero'"
-            " for LightGBM's zero_as_missing, 'none' if NaN counts as 0 (LightGBM's missing type"
-            " None)."
+            " NaN takes the default direction (XGBoost, scikit-learn, most LightGBM models), 'none'"
+            " if NaN counts as 0 (LightGBM with use_missing=false)."
+        )
+    if options.missing == "zero":
+        # treelite's import of LightGBM replaces the direction of every split that takes zero for
+        # missing by the side of zero, so the checkpoint no longer holds the model.
+        raise UnsupportedModel(
+            "A treelite checkpoint of a LightGBM model with zero_as_missing has lost where missing"
+            " values go. Load the LightGBM model itself."
         )
     return options.missing
 
@@ -234,7 +242,7 @@ def _add_tree(
     number: int,
     width: int,
     input_precision: Precision,
-    missing: Literal["nan", "zero", "none"],
+    missing: Literal["nan", "none"],
 ) -> None:
     tree = checkpoint.trees[number]
     n_outputs = checkpoint.n_classes[0]
@@ -261,8 +269,6 @@ def _add_tree(
         zero_left = (threshold > 0.0) ^ swap
         missing_left = np.where(numeric, zero_left, missing_left)
     flags = np.where(missing_left ^ swap, MISSING_LEFT, 0)
-    if missing == "zero":
-        flags[numeric] |= ZERO_IS_MISSING
     flags[categorical] |= CATEGORICAL | NONNEGATIVE_CATEGORY
     builder.add_tree(
         feature=np.where(inner, tree.feature, -1),
@@ -308,7 +314,7 @@ def _thresholds(
 def _leaf_values(tree: CheckpointTree, number: int, width: int) -> FloatArray:
     leaf = tree.node_type == LEAF
     begin, end = tree.vector_begin.astype(np.float64), tree.vector_end.astype(np.float64)
-    is_vector = leaf & (end > begin)
+    is_vector = leaf & (tree.vector_begin != tree.vector_end)
     if width == 1 and not is_vector.any():
         return tree.leaf_value.astype(np.float64)
     # Compared as floats: as integers, a hostile offset could wrap around.
@@ -348,16 +354,20 @@ def _notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     return notes
 
 
-def _with_reference(
-    ensemble: Ensemble, content: bytes, missing: Literal["nan", "zero", "none"]
-) -> Loaded:
+def _with_reference(ensemble: Ensemble, content: bytes, missing: Literal["nan", "none"]) -> Loaded:
     """Add treelite's own answers, where it can be imported."""
     try:
         import treelite
     except ImportError:
         return Loaded(ensemble, None)
     # The bytes have been checked in full, so treelite's reader cannot be led astray by them.
-    model = treelite.Model.deserialize_bytes(content)
+    try:
+        with warnings.catch_warnings():
+            # About versions newer than the installed one; the notes say it already.
+            warnings.simplefilter("ignore")
+            model = treelite.Model.deserialize_bytes(content)
+    except treelite.TreeliteError as error:
+        return Loaded(ensemble, None, f"treelite refuses the checkpoint: {str(error)[:200]}")
     trees = ensemble.trees
     inner = trees.feature >= 0
     is_category = (trees.flags & CATEGORICAL) > 0
@@ -368,9 +378,7 @@ def _with_reference(
             values = rows.astype(ensemble.input_precision).astype(np.float64)
             part = values[:, numeric]
             # What the checkpoint cannot say about missing values is done to the rows.
-            if missing == "zero":
-                part = np.where(np.abs(part) <= ZERO_BAND, np.nan, part)
-            elif missing == "none":
+            if missing == "none":
                 part = np.where(np.isnan(part), 0.0, part)
             values[:, numeric] = part
             scores = treelite.gtil.predict(model, values, nthread=1, pred_margin=True)
