@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treeproof.errors import SelfTestFailed, TreeproofError
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
-from treeproof.model.loaders.base import Loaded, Reference
+from treeproof.model.loaders.base import CannotAnswer, Loaded, Reference
 
 _WORK = 150_000
 """Rows times trees that a self-test aims at."""
@@ -62,7 +62,7 @@ def run_self_test(loaded: Loaded, *, seed: int = 0) -> Ensemble:
     rows = self_test_rows(ensemble, seed=seed, odd_categories=reference.odd_categories)
     try:
         expected, expected_labels = _answers(ensemble, reference, rows.values)
-    except ImportError as error:
+    except (ImportError, CannotAnswer) as error:
         return ensemble.with_provenance(self_test=f"not run: {error}")
     margins = evaluate.margins(ensemble, rows.values)
     _compare_margins(ensemble, rows, margins, expected)
@@ -84,7 +84,7 @@ def _answers(
         margins = np.asarray(reference.margins(values.copy())).reshape(len(values), -1)
         if reference.labels is not None and ensemble.decision.kind != "score":
             labels = np.asarray(reference.labels(values.copy())).reshape(len(values))
-    except (ImportError, TreeproofError):
+    except (ImportError, CannotAnswer, TreeproofError):
         raise
     except Exception as error:
         # Whatever a foreign library raises, it has not confirmed the model.

@@ -11,7 +11,7 @@ import xgboost as xgb
 from tests.stress_rows import stress_rows
 from tests.unit.model import xgboost_cases
 from tests.unit.model.xgboost_cases import CASES, classifier, data, early_stopped, two_classes
-from treeproof.errors import InvalidInput, UnsupportedModel
+from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.loaders import load_ensemble
@@ -308,6 +308,38 @@ def test_the_old_binary_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.model").write_bytes(b"binf" + bytes(100))
     with pytest.raises(UnsupportedModel, match="old binary format"):
         load_ensemble(tmp_path / "m.model")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("parents", 7, "'parents' must be those of the children"),
+        ("parents", -1, "'parents' must be those of the children"),
+        ("default_left", 2, "'default_left' must hold 0 and 1"),
+        ("split_type", 3, "'split_type' must hold 0 and 1"),
+        ("left_children", -2, "left child must be -1 or a node"),
+        ("right_children", 1, "the right child must follow the left one"),
+    ],
+)
+def test_what_would_take_the_library_down_never_reaches_it(
+    field: str, value: int, message: str, tmp_path: Path
+) -> None:
+    document = json.loads(CASES["binary:logistic"]().get_booster().save_raw("json"))
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][1]
+    tree[field][2] = value
+    (tmp_path / "m.json").write_text(json.dumps(document))
+    with pytest.raises(BrokenModelFile, match=message):
+        load_ensemble(tmp_path / "m.json")
+
+
+@pytest.mark.parametrize("field", ["sum_hessian", "loss_changes", "base_weights", "parents"])
+def test_fields_that_only_the_library_needs_must_be_there(field: str, tmp_path: Path) -> None:
+    document = json.loads(CASES["binary:logistic"]().get_booster().save_raw("json"))
+    del document["learner"]["gradient_booster"]["model"]["trees"][1][field]
+    (tmp_path / "m.json").write_text(json.dumps(document))
+    with pytest.raises(BrokenModelFile, match=f"Tree 1: '{field}' must have"):
+        load_ensemble(tmp_path / "m.json")
+    assert load_ensemble(tmp_path / "m.json", self_test=False).n_trees == 12
 
 
 def old_vector_leaves(booster: xgb.Booster) -> dict[str, Any]:

@@ -43,9 +43,16 @@ class LoadOptions:
     n_features: int | None = None
 
 
+class CannotAnswer(Exception):  # noqa: N818 - reads as a statement
+    """Raised by the functions of a `Reference` when the library cannot be asked; says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """The source library's own answers, for the self-test.
+
+    The functions may raise ImportError or `CannotAnswer`; the self-test is then recorded as not
+    run.
 
     Attributes
     ----------

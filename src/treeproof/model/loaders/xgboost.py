@@ -35,7 +35,7 @@ from treeproof.model.loaders.xgboost_objectives import (
 from treeproof.model.loaders.xgboost_reference import (
     booster_reference,
     estimator_reference,
-    why_not_reloaded,
+    installed_version,
 )
 from treeproof.model.loaders.xgboost_trees import n_trees_of_rounds, raw_categories, tree_arrays
 
@@ -104,8 +104,8 @@ class XGBoostLoader:
             _Source(name=path.name, sha256=file.sha256, is_classifier='"classifier"' in saved_by),
             options,
         )
-        if reason := why_not_reloaded(document):
-            return Loaded(ensemble, None, reason)
+        if installed_version() is None:
+            return Loaded(ensemble, None)
         return Loaded(ensemble, booster_reference(file.content, document, rule))
 
 

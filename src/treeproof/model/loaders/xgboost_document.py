@@ -36,6 +36,7 @@ class TreeRecord(msgspec.Struct):
     split_conditions: list[float]
     default_left: list[bool | int]
     tree_param: dict[str, str]
+    id: int = 0
     split_type: list[int] = []
     categories: list[int] = []
     categories_nodes: list[int] = []
@@ -198,7 +199,7 @@ def _record(tree: Any, number: int) -> TreeRecord:
         fields = {name: tree[name] for name in TreeRecord.__struct_fields__ if name in tree}
         fields["tree_param"] = msgspec.convert(tree["tree_param"], dict[str, str])
         for name, value in fields.items():
-            if name != "tree_param" and not isinstance(value, (list, np.ndarray)):
+            if name not in ("tree_param", "id") and not isinstance(value, (list, np.ndarray)):
                 raise TypeError(f"'{name}' must be an array")
         return TreeRecord(**fields)
     except (TypeError, msgspec.ValidationError) as error:
@@ -236,7 +237,7 @@ def _joined_document(document: _Document) -> XGBoostDocument:
                 f"'weight_drop' must have one entry per tree ({len(trees)}). Got {len(drop)}."
                 " The file is damaged."
             )
-        weights = as_float32(np.array(drop, dtype=np.float64), "weight_drop")
+        weights = as_float32(np.array(drop, dtype=np.float64), "'weight_drop'")
     return XGBoostDocument(
         version=tuple(document.version),
         learner=document.learner,
@@ -257,18 +258,27 @@ def _joined_nodes(trees: list[TreeRecord]) -> NodeArrays:
                     f"Tree {number}: '{name}' must have one entry per node ({sizes[number]})."
                     f" Got {len(part)}. The file is damaged."
                 )
-        return joined(parts, dtype, name)
+        return joined(parts, dtype, f"'{name}'")
+
+    def switch(name: str) -> NDArray[np.bool_]:
+        values = column(name, np.int64)
+        if values.size and (values.min() < 0 or values.max() > 1):
+            raise BrokenModelFile(f"'{name}' must hold 0 and 1 only. The file is damaged.")
+        answers: NDArray[np.bool_] = values == 1
+        return answers
 
     has_types = any(len(tree.split_type) for tree in trees)
-    n_nodes = int(sizes.sum())
+    left = column("left_children", np.int64)
+    if left.size and left.min() < -1:
+        raise BrokenModelFile(f"A left child must be -1 or a node. Got {left.min()}.")
     return NodeArrays(
         sizes=sizes,
-        left=column("left_children", np.int64),
+        left=left,
         right=column("right_children", np.int64),
         feature=column("split_indices", np.int64),
-        condition=as_float32(column("split_conditions", np.float64), "split_conditions"),
-        default_left=column("default_left", np.int64) != 0,
-        categorical=column("split_type", np.int64) == 1 if has_types else np.zeros(n_nodes, bool),
+        condition=as_float32(column("split_conditions", np.float64), "'split_conditions'"),
+        default_left=switch("default_left"),
+        categorical=switch("split_type") if has_types else np.zeros(len(left), bool),
     )
 
 
@@ -284,10 +294,19 @@ def joined(parts: Sequence[Any], dtype: Any, name: str) -> Any:
         if whole.ndim == 1 and np.can_cast(whole.dtype, dtype, "safe"):
             return whole.astype(dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise BrokenModelFile(
-            f"'{name}' must hold numbers: {error}. The file is damaged."
-        ) from error
-    raise BrokenModelFile(f"'{name}' must hold {np.dtype(dtype)}. The file is damaged.")
+        raise BrokenModelFile(f"{name} must hold numbers: {error}. The file is damaged.") from error
+    raise BrokenModelFile(f"{name} must hold {np.dtype(dtype)}. The file is damaged.")
+
+
+def as_numbers(raw: Any, dtype: Any, name: str) -> Any:
+    """Array of a field that may not be decoded yet."""
+    if isinstance(raw, msgspec.Raw):
+        kind = list[int] if np.dtype(dtype).kind == "i" else list[float]
+        try:
+            raw = msgspec.json.decode(raw, type=kind)
+        except msgspec.MsgspecError as error:
+            raise BrokenModelFile(f"{name} must hold numbers: {error}.") from error
+    return joined([raw], dtype, name)
 
 
 def as_float32(values: FloatArray, name: str) -> FloatArray:
@@ -306,7 +325,7 @@ def as_float32(values: FloatArray, name: str) -> FloatArray:
         middle = (rounded[suspect] + other) / 2 == values[suspect]
     if middle.any():
         raise BrokenModelFile(
-            f"'{name}' holds {values[suspect][middle][0]!r}, which lies between two float32"
+            f"{name} holds {values[suspect][middle][0]!r}, which lies between two float32"
             " numbers. Save the model with XGBoost itself."
         )
     return rounded

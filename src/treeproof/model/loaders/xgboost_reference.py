@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import BrokenModelFile
 from treeproof.model.ensemble import FloatArray
-from treeproof.model.loaders.base import Reference
-from treeproof.model.loaders.xgboost_document import XGBoostDocument, parse_int
+from treeproof.model.loaders.base import CannotAnswer, Reference
+from treeproof.model.loaders.xgboost_document import XGBoostDocument, as_numbers, parse_int
 from treeproof.model.loaders.xgboost_objectives import LabelRule
 
 
@@ -35,8 +36,10 @@ def booster_reference(source: Any, document: XGBoostDocument, rule: LabelRule) -
     def booster() -> Any:
         import xgboost
 
-        is_file = isinstance(source, bytes)
-        return xgboost.Booster(model_file=bytearray(source)) if is_file else source
+        if not isinstance(source, bytes):
+            return source
+        _require_loadable(document)
+        return xgboost.Booster(model_file=bytearray(source))
 
     def predict(rows: FloatArray, *, margin: bool) -> NDArray[np.floating]:
         import xgboost
@@ -84,36 +87,45 @@ def estimator_reference(estimator: Any, rule: LabelRule, *, own_labels: bool) ->
     return Reference(margins=margins, labels=lambda rows: labels(probabilities(rows)))
 
 
-def why_not_reloaded(document: XGBoostDocument) -> str | None:
-    """Reason not to hand a file to the installed XGBoost, or None.
+def _require_loadable(document: XGBoostDocument) -> None:
+    """Refuse to hand a file to XGBoost that could take the process down.
 
-    XGBoost trusts what it loads: fields that this loader has no use for, and fields that a version
-    expects and another did not write, can take the whole process down.
+    XGBoost trusts what it loads, also in fields that this loader has no use for, and in fields that
+    one version expects and another did not write.
     """
     version = installed_version()
-    if version is None:
-        return "xgboost cannot be imported"
-    is_old_vector = any(
-        tree.leaf_width > 1 and not _length(tree.leaf_weights) for tree in document.trees
-    )
-    if is_old_vector and version >= (3, 2):
-        return "XGBoost 3.2 and newer cannot load vector leaves of older versions"
+    is_new = version is None or version >= (3, 2)
+    start = 0
     for number, tree in enumerate(document.trees):
-        n_nodes = len(tree.left_children)
-        sizes = {
-            "base_weights": n_nodes * tree.leaf_width,
-            "parents": n_nodes,
-            "loss_changes": n_nodes,
-            "sum_hessian": n_nodes,
-        }
-        is_optional = tree.leaf_width > 1
+        n_nodes, width = len(tree.left_children), tree.leaf_width
+        is_old_vector = width > 1 and not _numbers_in(tree.leaf_weights)
+        if is_old_vector and is_new:
+            raise CannotAnswer("XGBoost 3.2 and newer cannot load vector leaves of older versions")
+        sizes = {"parents": n_nodes, "base_weights": n_nodes * width}
+        if not is_old_vector:
+            sizes |= {"loss_changes": n_nodes, "sum_hessian": n_nodes}
         for name, size in sizes.items():
-            length = _length(getattr(tree, name))
-            if length != size and not (is_optional and length == 0):
-                return f"'{name}' of tree {number} has another length than its tree"
-        if parse_int(tree.tree_param, "num_nodes", default=-1, most=2**31) != n_nodes:
-            return f"'num_nodes' of tree {number} is not its number of nodes"
-    return None
+            if _numbers_in(getattr(tree, name)) != size:
+                raise _damaged(number, f"'{name}' must have {size} entries")
+        if parse_int(tree.tree_param, "num_nodes", default=0, most=2**31) != n_nodes:
+            raise _damaged(number, f"'num_nodes' must be {n_nodes}")
+        if not (type(tree.id) is int and 0 <= tree.id < 2**31):
+            raise _damaged(number, "'id' must be a number")
+        left, right = (side[start : start + n_nodes] for side in _children(document))
+        parents = as_numbers(tree.parents, np.int64, f"Tree {number}: 'parents'")
+        inner = np.flatnonzero(left >= 0)
+        for child in (left[inner], right[inner]):
+            if child.size and (child.max() >= n_nodes or np.any(parents[child] != inner)):
+                raise _damaged(number, "'parents' must be those of the children")
+        start += n_nodes
+
+
+def _children(document: XGBoostDocument) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return document.nodes.left, document.nodes.right
+
+
+def _damaged(tree: int, rule: str) -> BrokenModelFile:
+    return BrokenModelFile(f"Tree {tree}: {rule}. The file is damaged.")
 
 
 def installed_version() -> tuple[int, ...] | None:
@@ -132,7 +144,7 @@ def installed_version() -> tuple[int, ...] | None:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
 
-def _length(value: Any) -> int:
+def _numbers_in(value: Any) -> int:
     """Number of entries of a list that may not be decoded yet."""
     if not isinstance(value, msgspec.Raw):
         return len(value)

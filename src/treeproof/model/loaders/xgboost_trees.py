@@ -19,6 +19,7 @@ from treeproof.model.loaders.xgboost_document import (
     TreeRecord,
     XGBoostDocument,
     as_float32,
+    as_numbers,
     joined,
     parse_int,
 )
@@ -133,7 +134,7 @@ def _require_neighbours(sizes: IntArray, left: IntArray, right: IntArray) -> Non
 
 
 def _outputs(document: XGBoostDocument, n_trees: int, n_outputs: int) -> IntArray:
-    info = joined([document.model.tree_info[:n_trees]], np.int64, "tree_info")
+    info = joined([document.model.tree_info[:n_trees]], np.int64, "'tree_info'")
     if info.size and (info.min() < 0 or info.max() >= n_outputs):
         raise BrokenModelFile(
             f"'tree_info' must name outputs below {n_outputs}. Got {info.min()} to {info.max()}."
@@ -166,13 +167,13 @@ def _vector_values(
     for number, tree in enumerate(trees):
         stop = start + len(tree.left_children)
         leaves = start + np.flatnonzero(left[start:stop] < 0)
-        rows = _numbers(tree.leaf_weights, f"Tree {number}: 'leaf_weights'")
+        rows = _float32_numbers(tree.leaf_weights, f"Tree {number}: 'leaf_weights'")
         if rows is not None:
             # Since 3.2: a table of leaves, whose row is kept in the place of the right child.
             index = right[leaves]
             n_rows = len(leaves)
         else:
-            rows = _numbers(tree.base_weights, f"Tree {number}: 'base_weights'")
+            rows = _float32_numbers(tree.base_weights, f"Tree {number}: 'base_weights'")
             index = leaves - start
             n_rows = stop - start
         if rows is None or len(rows) != n_rows * width:
@@ -188,16 +189,11 @@ def _vector_values(
     return values
 
 
-def _numbers(raw: Any, name: str) -> FloatArray | None:
+def _float32_numbers(raw: Any, name: str) -> FloatArray | None:
     """Float32 numbers of a field that was not decoded yet; None where it is absent."""
-    if isinstance(raw, msgspec.Raw):
-        if not bytes(raw):
-            return None
-        try:
-            raw = msgspec.json.decode(raw, type=list[float])
-        except msgspec.MsgspecError as error:
-            raise BrokenModelFile(f"{name} must hold numbers: {error}.") from error
-    return as_float32(joined([raw], np.float64, name), name)
+    if isinstance(raw, msgspec.Raw) and not bytes(raw):
+        return None
+    return as_float32(as_numbers(raw, np.float64, name), name)
 
 
 def _category_sets(trees: list[TreeRecord], sizes: IntArray, builder: TreeBuilder) -> IntArray:
