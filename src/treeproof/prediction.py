@@ -178,14 +178,16 @@ class Model:
         return evaluate.cast_rows(self.ensemble, numeric_rows(self.ensemble, X))
 
     def _scores(self, X: Any, n_jobs: int) -> NDArray[np.floating]:
+        return evaluate.finish(self.ensemble, self._sums(self._rows(X), n_jobs))
+
+    def _sums(self, rows: FloatArray, n_jobs: int) -> NDArray[np.floating]:
         from treeproof.kernels.packed_trees import accumulate_packed
         from treeproof.kernels.prediction import accumulate
 
-        rows = self._rows(X)
         start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
         total = np.tile(start, (len(rows), 1))
         self._run(rows, n_jobs, accumulate, accumulate_packed, total)
-        return evaluate.finish(self.ensemble, total)
+        return total
 
     def _run(
         self,
@@ -211,6 +213,26 @@ class Model:
             threads,
             lambda part: many(trees, packed, rows[part], ZERO_BAND, buffer_for(packed), out[part]),
         )
+
+
+def accumulators(ensemble: Ensemble, rows: FloatArray, n_jobs: int = 1) -> NDArray[np.floating]:
+    """Sums of leaf values in the library's order and precision, before they are finished.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model.
+    rows : float64 (n_rows, n_features)
+        Rows in the model's input precision.
+    n_jobs : int
+        Threads; -1 for all cores.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs)
+        In the precision of the sum.
+    """
+    return Model(ensemble)._sums(rows, n_jobs)
 
 
 def _label_array(classes: tuple[Any, ...]) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from tests.random_ensembles import random_ensemble, random_rows
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Decision, Ensemble
-from treeproof.prediction import Model
+from treeproof.prediction import Model, accumulators
 
 
 def ensemble_with(**wanted: Any) -> Ensemble:
@@ -34,6 +34,8 @@ def test_compiled_prediction_equals_the_plain_meaning(seed: int) -> None:
     assert margins.dtype == expected.dtype
     assert margins.tobytes() == expected.tobytes()
     leaves = evaluate.leaf_rows(ensemble, rows)
+    sums = accumulators(ensemble, evaluate.cast_rows(ensemble, rows))
+    assert sums.tobytes() == evaluate.accumulate(ensemble, leaves).tobytes()
     np.testing.assert_array_equal(model.leaf_indices(rows), ensemble.trees.leaf_source[leaves])
     if ensemble.decision.kind == "score":
         assert model.predict(rows).tobytes() == expected.tobytes()
