@@ -18,6 +18,9 @@ from treeproof.model.loaders.base import CannotAnswer, Loaded, Reference
 _WORK = 150_000
 """Rows times trees that a self-test aims at."""
 
+_CELLS = 4_000_000
+"""Rows times features that a self-test stays below, but for a few rows of very wide models."""
+
 _CELLS = 1 << 23
 """Rows times features that a self-test holds at most."""
 

@@ -261,6 +261,7 @@ def test_rows_respect_what_the_library_refuses() -> None:
 
 def test_large_models_get_fewer_rows() -> None:
     assert len(self_test_rows(ensemble(n_trees=600)).values) == 250
+    assert self_test_rows(ensemble(n_features=400_000)).values.shape == (20, 400_000)
 
 
 def test_a_model_of_leaves_only_can_be_tested() -> None:
