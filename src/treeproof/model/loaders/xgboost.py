@@ -196,7 +196,7 @@ def _translated(
         # Prediction in place takes infinite values as they are; DMatrix refuses them.
         infinite_allowed=source.is_estimator,
         provenance=Provenance(
-            library="XGBoost",
+            library="xgboost",
             library_version=version,
             source=source.name,
             file_sha256=source.sha256,

@@ -100,7 +100,7 @@ class XGBoostDumpLoader:
             missing_allowed=True,
             infinite_allowed=False,
             provenance=Provenance(
-                library="XGBoost text dump",
+                library="xgboost text dump",
                 source=path.name,
                 file_sha256=file.sha256,
                 objective=f"{objective} (assumed)",
