@@ -11,6 +11,8 @@ from treeproof.errors import BrokenModelFile, UnsupportedModel
 if TYPE_CHECKING:
     from treeproof.model.ensemble import Ensemble, TreeArrays
 
+_Require = Callable[[NDArray[np.bool_], str], None]
+
 _DTYPES = {
     "root": np.int32,
     "feature": np.int32,
@@ -72,6 +74,13 @@ def validate(ensemble: "Ensemble") -> None:
         leaf | (open_branches[np.maximum(trees.right, 0)] == open_branches),
         "the right child must follow the subtree of the left one",
     )
+    _check_leaves_and_sets(trees, require)
+    _check_outputs(ensemble)
+
+
+def _check_leaves_and_sets(trees: "TreeArrays", require: _Require) -> None:
+    inner = trees.feature >= 0
+    leaf = ~inner
     require(inner | (trees.leaf >= 0), "a leaf must have a value")
     require(leaf | (trees.leaf == -1), "an inner node must not have a leaf value")
     if not np.array_equal(trees.leaf[leaf], np.arange(len(trees.leaf_value), dtype=np.int32)):
@@ -88,7 +97,6 @@ def validate(ensemble: "Ensemble") -> None:
             inner | np.all(np.isfinite(trees.leaf_value), axis=1)[np.maximum(trees.leaf, 0)],
             "the leaf value must be finite",
         )
-    _check_outputs(ensemble)
 
 
 def _check_shapes(trees: "TreeArrays") -> None:
@@ -119,9 +127,7 @@ def _check_shapes(trees: "TreeArrays") -> None:
         raise BrokenModelFile("Array 'leaf_source' must have one entry per leaf.")
 
 
-def _check_tree_shapes(
-    trees: "TreeArrays", require: Callable[[NDArray[np.bool_], str], None]
-) -> None:
+def _check_tree_shapes(trees: "TreeArrays", require: _Require) -> None:
     """Each node other than a root must be the child of exactly one node."""
     n_nodes = len(trees.feature)
     inner = trees.feature >= 0

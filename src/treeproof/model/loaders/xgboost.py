@@ -17,6 +17,7 @@ from treeproof.model.loaders.base import (
 from treeproof.model.loaders.xgboost_document import (
     MAX_FEATURES,
     MAX_OUTPUTS,
+    Learner,
     XGBoostDocument,
     parse_int,
     parse_json,
@@ -156,15 +157,7 @@ def _translated(
 ) -> tuple[Ensemble, LabelRule]:
     """Ensemble of a document, and the rule of its labels."""
     learner = document.learner
-    params = learner.learner_model_param
-    n_features = parse_int(params, "num_feature", default=0, most=MAX_FEATURES)
-    n_classes = parse_int(params, "num_class", default=0, most=MAX_OUTPUTS)
-    n_outputs = max(n_classes, parse_int(params, "num_target", default=1, most=MAX_OUTPUTS), 1)
-    if len(learner.feature_types) not in (0, n_features):
-        raise BrokenModelFile(
-            f"'feature_types' must have one entry per feature ({n_features})."
-            f" Got {len(learner.feature_types)}. The file is damaged."
-        )
+    n_features, n_outputs = _sizes(learner)
     name = learner.objective.name
     objective = objective_named(name)
     rounds, notes = _rounds(document, source)
@@ -174,7 +167,7 @@ def _translated(
     version = ".".join(map(str, document.version)) or "unknown"
     start = tuple(
         starting_margin(name, objective, score, document.version)
-        for score in parse_base_score(params.get("base_score", ""), n_outputs)
+        for score in parse_base_score(learner.learner_model_param.get("base_score", ""), n_outputs)
     )
     categories, category_notes = raw_categories(document, n_features)
     ensemble = Ensemble(
@@ -210,6 +203,20 @@ def _translated(
         ),
     )
     return ensemble, rule
+
+
+def _sizes(learner: Learner) -> tuple[int, int]:
+    """Number of features and of outputs."""
+    params = learner.learner_model_param
+    n_features = parse_int(params, "num_feature", default=0, most=MAX_FEATURES)
+    n_classes = parse_int(params, "num_class", default=0, most=MAX_OUTPUTS)
+    n_targets = parse_int(params, "num_target", default=1, most=MAX_OUTPUTS)
+    if len(learner.feature_types) not in (0, n_features):
+        raise BrokenModelFile(
+            f"'feature_types' must have one entry per feature ({n_features})."
+            f" Got {len(learner.feature_types)}. The file is damaged."
+        )
+    return n_features, max(n_classes, n_targets, 1)
 
 
 def _classes(rule: LabelRule, n_outputs: int) -> tuple[int, ...]:
