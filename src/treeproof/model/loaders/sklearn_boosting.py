@@ -1,5 +1,7 @@
 """scikit-learn's GradientBoosting and HistGradientBoosting."""
 
+import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,11 +147,14 @@ def load_hist_gradient_boosting(
         infinite_allowed=True,
         provenance=provenance(estimator, _objective(estimator, labels), notes),
     )
+    # Starting threads for every tree costs far more than a self-test does in one thread.
+    twin = copy.copy(estimator)
+    twin._raw_predict = partial(estimator._raw_predict, n_threads=1)
     return Loaded(
         ensemble,
         reference(
-            estimator,
-            estimator._raw_predict,
+            twin,
+            twin._raw_predict,
             threshold=threshold,
             has_labels=bool(labels),
             rows=columns.raw_rows,
