@@ -18,6 +18,7 @@ from sklearn.model_selection import (
     TunedThresholdClassifierCV,
 )
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
 
 from tests.stress_rows import stress_rows
 from tests.unit.model.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, with_categories
@@ -29,6 +30,13 @@ from treeproof.prediction import Model
 
 # scikit-learn sums rows to look for infinite values, which overflows on huge ones.
 quiet = np.errstate(over="ignore", invalid="ignore")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Thread teams cost far more than these small models, above all on busy machines."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
 
 
 def load(estimator: Any, threshold: float | None = None) -> Loaded:

@@ -30,6 +30,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
+from threadpoolctl import threadpool_limits
 
 from tests.unit.model.sklearn_cases import SAMME, TARGET, Y3, X, Y
 from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
@@ -37,6 +38,13 @@ from treeproof.model.loaders.base import LoadOptions
 from treeproof.model.loaders.sklearn import SklearnLoader
 
 SMALL_FOREST = RandomForestClassifier(3, max_depth=2, random_state=0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Thread teams cost far more than these small models, above all on busy machines."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
 
 
 def load(estimator, threshold=None):

@@ -17,6 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
 
 from tests.unit.model.sklearn_cases import CASES, X, Y, fitted, with_categories
 from treeproof.errors import (
@@ -30,6 +31,13 @@ from treeproof.model.loaders.base import LoadOptions
 from treeproof.model.loaders.sklearn import SklearnLoader
 from treeproof.model.loaders.skops import SkopsLoader
 from treeproof.model.self_test import run_self_test
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Thread teams cost far more than these small models, above all on busy machines."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
 
 
 def load(path, threshold=None):
