@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.stress_rows import stress_rows
-from treeproof.errors import BackendMissing, InvalidInput, UnsupportedModel
+from treeproof.errors import InvalidInput, UnsupportedModel
 from treeproof.model import evaluate
 from treeproof.model.category_hashes import category_hash, category_with_hash
 from treeproof.model.domain import accept_float64_rows
@@ -178,6 +178,11 @@ def test_a_model_and_its_files_are_loaded_bit_for_bit(name, tmp_path):
     from_binary = load_file(tmp_path / "model.cbm")
     assert from_binary.ensemble.fingerprint == loaded.ensemble.fingerprint
     assert from_binary.ensemble.classes == loaded.ensemble.classes
+    assert from_binary.ensemble.provenance.objective == loaded.ensemble.provenance.objective
+    assert np.array_equal(from_binary.ensemble.trees.leaf_source, loaded.ensemble.trees.leaf_source)
+    assert np.array_equal(
+        from_binary.reference.margins(rows[:100]), loaded.reference.margins(rows[:100])
+    )
     model.save_model(str(tmp_path / "model.json"), format="json")
     from_json = load_file(tmp_path / "model.json")
     read_back = cb.CatBoost().load_model(str(tmp_path / "model.json"), format="json")
@@ -252,6 +257,11 @@ def test_one_hot_categories_are_loaded_bit_for_bit(grow_policy, tmp_path):
     margins = Model(loaded.ensemble).margins(rows)
     assert np.array_equal(loaded.reference.margins(rows)[:, 0], margins)
     assert np.array_equal(loaded.reference.labels(rows), Model(loaded.ensemble).label_indices(rows))
+    model.save_model(str(tmp_path / "model.cbm"))
+    from_binary = load_file(tmp_path / "model.cbm").ensemble
+    assert from_binary.fingerprint == loaded.ensemble.fingerprint
+    assert from_binary.categories == loaded.ensemble.categories
+    assert from_binary.feature_names == loaded.ensemble.feature_names
     for name, saved_with in (("bare.json", None), ("pool.json", pool)):
         model.save_model(str(tmp_path / name), format="json", pool=saved_with)
         read_back = cb.CatBoost().load_model(str(tmp_path / name), format="json")
@@ -271,6 +281,22 @@ def check_frame(loaded, model, data):
     columns = dict.fromkeys(CATEGORICAL, "category")
     assert np.array_equal(compiled.margins(data.astype(columns)), expected)
     assert np.array_equal(compiled.margins(data.to_numpy(dtype=object)), expected)
+
+
+def test_sums_of_models_are_loaded_bit_for_bit(tmp_path):
+    data, y = frame()
+    parts = []
+    for features in (["amount", "code"], ["amount", "signed", "colour"]):
+        others = [name for name in data.columns if name not in features]
+        model = cb.CatBoostClassifier(
+            iterations=5, one_hot_max_size=255, ignored_features=others, **QUIET
+        )
+        parts.append(model.fit(cb.Pool(data, y, cat_features=CATEGORICAL)))
+    for order in (parts, parts[::-1]):
+        total = cb.sum_models(order, weights=[0.3, 1.7])
+        check_frame(LOADER.load_object(total, LoadOptions()), total, data)
+        total.save_model(str(tmp_path / "model.cbm"))
+        check_frame(load_file(tmp_path / "model.cbm"), total, data)
 
 
 def test_whole_numbers_are_their_own_codes():
@@ -422,20 +448,22 @@ def test_what_cannot_be_represented_is_refused_with_a_remedy():
         LOADER.load_object(absent.fit(X, thirds(score)), LoadOptions())
 
 
-def test_json_is_read_without_catboost_and_binary_files_are_not(tmp_path, monkeypatch):
+def test_files_are_read_without_catboost(tmp_path, monkeypatch):
     model = classifier()
     rows = stress_rows(LOADER.load_object(model, LoadOptions()).ensemble, 500)
     for name, kind in (("model.cbm", "cbm"), ("model.json", "json")):
         model.save_model(str(tmp_path / name), format=kind)
     read_back = cb.CatBoost().load_model(str(tmp_path / "model.json"), format="json")
-    expected = library_margins(read_back, rows)[:, 0]
+    expected = {
+        "model.cbm": library_margins(model, rows)[:, 0],
+        "model.json": library_margins(read_back, rows)[:, 0],
+    }
     monkeypatch.setitem(sys.modules, "catboost", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    loaded = load_file(tmp_path / "model.json")
-    assert loaded.reference is None
-    assert np.array_equal(Model(loaded.ensemble).margins(rows), expected)
-    with pytest.raises(BackendMissing, match=r"pip install 'treeproof\[catboost\]'"):
-        load_file(tmp_path / "model.cbm")
+    for name, margins in expected.items():
+        loaded = load_file(tmp_path / name)
+        assert loaded.reference is None
+        assert np.array_equal(Model(loaded.ensemble).margins(rows), margins)
 
 
 def test_the_provenance_tells_what_was_read(tmp_path, monkeypatch):

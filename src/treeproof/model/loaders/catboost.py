@@ -1,7 +1,7 @@
-"""CatBoost: live models, .cbm files through CatBoost, and its .json files without it.
+"""CatBoost: live models, .cbm and .json files.
 
-Live models and .cbm files are read through the JSON that CatBoost writes, which carries every
-number in full.
+Files are read without CatBoost; live models are read through the JSON that CatBoost writes of them,
+which carries every number in full.
 """
 
 import importlib.util
@@ -9,6 +9,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BrokenModelFile, UnsupportedModel, require_backend
+from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.model.category_hashes import category_hash, category_with_hash
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
 from treeproof.model.links import sigmoid_float64
@@ -29,14 +30,15 @@ from treeproof.model.loaders.base import (
     read_model_file,
     version_notes,
 )
-from treeproof.model.loaders.catboost_json import JsonModel, checked_json, parse_model
+from treeproof.model.loaders.catboost_binary import MAGIC, parse_binary
+from treeproof.model.loaders.catboost_json import checked_json, parse_json
+from treeproof.model.loaders.catboost_model import CatBoostModel
 from treeproof.model.loaders.catboost_trees import CatBoostTrees, category_key
 from treeproof.model.loaders.decisions import binary_decision, refuse_threshold
 
 OLDEST_VERSION, NEWEST_VERSION = (1, 2), (1, 2)
 """The range of CatBoost versions that this loader is tested with."""
 
-_BINARY_MAGIC = b"CBM1"
 _JSON_START = re.compile(
     rb'\s*\{\s*"(?:ctr_data|features_info|model_info|oblivious_trees|trees|scale_and_bias)"\s*:'
 )
@@ -53,84 +55,98 @@ class CatBoostLoader:
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
         """Whether the file begins as CatBoost's binary or JSON files do."""
-        return head.startswith(_BINARY_MAGIC) or _JSON_START.match(head) is not None
+        return head.startswith(MAGIC) or _JSON_START.match(head) is not None
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a live model."""
-        return _load_live(source, options, kind=type(source).__name__, file_sha256="")
+        return _load_live(source, options)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
-        """Translate a model file; a .cbm file is opened by CatBoost, which executes nothing."""
+        """Translate a model file; CatBoost, where importable, serves the self-test only."""
         file = read_model_file(path)
-        if file.content.startswith(_BINARY_MAGIC):
-            require_backend("catboost", "catboost")
-            source = _opened(file.content)
-            return _load_live(source, options, kind=path.name, file_sha256=file.sha256)
+        if file.content.startswith(MAGIC):
+            return _load_binary(path, file, options)
         return _load_json(path, file, options)
 
 
-def _load_live(source: Any, options: LoadOptions, *, kind: str, file_sha256: str) -> Loaded:
+def _load_live(source: Any, options: LoadOptions) -> Loaded:
     import catboost
 
     if not source.is_fitted():
-        raise UnsupportedModel(f"The {kind} is not fitted. Call .fit() first.")
-    model = parse_model(_exported(source), as_catboost_reads=False)
-    notes = version_notes(
-        "CatBoost", catboost.__version__, oldest=OLDEST_VERSION, newest=NEWEST_VERSION
-    )
+        raise UnsupportedModel(f"The {type(source).__name__} is not fitted. Call .fit() first.")
+    model = parse_json(_exported(source), as_catboost_reads=False)
     ensemble = _ensemble(
         model,
         options,
         leaf_numbers=_leaf_numbers(source, len(model.trees or ())),
-        provenance=Provenance(
-            library="catboost",
-            library_version=catboost.__version__,
-            source=kind,
-            file_sha256=file_sha256,
-            notes=notes,
-        ),
+        provenance=_provenance(catboost.__version__, type(source).__name__),
     )
     return Loaded(ensemble, _reference(ensemble, options, lambda: source))
 
 
-def _load_json(path: Path, file: ModelFile, options: LoadOptions) -> Loaded:
-    model = parse_model(file.content, as_catboost_reads=True)
-    version = re.search(
-        r"(?:tags/v|release )(\d+(?:\.\d+)+)",
-        str(model.model_info.get("catboost_version_info", ""))[:10_000],
+def _load_binary(path: Path, file: ModelFile, options: LoadOptions) -> Loaded:
+    model, leaf_numbers = parse_binary(file.content)
+    ensemble = _ensemble(
+        model,
+        options,
+        leaf_numbers=leaf_numbers,
+        provenance=_provenance(_version(model), path.name, file.sha256),
     )
-    spelled = version[1] if version else "unknown"
+    return _with_reference(ensemble, options, lambda: _opened(file.content))
+
+
+def _load_json(path: Path, file: ModelFile, options: LoadOptions) -> Loaded:
+    model = parse_json(file.content, as_catboost_reads=True)
     ensemble = _ensemble(
         model,
         options,
         leaf_numbers=None,
-        provenance=Provenance(
-            library="catboost",
-            library_version=spelled,
-            source=path.name,
-            file_sha256=file.sha256,
-            notes=(
-                *version_notes("CatBoost", spelled, oldest=OLDEST_VERSION, newest=NEWEST_VERSION),
-                "Leaf values are those that CatBoost reads from its JSON; some differ in the last"
-                " bit from the model that was saved. The .cbm file carries them exactly.",
-            ),
+        provenance=_provenance(
+            _version(model),
+            path.name,
+            file.sha256,
+            "Leaf values are those that CatBoost reads from its JSON; some differ in the last bit"
+            " from the model that was saved. The .cbm file carries them exactly.",
         ),
     )
+    return _with_reference(ensemble, options, lambda: _reopened(checked_json(file.content)))
+
+
+def _with_reference(
+    ensemble: Ensemble, options: LoadOptions, open_source: Callable[[], Any]
+) -> Loaded:
     if importlib.util.find_spec("catboost") is None:
         return Loaded(ensemble, None)
-    return Loaded(
-        ensemble, _reference(ensemble, options, lambda: _reopened(checked_json(file.content)))
+    return Loaded(ensemble, _reference(ensemble, options, open_source))
+
+
+def _provenance(version: str, source: str, file_sha256: str = "", *notes: str) -> Provenance:
+    tested = version_notes("CatBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION)
+    return Provenance(
+        library="catboost",
+        library_version=version,
+        source=source,
+        file_sha256=file_sha256,
+        notes=(*tested, *notes),
     )
+
+
+def _version(model: CatBoostModel) -> str:
+    """CatBoost's version in the description that it stores with a model."""
+    text = str(model.model_info.get("catboost_version_info", ""))[:10_000]
+    match = re.search(r"(?:tags/v|release )(\d+(?:\.\d+)+)", text)
+    return match[1] if match else "unknown"
 
 
 def _opened(content: bytes) -> Any:
+    """Open a .cbm file that was checked before."""
     import catboost
 
     try:
         return catboost.CatBoost().load_model(blob=content)
-    except catboost.CatBoostError as error:
+    except Exception as error:  # CatBoost's own parser of its parameters raises anything
         raise BrokenModelFile(
-            f"CatBoost cannot open the .cbm file: {str(error)[:200]}. Save the model again."
+            f"CatBoost itself refuses the model file: {str(error)[:200]}."
         ) from error
 
 
@@ -143,7 +159,7 @@ def _reopened(content: bytes) -> Any:
         file.write_bytes(content)
         try:
             return catboost.CatBoost().load_model(str(file), format="json")
-        except catboost.CatBoostError as error:
+        except Exception as error:  # the same
             raise BrokenModelFile(
                 f"CatBoost itself refuses the model file: {str(error)[:200]}."
             ) from error
@@ -191,7 +207,7 @@ def _leaf_numbers(source: Any, n_trees: int) -> list[list[int]] | None:
 
 
 def _ensemble(
-    model: JsonModel,
+    model: CatBoostModel,
     options: LoadOptions,
     *,
     leaf_numbers: list[list[int]] | None,
@@ -222,18 +238,11 @@ def _ensemble(
         classes=classes,
         feature_names=names,
         categories={feature: tuple(entries) for feature, entries in trees.categories.items()},
-        provenance=Provenance(
-            library=provenance.library,
-            library_version=provenance.library_version,
-            source=provenance.source,
-            file_sha256=provenance.file_sha256,
-            objective=loss,
-            notes=tuple(notes),
-        ),
+        provenance=replace(provenance, objective=loss, notes=tuple(notes)),
     )
 
 
-def _n_outputs(model: JsonModel) -> int:
+def _n_outputs(model: CatBoostModel) -> int:
     """Width of the leaves, by the first tree."""
     if (model.oblivious_trees is None) == (model.trees is None):
         raise BrokenModelFile("A CatBoost model must have 'oblivious_trees' or 'trees', not both.")
@@ -248,7 +257,7 @@ def _n_outputs(model: JsonModel) -> int:
     raise UnsupportedModel("A model must have at least one tree. Got none. Train it first.")
 
 
-def _aggregation(model: JsonModel, n_outputs: int) -> Aggregation:
+def _aggregation(model: CatBoostModel, n_outputs: int) -> Aggregation:
     scale, bias = model.scale_and_bias[0], tuple(model.scale_and_bias[1] or ())
     if not any(bias):
         bias = (0.0,) * n_outputs
@@ -267,7 +276,7 @@ def _aggregation(model: JsonModel, n_outputs: int) -> Aggregation:
     return Aggregation(precision="float64", start=start, finish="affine", scale=scale, bias=bias)
 
 
-def _loss(model: JsonModel) -> str:
+def _loss(model: CatBoostModel) -> str:
     parameters = model.model_info.get("params")
     loss = parameters.get("loss_function") if isinstance(parameters, dict) else None
     name = loss.get("type") if isinstance(loss, dict) else loss
@@ -275,7 +284,7 @@ def _loss(model: JsonModel) -> str:
 
 
 def _decision(
-    model: JsonModel, n_outputs: int, loss: str, options: LoadOptions
+    model: CatBoostModel, n_outputs: int, loss: str, options: LoadOptions
 ) -> tuple[Decision, tuple[Any, ...]]:
     """How CatBoostClassifier labels; models without classes give scores.
 
@@ -319,7 +328,7 @@ def _logit(text: Any) -> float:
     return -math.log(1.0 / threshold - 1.0)
 
 
-def _feature_names(model: JsonModel) -> tuple[str, ...]:
+def _feature_names(model: CatBoostModel) -> tuple[str, ...]:
     names: dict[int, str] = {}
     for number in model.float_features:
         names[number.flat_feature_index] = number.feature_id or number.feature_name
@@ -339,10 +348,12 @@ def _reference(
     def predict(rows: FloatArray, prediction_type: str) -> NDArray[Any]:
         import catboost
 
-        # Rankers and regressors hide the kind of prediction; the base class offers all of them.
-        result = catboost.CatBoost.predict(
-            source(), _catboost_rows(ensemble, rows), prediction_type=prediction_type
-        )
+        model, table = source(), _catboost_rows(ensemble, rows)
+        try:
+            # Rankers and regressors hide the kind of prediction; the base class offers all kinds.
+            result = catboost.CatBoost.predict(model, table, prediction_type=prediction_type)
+        except Exception as error:  # CatBoost reads damaged names of classes only now
+            raise BrokenModelFile(f"CatBoost cannot use the model: {str(error)[:200]}.") from error
         return np.asarray(result).reshape(len(rows), -1)
 
     def margins(rows: FloatArray) -> NDArray[np.floating]:

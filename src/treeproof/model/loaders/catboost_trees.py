@@ -6,6 +6,7 @@ category; a set of one category goes left, so there "yes" is the left side.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,9 @@ from treeproof.model.ensemble import (
     FloatArray,
     TreeArrays,
 )
-from treeproof.model.loaders.catboost_json import (
+from treeproof.model.loaders.catboost_model import (
     MAX_TREE_DEPTH,
-    JsonModel,
+    CatBoostModel,
     Node,
     ObliviousTree,
     Split,
@@ -54,13 +55,13 @@ class CatBoostTrees:
 
     Parameters
     ----------
-    model : JsonModel
+    model : CatBoostModel
         The parsed model.
     n_outputs : int
         Number of margins per row.
     """
 
-    def __init__(self, model: JsonModel, n_outputs: int) -> None:
+    def __init__(self, model: CatBoostModel, n_outputs: int) -> None:
         self._model = model
         self._builder = TreeBuilder(leaf_width=n_outputs)
         self._output = 0 if n_outputs == 1 else -1
@@ -123,8 +124,8 @@ class CatBoostTrees:
         number = split.split_index
         if number >= len(self._table) or self._table[number] != described(split):
             raise BrokenModelFile(
-                f"{where}: the split and its number {number} in CatBoost's list of splits differ."
-                " The model file is damaged."
+                f"{where}: the split and its number {number} in CatBoost's list of splits differ,"
+                " so CatBoost runs another model than people read. The model file is damaged."
             )
         return number
 
@@ -234,7 +235,7 @@ def category_key(entry: str | int) -> int:
     return entry if isinstance(entry, int) else category_hash(entry)
 
 
-def raw_categories(model: JsonModel) -> dict[int, tuple[str | int, ...]]:
+def raw_categories(model: CatBoostModel) -> dict[int, tuple[str | int, ...]]:
     """What the codes of each categorical feature stand for; for CatBoost see `category_hashes`.
 
     Where all categories that trees ask for are small whole numbers, codes are these numbers.
@@ -243,8 +244,7 @@ def raw_categories(model: JsonModel) -> dict[int, tuple[str | int, ...]]:
     listed = model.features_info.cat_features_hash or ()
     text = {h.hash % 2**32: h.value for h in listed if category_hash(h.value) == h.hash % 2**32}
     if any(feature.values for feature in model.categorical_features):
-        for number in range(_SMALL_NUMBERS):
-            text.setdefault(category_hash(str(number)), str(number))
+        text = {**_small_numbers(), **text}
     categories: dict[int, tuple[str | int, ...]] = {}
     for feature in model.categorical_features:
         hashes = [value % 2**32 for value in feature.values or ()]
@@ -254,6 +254,11 @@ def raw_categories(model: JsonModel) -> dict[int, tuple[str | int, ...]]:
             entries = tuple(str(number) for number in range(max(numbers) + 1))
         categories[feature.flat_feature_index] = entries
     return categories
+
+
+@cache
+def _small_numbers() -> dict[int, str]:
+    return {category_hash(str(number)): str(number) for number in range(_SMALL_NUMBERS)}
 
 
 def _small_number(entry: str | int) -> int:
