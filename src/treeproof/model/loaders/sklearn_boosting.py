@@ -128,9 +128,7 @@ def load_hist_gradient_boosting(
         for output, predictor in enumerate(iteration):
             _add_predictor(builder, predictor, output, columns)
     labels = class_labels(estimator) if hasattr(estimator, "classes_") else ()
-    link = type(getattr(estimator._loss, "link", None)).__name__
-    if not labels and link != "IdentityLink":
-        notes = (*notes, f"predict() is the inverse {link} of the margins, which are raw scores.")
+    notes += _link_notes(estimator, labels)
     ensemble = Ensemble(
         trees=builder.finish(),
         n_features=n_features,
@@ -160,6 +158,13 @@ def load_hist_gradient_boosting(
             rows=columns.raw_rows,
         ),
     )
+
+
+def _link_notes(estimator: Any, labels: tuple[Any, ...]) -> tuple[str, ...]:
+    link = type(getattr(estimator._loss, "link", None)).__name__
+    if labels or link == "IdentityLink":
+        return ()
+    return (f"predict() is the inverse {link} of the margins, which are raw scores.",)
 
 
 def _check_compiled_columns(estimator: Any, columns: Columns) -> None:

@@ -263,12 +263,7 @@ def add_library_tree(
     right = np.asarray(tree.children_right)
     feature = np.asarray(tree.feature)
     inner = left >= 0
-    # The library takes -1 alone for "no child"; other negative numbers would be memory elsewhere.
-    if np.any(left < -1) or np.any(right < -1):
-        raise BrokenModelFile("A node of a tree must have children, or -1 for none.")
-    known = n_features if columns is None else len(columns)
-    if np.any((feature[inner] < 0) | (feature[inner] >= known)):
-        raise BrokenModelFile(f"A split must test one of the {known} features of its tree.")
+    _check_nodes(left, right, feature, n_features if columns is None else len(columns))
     if columns is not None:
         feature = np.where(inner, np.asarray(columns)[np.where(inner, feature, 0)], -1)
     threshold = np.where(inner, np.asarray(tree.threshold, dtype=np.float64), 0.0)
@@ -285,6 +280,21 @@ def add_library_tree(
         value=values,
         output=output,
     )
+
+
+def _check_nodes(
+    left: NDArray[np.integer],
+    right: NDArray[np.integer],
+    feature: NDArray[np.integer],
+    n_columns: int,
+) -> None:
+    """Refuse numbers that the library's compiled code would follow out of its memory."""
+    # The library takes -1 alone for "no child".
+    if np.any(left < -1) or np.any(right < -1):
+        raise BrokenModelFile("A node of a tree must have children, or -1 for none.")
+    tested = feature[left >= 0]
+    if np.any((tested < 0) | (tested >= n_columns)):
+        raise BrokenModelFile(f"A split must test one of the {n_columns} features of its tree.")
 
 
 def next_float32(threshold: FloatArray) -> FloatArray:

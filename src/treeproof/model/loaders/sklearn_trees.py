@@ -139,15 +139,7 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
     builder = TreeBuilder(leaf_width=n_outputs)
     for member, weight in zip(estimator.estimators_, weights, strict=False):
         tree = _library_tree(member, estimator)
-        vote = _votes(member, tree, estimator.classes_)
-        if n_classes == 2:
-            # The library adds w to the winner, -w to the loser and returns the difference of the
-            # two sums. They are exact negatives, and doubling is exact, so one sum will do.
-            values = np.where(vote == 1, 2.0 * weight, -2.0 * weight)
-        else:
-            values = np.where(
-                vote[:, None] == np.arange(n_classes), weight, -1 / (n_classes - 1) * weight
-            )
+        values = _vote_values(_votes(member, tree, estimator.classes_), weight, n_classes)
         add_library_tree(
             builder,
             tree,
@@ -185,6 +177,15 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
     return Loaded(ensemble, reference(estimator, estimator.decision_function, threshold=threshold))
 
 
+def _vote_values(vote: NDArray[np.int64], weight: float, n_classes: int) -> FloatArray:
+    """What every node of a tree of AdaBoost adds, given the class that it votes for."""
+    if n_classes == 2:
+        # The library adds w to the winner, -w to the loser and returns the difference of the
+        # two sums. They are exact negatives, and doubling is exact, so one sum will do.
+        return np.where(vote == 1, 2.0 * weight, -2.0 * weight)
+    return np.where(vote[:, None] == np.arange(n_classes), weight, -1 / (n_classes - 1) * weight)
+
+
 def _votes(member: Any, tree: Any, classes: NDArray[Any]) -> NDArray[np.int64]:
     """Class of the ensemble that each node of a tree votes for."""
     own = np.asarray(member.classes_)
@@ -203,24 +204,7 @@ def load_isolation_forest(
     require_no_threshold(estimator, threshold)
     n_features = feature_count(estimator)
     twin = sequential(estimator)
-    # The library indexes columns only when trees see fewer features than there are.
-    is_subset = int(estimator._max_features) != n_features
-    builder = TreeBuilder()
-    for number, member in enumerate(estimator.estimators_):
-        tree = _library_tree(member, estimator)
-        length = (
-            np.asarray(estimator._decision_path_lengths[number])
-            + np.asarray(estimator._average_path_length_per_tree[number])
-            - 1.0
-        )
-        if length.shape != (tree.node_count,):
-            raise BrokenModelFile(f"Tree {number} must have one path length per node.")
-        columns = np.asarray(estimator.estimators_features_[number]) if is_subset else None
-        if columns is not None and np.any((columns < 0) | (columns >= n_features)):
-            raise BrokenModelFile(f"Tree {number} must use features below {n_features}.")
-        add_library_tree(
-            builder, tree, values=length, output=0, n_features=n_features, columns=columns
-        )
+    builder = _isolation_trees(estimator, n_features)
     typical = float(_average_path_length([estimator._max_samples])[0])
     divisor = len(estimator.estimators_) * typical
     if divisor == 0.0:
@@ -248,6 +232,28 @@ def load_isolation_forest(
         provenance=provenance(estimator, "outlier detection", notes),
     )
     return Loaded(ensemble, reference(twin, twin.decision_function))
+
+
+def _isolation_trees(estimator: Any, n_features: int) -> TreeBuilder:
+    # The library indexes columns only when trees see fewer features than there are.
+    is_subset = int(estimator._max_features) != n_features
+    builder = TreeBuilder()
+    for number, member in enumerate(estimator.estimators_):
+        tree = _library_tree(member, estimator)
+        length = (
+            np.asarray(estimator._decision_path_lengths[number])
+            + np.asarray(estimator._average_path_length_per_tree[number])
+            - 1.0
+        )
+        if length.shape != (tree.node_count,):
+            raise BrokenModelFile(f"Tree {number} must have one path length per node.")
+        columns = np.asarray(estimator.estimators_features_[number]) if is_subset else None
+        if columns is not None and np.any((columns < 0) | (columns >= n_features)):
+            raise BrokenModelFile(f"Tree {number} must use features below {n_features}.")
+        add_library_tree(
+            builder, tree, values=length, output=0, n_features=n_features, columns=columns
+        )
+    return builder
 
 
 def _library_tree(member: Any, estimator: Any) -> Any:
