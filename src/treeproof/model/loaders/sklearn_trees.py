@@ -147,15 +147,6 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
             output=0 if n_classes == 2 else -1,
             n_features=n_features,
         )
-    if threshold is not None:
-        require_two_classes(labels)
-        decision = probability_decision(
-            lambda margins: estimator._compute_proba_from_decision(margins, 2)[:, 1], threshold
-        )
-    elif n_classes == 2:
-        decision = Decision(kind="threshold", cut=SMALLEST_POSITIVE)
-    else:
-        decision = Decision(kind="argmax")
     ensemble = Ensemble(
         trees=builder.finish(),
         n_features=n_features,
@@ -167,7 +158,7 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
             finish="divide",
             divisor=float(weights.sum()),
         ),
-        decision=decision,
+        decision=_vote_decision(estimator, labels, threshold),
         classes=labels,
         feature_names=feature_names(estimator),
         missing_allowed=accepts(estimator.predict, np.nan, n_features),
@@ -175,6 +166,17 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
         provenance=provenance(estimator, "classification, SAMME", notes),
     )
     return Loaded(ensemble, reference(estimator, estimator.decision_function, threshold=threshold))
+
+
+def _vote_decision(estimator: Any, labels: tuple[Any, ...], threshold: float | None) -> Decision:
+    if threshold is not None:
+        require_two_classes(labels)
+        return probability_decision(
+            lambda margins: estimator._compute_proba_from_decision(margins, 2)[:, 1], threshold
+        )
+    if len(labels) == 2:
+        return Decision(kind="threshold", cut=SMALLEST_POSITIVE)
+    return Decision(kind="argmax")
 
 
 def _vote_values(vote: NDArray[np.int64], weight: float, n_classes: int) -> FloatArray:
