@@ -24,6 +24,7 @@ from treeproof.kernels.training_splits import (
     UPPER,
     NodeSums,
     leaf_score,
+    search_missing,
     search_natural,
     search_robust,
 )
@@ -211,6 +212,7 @@ def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, w
         search_robust(groups, n_groups, node, where[0], where[1], best)
     else:
         search_natural(groups, n_groups, node, where[0], best)
+    search_missing(node, where[0], best)
 
 
 @kernel
@@ -230,6 +232,7 @@ def search_sorted(values, gradients, order, span, sums, settings, bounds, where,
     if where[1] > 0.0:
         n_groups = group_sorted(values, gradients, order, begin, end, 0, groups)
         search_robust(groups, n_groups, node, where[0], where[1], best)
+        search_missing(node, where[0], best)
         return
     # In pieces that stay in the cache; the last group of a piece, which the next one may go on
     # with, is handed on as its first.
@@ -243,6 +246,7 @@ def search_sorted(values, gradients, order, span, sums, settings, bounds, where,
         groups[GRADIENT, 1] = groups[GRADIENT, n_groups]
         groups[HESSIAN, 1] = groups[HESSIAN, n_groups]
         n_groups = 1
+    search_missing(node, where[0], best)
 
 
 @kernel

@@ -33,6 +33,8 @@ SPLIT_GRADIENT, SPLIT_HESSIAN = 4, 5
 MINIMUM_GAIN = 1e-6
 """Gains up to this are rounding noise; XGBoost uses the same number."""
 
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
 
 class NodeSums(NamedTuple):
     """What a search needs to know about a node, and the rules that a split must keep.
@@ -272,3 +274,26 @@ def search_robust(groups, n_groups, node, feature, reach, best):
             gain = robust_gain(groups, node, shift_gradient, shift_hessian, a, k, b)
             if gain > best[SPLIT_GAIN]:
                 keep(best, gain, feature, groups, k, node, missing_left)
+
+
+@kernel
+def search_missing(node, feature, best):
+    """Let missing values part from all others, by a threshold that no value passes.
+
+    node  NodeSums
+    best  float64 (6,)    in/out: replaced only by a strictly larger gain
+    """
+    if node.missing_hessian <= 0.0:
+        return
+    left_gradient = node.gradient - node.missing_gradient
+    left_hessian = node.hessian - node.missing_hessian
+    if left_hessian <= 0.0 or min(left_hessian, node.missing_hessian) < node.min_child_weight:
+        return
+    gain = split_gain(node, left_gradient, left_hessian)
+    if gain > best[SPLIT_GAIN] and not breaks_monotone(node, left_gradient, left_hessian):
+        best[SPLIT_GAIN] = gain
+        best[SPLIT_FEATURE] = feature
+        best[SPLIT_THRESHOLD] = LARGEST_FLOAT32
+        best[SPLIT_MISSING_LEFT] = 0
+        best[SPLIT_GRADIENT] = left_gradient
+        best[SPLIT_HESSIAN] = left_hessian

@@ -82,6 +82,20 @@ def best_split(X, gradients, rules, rows, bounds):
                 if gain > best[0]:
                     direction = missing_left if missing.any() else 2 * hessian > everything
                     best = (gain, feature, float(t), bool(direction))
+        if missing.any() and not missing.all():
+            # A threshold that no value passes parts the missing values from all others.
+            hessian = gradients[rows[missing]].sum(axis=0)[1]
+            if min(hessian, everything - hessian) < rules.min_child_weight or breaks(
+                rules, gradients, rows, ~missing, feature, bounds
+            ):
+                continue
+            gain = (
+                score(rules, gradients, rows[~missing], bounds)
+                + score(rules, gradients, rows[missing], bounds)
+                - total
+            )
+            if gain > best[0]:
+                best = (gain, feature, float(np.finfo(np.float32).max), False)
     return best
 
 
