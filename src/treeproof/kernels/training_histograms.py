@@ -2,7 +2,12 @@
 
 Narrow features (few distinct values, or few bins) are stored row by row as bin numbers, without
 each feature's most frequent bin: its sums are what is left of the node's. One-hot columns and
-dark pixels so cost nothing. Wide features, only in exact training, are kept as sorted columns.
+dark pixels so cost nothing. Wide features, only in exact training, are kept as sorted columns;
+they have coarse bins as well, all of them stored, which tell where a column is worth a look.
+
+    histogram  float64 (n_bins, 2), with wide features (n_bins, 3)
+    histogram[bin, 0], histogram[bin, 1]    sums of gradients and hessians
+    histogram[bin, 2]                       sum of absolute gradients
 """
 
 from typing import NamedTuple
@@ -26,12 +31,12 @@ class TrainingTable(NamedTuple):
     entries : uint32 (n_entries,)
         Bins of a row, by ascending feature, without the usual bins.
     bin_start : int64 (n_features + 1,)
-        First bin of each feature; features without bins are wide or constant.
+        First bin of each feature; features without bins are constant.
     bin_lower, bin_upper : float32 (n_bins,)
         Smallest and largest value in each bin; NaN in a feature's bin of missing values, which
         is its last one.
     usual_bin : int64 (n_features,)
-        The most frequent bin, left out of `entries`; -1 without bins.
+        The most frequent bin, left out of `entries`; -1 for wide and constant features.
     wide : int32 (n_features,)
         Row of `order` of each wide feature; -1 elsewhere.
     order : int32 (n_wide, n_rows)
@@ -95,14 +100,35 @@ def fill_entries(codes, usual, first_bin, entry_start, entries):
 
 
 @kernel
+def add_rows_with_spread(entry_start, entries, gradients, rows, begin, end, histogram):
+    """Do the same with the sums of absolute gradients."""
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = np.uint64(rows[i])
+        gradient = gradients[row, zero]
+        hessian = gradients[row, one]
+        spread = abs(gradient)
+        first = np.uint64(entry_start[row])
+        last = np.uint64(entry_start[row + one])
+        for position in range(first, last):
+            number = np.uint64(entries[position])
+            histogram[number, zero] += gradient
+            histogram[number, one] += hessian
+            histogram[number, two] += spread
+
+
+@kernel
 def add_rows(entry_start, entries, gradients, rows, begin, end, histogram):
     """Add the gradients of ``rows[begin:end]`` to the bins that they have entries in.
 
     entry_start, entries               see TrainingTable
     gradients  float64 (n_rows, 2)
     rows       int32   (n,)
-    histogram  float64 (n_bins, 2)     in/out
+    histogram  float64 (n_bins, 2 or 3)     in/out
     """
+    if histogram.shape[1] == 3:
+        add_rows_with_spread(entry_start, entries, gradients, rows, begin, end, histogram)
+        return
     # Unsigned numbers spare the test for negative indices, a third of the time of this loop.
     zero, one = np.uint64(0), np.uint64(1)
     for i in range(np.uint64(begin), np.uint64(end)):
@@ -136,7 +162,7 @@ def complete(histogram, first, last, usual, gradient, hessian):
 def subtract(histogram, part, first, last):
     """Take one child's bins from the parent's, which leaves the other child's."""
     for number in range(np.uint64(first), np.uint64(last)):
-        for column in range(np.uint64(2)):
+        for column in range(np.uint64(histogram.shape[1])):
             histogram[number, column] -= part[number, column]
 
 
@@ -146,7 +172,7 @@ def group_bins(bin_lower, bin_upper, histogram, first, last, groups):
 
     bin_lower, bin_upper             see TrainingTable
     histogram  float64 (n_bins, 2)   of the node, complete
-    groups     float64 (5, n + 2)    out, see training_splits
+    groups     float64 (6, n + 2)    out, see training_splits
 
     Returns
     -------
@@ -173,48 +199,3 @@ def group_bins(bin_lower, bin_upper, histogram, first, last, groups):
         hessian_sums[n_groups + one] = hessian
         n_groups += np.uint64(here > 0.0)
     return np.int64(n_groups), missing_gradient, missing_hessian
-
-
-@kernel
-def sum_missing(values, gradients, order, begin, end):
-    """Where the missing values of a node begin in a sorted column, and their sums."""
-    gradient = hessian = 0.0
-    while end > begin and np.isnan(values[order[end - 1]]):
-        end -= 1
-        gradient += gradients[order[end], 0]
-        hessian += gradients[order[end], 1]
-    return end, gradient, hessian
-
-
-@kernel
-def group_sorted(values, gradients, order, begin, end, n_groups, groups):
-    """Gather rows by distinct values of a wide feature, behind the groups that there are.
-
-    values      float32 (n_rows,)     the column
-    gradients   float64 (n_rows, 2)
-    order       int32   (n_rows,)     rows at begin <= i < end, by value, none missing
-    n_groups    int                   groups so far; the last one may go on
-    groups      float64 (5, n + 2)    in/out, see training_splits
-
-    Returns
-    -------
-    n_groups
-    """
-    zero, one = np.uint64(0), np.uint64(1)
-    lower, upper = groups[LOWER], groups[UPPER]
-    gradient_sums, hessian_sums = groups[GRADIENT], groups[HESSIAN]
-    count = np.uint64(n_groups)
-    gradient, hessian = gradient_sums[count], hessian_sums[count]
-    previous = np.float32(np.nan) if n_groups == 0 else np.float32(lower[n_groups - 1])
-    for position in range(np.uint64(begin), np.uint64(end)):
-        row = np.uint64(order[position])
-        value = values[row]
-        gradient += gradients[row, zero]
-        hessian += gradients[row, one]
-        count += np.uint64(value != previous)
-        previous = value
-        lower[count - one] = value
-        gradient_sums[count] = gradient
-        hessian_sums[count] = hessian
-    upper[n_groups:count] = lower[n_groups:count]
-    return np.int64(count)

@@ -6,28 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.compiler import kernel
-from treeproof.kernels.training_histograms import (
-    complete,
-    group_bins,
-    group_sorted,
-    subtract,
-    sum_missing,
-)
+from treeproof.kernels.training_histograms import complete, group_bins, subtract
 from treeproof.kernels.training_sampling import draw_features
 from treeproof.kernels.training_splits import (
-    GRADIENT,
-    HESSIAN,
-    LOWER,
     MINIMUM_GAIN,
     SPLIT_FEATURE,
     SPLIT_GAIN,
-    UPPER,
-    NodeSums,
-    leaf_score,
+    node_sums,
     search_missing,
     search_natural,
     search_robust,
 )
+from treeproof.kernels.training_wide import SMALL_NODE, find_floor, search_column, sum_missing
 
 N_NODES = 0  # places in Work.counters
 STACK_SIZE = 1
@@ -37,8 +27,8 @@ LARGE = 4
 SEARCHED = 5
 N_COUNTERS = 6
 
-PIECE = 512
-"""Rows of a sorted column that are searched at a time."""
+BLOCK = 8
+"""Features that are prepared and searched at a time."""
 
 
 class GrowthSettings(NamedTuple):
@@ -112,7 +102,7 @@ class Work(NamedTuple):
         Side of each row at the split made last.
     order : int32 (n_wide, n_sampled)
         As in `TrainingTable`, only sampled rows, those of a node together.
-    histograms : float64 (n_buffers, n_bins, 2)
+    histograms : float64 (n_buffers, n_bins, 2 or 3)
     free : int32 (n_buffers,)
         Histograms in nobody's hands.
     stack : int32 (n_stack,)
@@ -136,17 +126,26 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
-    groups : float64 (5, n + 2)
+    groups : float64 (6, n + 2)
         Groups of one feature, see `training_splits`.
     rows : int32 (n_sampled,)
         Rows set aside in a partition.
     keys : uint64 (2, n_features)
         Random keys of features, for either child.
+    drawn : uint64 (n_features + 1,)
+        Some of them, and their limit.
+    ceilings : float64 (n_features,)
+        Upper bounds of the gains of wide features.
+    runs : float64 (n, 4)
+        Stretches of a sorted column.
     """
 
     groups: NDArray[np.float64]
     rows: NDArray[np.int32]
     keys: NDArray[np.uint64]
+    drawn: NDArray[np.uint64]
+    ceilings: NDArray[np.float64]
+    runs: NDArray[np.float64]
 
 
 @kernel
@@ -171,28 +170,6 @@ def stable_partition(rows, begin, end, goes_left, spare):
 
 
 @kernel
-def node_sums(sums, missing, settings, bounds):
-    """Put together what a search needs to know about a node.
-
-    sums     tuple of 2 floats              gradient and hessian of all rows
-    missing  tuple of 2 floats              those of the rows whose value is missing
-    bounds   tuple of 2 floats and an int   bounds of leaf weights, monotone constraint
-    """
-    return NodeSums(
-        sums[0],
-        sums[1],
-        missing[0],
-        missing[1],
-        bounds[0],
-        bounds[1],
-        leaf_score(sums[0], sums[1], settings.reg_lambda, bounds[0], bounds[1]),
-        settings.reg_lambda,
-        settings.min_child_weight,
-        bounds[2],
-    )
-
-
-@kernel
 def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, where, groups, best):
     """Let a narrow feature improve the best split of a node.
 
@@ -201,7 +178,7 @@ def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, w
     sums       tuple of 2 floats            gradient and hessian of the node
     bounds     see `node_sums`
     where      tuple of an int and a float  feature, and how far its values can be moved
-    groups     float64 (5, n + 2)           scratch
+    groups     float64 (6, n + 2)           scratch
     best       float64 (6,)                 in/out
     """
     n_groups, missing_gradient, missing_hessian = group_bins(
@@ -216,37 +193,71 @@ def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, w
 
 
 @kernel
-def search_sorted(values, gradients, order, span, sums, settings, bounds, where, groups, best):
-    """Let a wide feature improve the best split of a node.
+def prepare_features(table, nodes, work, features, spare):
+    """Derive what the search of the pair reads of some features: bins, and sorted columns.
 
-    values     float32 (n_rows,)            the column
-    gradients  float64 (n_rows, 2)
-    order      int32   (n_rows,)            rows by value
-    span       tuple of 2 ints              where those of the node begin and end in `order`
-    sums, bounds, where, groups, best       as in `search_bins`
+    features  int32 (n,)
+    spare     int32 (n_sampled,)    scratch
     """
-    begin = span[0]
-    end, missing_gradient, missing_hessian = sum_missing(values, gradients, order, begin, span[1])
-    node = node_sums(sums, (missing_gradient, missing_hessian), settings, bounds)
-    groups[GRADIENT, 0] = groups[HESSIAN, 0] = 0.0
-    if where[1] > 0.0:
-        n_groups = group_sorted(values, gradients, order, begin, end, 0, groups)
-        search_robust(groups, n_groups, node, where[0], where[1], best)
-        search_missing(node, where[0], best)
-        return
-    # In pieces that stay in the cache; the last group of a piece, which the next one may go on
-    # with, is handed on as its first.
-    n_groups = 0
-    for first in range(begin, end, PIECE):
-        n_groups = group_sorted(
-            values, gradients, order, first, min(first + PIECE, end), n_groups, groups
+    small, large = work.counters[SMALL], work.counters[LARGE]
+    part = work.histograms[nodes.buffer[small]]
+    rest = work.histograms[nodes.buffer[large if large >= 0 else small]]
+    gradient, hessian = nodes.gradient[small], nodes.hessian[small]
+    bin_start, usual_bin, wide, order = table.bin_start, table.usual_bin, table.wide, work.order
+    for feature in features:
+        first, last = bin_start[feature], bin_start[feature + 1]
+        if usual_bin[feature] >= 0:
+            complete(part, first, last, usual_bin[feature], gradient, hessian)
+        if large < 0:
+            continue
+        subtract(rest, part, first, last)
+        if wide[feature] >= 0:
+            begin = min(nodes.begin[small], nodes.begin[large])
+            end = max(nodes.end[small], nodes.end[large])
+            stable_partition(order[wide[feature]], begin, end, work.goes_left, spare)
+
+
+@kernel
+def search_node(table, gradients, settings, nodes, work, node, features, keys, scratch, best):
+    """Let some features, which have been prepared, improve the best split of a node.
+
+    features  int32   (n,)
+    keys      uint64  (n + 1,)     random keys of the features; the last one is the limit
+    scratch   Scratch
+    best      float64 (6,)         in/out
+    """
+    sums, bounds = (nodes.gradient[node], nodes.hessian[node]), (nodes.low[node], nodes.high[node])
+    begin, end = nodes.begin[node], nodes.end[node]
+    limit, groups, ceilings = keys[len(features)], scratch.groups, scratch.ceilings
+    histogram, order, runs = work.histograms[nodes.buffer[node]], work.order, scratch.runs
+    bin_start, bin_lower, bin_upper = table.bin_start, table.bin_lower, table.bin_upper
+    wide, reach, monotone, values = table.wide, table.reach, table.monotone, table.values
+    columns = (bin_start, bin_lower, bin_upper, wide, reach, monotone)
+    ceilings[:] = np.inf
+    floor = -np.inf
+    if len(order) > 0 and end - begin >= SMALL_NODE:
+        floor = find_floor(
+            columns, histogram, features, keys, limit, sums, settings, bounds, groups, ceilings
         )
-        search_natural(groups, n_groups, node, where[0], best)
-        groups[LOWER, 0] = groups[UPPER, 0] = groups[LOWER, n_groups - 1]
-        groups[GRADIENT, 1] = groups[GRADIENT, n_groups]
-        groups[HESSIAN, 1] = groups[HESSIAN, n_groups]
-        n_groups = 1
-    search_missing(node, where[0], best)
+    for j in range(len(features)):
+        if keys[j] > limit:
+            continue
+        feature = features[j]
+        where = (feature, reach[feature])
+        limits = (bounds[0], bounds[1], np.int64(monotone[feature]))
+        if wide[feature] < 0:
+            bins = (bin_start[feature], bin_start[feature + 1])
+            search_bins(
+                bin_lower, bin_upper, histogram, bins, sums, settings, limits, where, groups, best
+            )
+            continue
+        line, rows = values[feature], order[wide[feature]]
+        last, gradient, hessian = sum_missing(line, gradients, rows, begin, end)
+        known = node_sums(sums, (gradient, hessian), settings, limits)
+        span, level = (begin, last), (ceilings[j], floor)
+        search_column(
+            columns, line, gradients, rows, span, histogram, known, where, level, groups, runs, best
+        )
 
 
 @kernel
@@ -260,55 +271,35 @@ def search_pair(table, gradients, settings, nodes, work, features, first, last, 
     scratch   Scratch           of this thread
     found     float64 (2, 6)    out: best splits of the smaller and the larger child
     """
-    small, large = work.counters[SMALL], work.counters[LARGE]
-    n_children = 1 if large < 0 else 2
-    pair = (small, large if large >= 0 else small)
-    begin = min(nodes.begin[pair[0]], nodes.begin[pair[1]])
-    end = max(nodes.end[pair[0]], nodes.end[pair[1]])
-    histograms = (work.histograms[nodes.buffer[pair[0]]], work.histograms[nodes.buffer[pair[1]]])
-    keys, groups, spare = scratch.keys, scratch.groups, scratch.rows
+    pair = (work.counters[SMALL], work.counters[LARGE])
+    keys, count = scratch.keys, settings.features_per_node
     limits = (
-        draw_features(settings.features_per_node, settings.seed, features, pair[0], keys[0]),
-        draw_features(settings.features_per_node, settings.seed, features, pair[1], keys[1]),
+        draw_features(count, settings.seed, features, pair[0], keys[0]),
+        draw_features(count, settings.seed, features, pair[1], keys[1]),
     )
     found[:, SPLIT_GAIN] = MINIMUM_GAIN
     found[:, SPLIT_FEATURE] = -1
-    values, bin_start, bin_lower, bin_upper = (
-        table.values,
-        table.bin_start,
-        table.bin_lower,
-        table.bin_upper,
-    )
-    wide, order, goes_left, usual = table.wide, work.order, work.goes_left, table.usual_bin
-    monotone, reach = table.monotone, table.reach
-    for j in range(first, last):
-        feature = features[j]
-        low, high, column = bin_start[feature], bin_start[feature + 1], wide[feature]
-        if column < 0:
-            gradient, hessian = nodes.gradient[small], nodes.hessian[small]
-            complete(histograms[0], low, high, usual[feature], gradient, hessian)
-            if n_children == 2:
-                subtract(histograms[1], histograms[0], low, high)
-        elif n_children == 2:
-            stable_partition(order[column], begin, end, goes_left, spare)
-        for child in range(n_children):
+    # Bounds compare all wide features; otherwise a few features at a time stay in the cache.
+    step = BLOCK if len(table.order) == 0 else len(features)
+    for start in range(first, last, step):
+        stop = min(start + step, last)
+        prepare_features(table, nodes, work, features[start:stop], scratch.rows)
+        for child in range(2):
             node = pair[child]
-            if keys[child, j] > limits[child]:
+            if node < 0 or nodes.hessian[node] < 2.0 * settings.min_child_weight:
                 continue
-            if nodes.hessian[node] < 2.0 * settings.min_child_weight:
-                continue
-            sums = (nodes.gradient[node], nodes.hessian[node])
-            bounds = (nodes.low[node], nodes.high[node], np.int64(monotone[feature]))
-            where = (feature, reach[feature])
-            best = found[child]
-            if column < 0:
-                part, bins = histograms[child], (low, high)
-                search_bins(
-                    bin_lower, bin_upper, part, bins, sums, settings, bounds, where, groups, best
-                )
-            else:
-                rows, span = order[column], (nodes.begin[node], nodes.end[node])
-                line = values[feature]
-                search_sorted(
-                    line, gradients, rows, span, sums, settings, bounds, where, groups, best
-                )
+            drawn = scratch.drawn[: stop - start + 1]
+            drawn[:-1] = keys[child, start:stop]
+            drawn[-1] = limits[child]
+            search_node(
+                table,
+                gradients,
+                settings,
+                nodes,
+                work,
+                node,
+                features[start:stop],
+                drawn,
+                scratch,
+                found[child],
+            )

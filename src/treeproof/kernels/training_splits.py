@@ -2,11 +2,12 @@
 
 A node's rows are first gathered into groups of neighbouring values, one row of numbers per kind:
 
-    groups  float64 (5, n + 2)
+    groups  float64 (6, n + 2)
     groups[LOWER, k], groups[UPPER, k]         smallest and largest value in group k, ascending;
                                                equal unless a bin holds several values
     groups[GRADIENT, k], groups[HESSIAN, k]    sums over the first k groups
     groups[GAIN, k]                            natural gain of a split behind the first k groups
+    groups[CEILING, k]                         upper bound of gains of splits inside group k
 
 The searches see nothing else, so histograms and sorted columns share them. Gradients lie on a
 grid on which sums are exact (see `training_gradients.py`), so no result depends on the order of
@@ -26,7 +27,7 @@ import numpy as np
 
 from treeproof.kernels.compiler import kernel
 
-LOWER, UPPER, GRADIENT, HESSIAN, GAIN = range(5)
+LOWER, UPPER, GRADIENT, HESSIAN, GAIN, CEILING = range(6)
 SPLIT_GAIN, SPLIT_FEATURE, SPLIT_THRESHOLD, SPLIT_MISSING_LEFT = range(4)
 SPLIT_GRADIENT, SPLIT_HESSIAN = 4, 5
 
@@ -84,6 +85,28 @@ def leaf_score(gradient, hessian, reg_lambda, low, high):
         return gradient * gradient / (hessian + reg_lambda)
     weight = leaf_weight(gradient, hessian, reg_lambda, low, high)
     return -(2.0 * gradient * weight + (hessian + reg_lambda) * weight * weight)
+
+
+@kernel
+def node_sums(sums, missing, settings, bounds):
+    """Put together what a search needs to know about a node.
+
+    sums     tuple of 2 floats              gradient and hessian of all rows
+    missing  tuple of 2 floats              those of the rows whose value is missing
+    bounds   tuple of 2 floats and an int   bounds of leaf weights, monotone constraint
+    """
+    return NodeSums(
+        sums[0],
+        sums[1],
+        missing[0],
+        missing[1],
+        bounds[0],
+        bounds[1],
+        leaf_score(sums[0], sums[1], settings.reg_lambda, bounds[0], bounds[1]),
+        settings.reg_lambda,
+        settings.min_child_weight,
+        bounds[2],
+    )
 
 
 @kernel
@@ -199,7 +222,7 @@ def first_largest(gains, first, last, floor):
 def search_natural(groups, n_groups, node, feature, best):
     """Best split by the natural gain; thresholds lie midway between neighbouring groups.
 
-    groups    float64 (5, n + 2)   gains are written
+    groups    float64 (6, n + 2)   gains are written
     n_groups  int
     node      NodeSums
     feature   int
@@ -247,7 +270,7 @@ def search_robust(groups, n_groups, node, feature, reach, best):
     A group is certainly left of t iff ``upper + reach < t`` and certainly right iff
     ``lower - reach >= t`` (values below t go left); the groups between can cross.
 
-    groups    float64 (5, n + 2)   natural gains are written
+    groups    float64 (6, n + 2)   natural gains are written
     n_groups  int
     node      NodeSums
     feature   int

@@ -13,14 +13,21 @@ EXACT_BINS = 256
 
 EXACT_ROWS_PER_BIN = 16
 
+COARSE_BINS = 256
+"""Bins of a column with more values, which tell exact training where to look."""
+
+
+_NO_VALUES = np.empty(0, dtype=np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Bins of one feature; `codes` is None for a wide feature."""
+    """Bins of one feature, and whether they hold single values."""
 
     lower: NDArray[np.float32]
     upper: NDArray[np.float32]
-    codes: NDArray[np.uint32] | None
+    codes: NDArray[np.uint32]
+    lossless: bool
 
 
 def training_table(
@@ -51,10 +58,8 @@ def training_table(
     values = np.ascontiguousarray(X.T)
     n_features, n_rows = values.shape
     limit = max_bin if tree_method == "hist" else max(EXACT_BINS, n_rows // EXACT_ROWS_PER_BIN)
-    lower: list[NDArray[np.float32]] = []
-    upper: list[NDArray[np.float32]] = []
-    codes: list[NDArray[np.uint32]] = []
-    narrow: list[int] = []
+    columns: list[_Column] = []
+    binned: list[int] = []
     order: list[NDArray[np.int32]] = []
     wide = np.full(n_features, -1, dtype=np.int32)
     bin_start = np.zeros(n_features + 1, dtype=np.int64)
@@ -64,29 +69,30 @@ def training_table(
             values[feature],
             weights,
             limit,
-            lossless=tree_method == "exact",
-            by_width=bool(reach[feature] > 0.0),
+            n_bins=max_bin if tree_method == "hist" else COARSE_BINS,
+            by_width=bool(tree_method == "hist" and reach[feature] > 0.0),
         )
         bin_start[feature + 1] = bin_start[feature]
-        if column.codes is None:
+        if len(column.lower) < 2:
+            continue
+        bin_start[feature + 1] += len(column.lower)
+        binned.append(feature)
+        columns.append(column)
+        if tree_method == "exact" and not column.lossless:
             wide[feature] = len(order)
             order.append(np.argsort(values[feature], kind="stable").astype(np.int32))
-        elif len(column.lower) > 1:
-            bin_start[feature + 1] += len(column.lower)
+        else:
             usual[feature] = np.argmax(np.bincount(column.codes, minlength=len(column.lower)))
-            narrow.append(feature)
-            lower.append(column.lower)
-            upper.append(column.upper)
-            codes.append(column.codes)
-    entry_start, entries = _entries(codes, usual[narrow], bin_start[narrow], n_rows)
-    usual[narrow] += bin_start[narrow]
+    codes = [column.codes for column in columns]
+    entry_start, entries = _entries(codes, usual[binned], bin_start[binned], n_rows)
+    usual[usual >= 0] += bin_start[:-1][usual >= 0]
     return TrainingTable(
         values=values,
         entry_start=entry_start,
         entries=entries,
         bin_start=bin_start,
-        bin_lower=np.concatenate([np.empty(0, np.float32), *lower]),
-        bin_upper=np.concatenate([np.empty(0, np.float32), *upper]),
+        bin_lower=np.concatenate([_NO_VALUES, *(column.lower for column in columns)]),
+        bin_upper=np.concatenate([_NO_VALUES, *(column.upper for column in columns)]),
         usual_bin=usual,
         wide=wide,
         order=np.array(order, dtype=np.int32).reshape(len(order), n_rows),
@@ -97,7 +103,7 @@ def training_table(
 
 def usable_features(table: TrainingTable) -> NDArray[np.int32]:
     """Features with at least two different values, the only ones that can split."""
-    return np.flatnonzero((np.diff(table.bin_start) > 0) | (table.wide >= 0)).astype(np.int32)
+    return np.flatnonzero(np.diff(table.bin_start) > 0).astype(np.int32)
 
 
 def _bin_column(
@@ -105,31 +111,29 @@ def _bin_column(
     weights: NDArray[np.float64],
     limit: int,
     *,
-    lossless: bool,
+    n_bins: int,
     by_width: bool,
 ) -> _Column:
+    """Give every distinct value a bin, up to `limit` of them, else make `n_bins` of several."""
     ordered = np.sort(column)  # NaN last
     n_present = len(ordered) - int(np.count_nonzero(np.isnan(ordered)))
     present = ordered[:n_present]
     first = np.flatnonzero(np.concatenate([[True], present[1:] != present[:-1]])[:n_present])
     distinct = present[first]
     has_missing = n_present < len(column)
-    limit -= has_missing
     upper = lower = distinct
-    if len(distinct) > limit:
-        if lossless:
-            return _Column(distinct, distinct, None)
+    lossless = len(distinct) <= limit - has_missing
+    if not lossless and len(distinct) > n_bins - has_missing:
         weight = _weight_per_value(column, distinct, weights)
-        last_of_bin = (
-            _mixed_bins(distinct, weight, limit) if by_width else _quantile_bins(weight, limit)
-        )
+        shared_out = _mixed_bins if by_width else _quantile_bins
+        last_of_bin = shared_out(distinct, weight, n_bins - has_missing)
         upper = distinct[last_of_bin]
         lower = distinct[np.concatenate([[0], last_of_bin[:-1] + 1])]
     codes = np.searchsorted(upper, column).astype(np.uint32)  # NaN sorts behind every number
     if has_missing:
         nothing = np.full(1, np.nan, dtype=np.float32)
         lower, upper = np.concatenate([lower, nothing]), np.concatenate([upper, nothing])
-    return _Column(lower, upper, codes)
+    return _Column(lower, upper, codes, lossless)
 
 
 def _weight_per_value(
@@ -141,7 +145,9 @@ def _weight_per_value(
     return sums[:-1]
 
 
-def _quantile_bins(weight: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:
+def _quantile_bins(
+    _distinct: NDArray[np.float32], weight: NDArray[np.float64], n_bins: int
+) -> NDArray[np.int64]:
     """Last value of each bin such that bins weigh about the same; heavy values stand alone."""
     heavy = np.zeros(len(weight), dtype=bool)
     share = weight.sum() / n_bins

@@ -117,15 +117,19 @@ class TreeGrower:
         depth = min(settings.max_depth, 40)
         self._nodes = _node_memory(min(2 ** (depth + 1) - 1, 2 * n_rows + 1))
         n_buffers = int(np.log2(max(n_rows, 1))) + 3
-        self._histograms = np.zeros((n_buffers, n_bins, 2))
-        self._private = np.zeros((n_threads - 1, n_bins, 2))
+        n_sums = 3 if len(table.order) else 2
+        self._histograms = np.zeros((n_buffers, n_bins, n_sums))
+        self._private = np.zeros((n_threads - 1, n_bins, n_sums))
         widest = int(np.max(np.diff(table.bin_start), initial=1))
         n_groups = max(widest, n_rows if len(table.order) else 0)
         self._scratch = [
             Scratch(
-                groups=np.empty((5, n_groups + 2)),
+                groups=np.empty((6, n_groups + 2)),
                 rows=np.empty(n_rows, dtype=np.int32),
                 keys=np.empty((2, n_features), dtype=np.uint64),
+                drawn=np.empty(n_features + 1, dtype=np.uint64),
+                ceilings=np.empty(n_features),
+                runs=np.empty((widest + 1, 4)),
             )
             for _ in range(n_threads)
         ]
@@ -249,7 +253,7 @@ def _feature_blocks(
     table: TrainingTable, features: NDArray[np.int32], n_rows: int, n_blocks: int
 ) -> NDArray[np.int64]:
     """Borders of runs of features that take about the same time to search."""
-    cost = np.where(table.wide >= 0, 4 * n_rows, np.diff(table.bin_start))[features]
+    cost = (np.diff(table.bin_start) + np.where(table.wide >= 0, 2 * n_rows, 0))[features]
     total = np.concatenate([[0.0], np.cumsum(cost)])
     shares = np.linspace(0.0, total[-1], n_blocks + 1)[1:-1]
     return np.concatenate([[0], np.searchsorted(total, shares), [len(features)]])

@@ -52,8 +52,8 @@ def grown(X, gradients, rules: NaiveRules, *, wide: bool, n_threads: int = 1) ->
         reach=np.array(rules.reach),
         monotone=np.array(rules.monotone, dtype=np.int8),
     )
-    assert (len(table.order) > 0) == wide
     features = usable_features(table)
+    assert np.all((table.wide[features] >= 0) == wide)
     settings = GrowthSettings(
         reg_lambda=rules.reg_lambda,
         gamma=rules.gamma,
@@ -106,11 +106,20 @@ def test_histograms_find_the_same_trees(problem) -> None:
 
 
 @contextmanager
-def sorted_columns():
+def sorted_columns(coarse_bins: int = 4):
     """Keep every column sorted, instead of a bin per distinct value."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binning, "EXACT_BINS", 0)
         patch.setattr(binning, "EXACT_ROWS_PER_BIN", 1 << 20)
+        patch.setattr(binning, "COARSE_BINS", coarse_bins)
+        yield
+
+
+@contextmanager
+def binned_columns():
+    """Give every distinct value a bin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binning, "EXACT_BINS", 1 << 20)
         yield
 
 
@@ -134,6 +143,36 @@ def test_threads_find_the_same_trees(problem, n_threads: int, wide: bool) -> Non
         with sorted_columns() if wide else nullcontext():
             tree = grown(X, gradients, rules, wide=wide, n_threads=n_threads)
     assert_same(tree, 0, grow(X, gradients, rules))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 16, 100]),
+    st.sampled_from([7, 1_000, 1_000_000]),
+    st.sampled_from([(0.0, 0.0, 0.0), (0.0, 0.01, 0.0), (0.05, 0.05, 0.05)]),
+    st.sampled_from([(0, 0, 0), (1, 0, -1)]),
+    st.sampled_from([0.0, 0.02]),
+)
+@settings(max_examples=80, deadline=None)
+def test_bounds_hide_no_split(seed, coarse_bins, n_values, reach, monotone, missing) -> None:
+    """Nodes large enough for bounds on coarse bins, against a bin per distinct value."""
+    random = np.random.default_rng(seed)
+    X = (random.integers(n_values, size=(900, 3)) / n_values).astype(np.float32)
+    X[random.random(X.shape) < missing] = np.nan
+    signal = np.nan_to_num(X) @ random.normal(size=3) + 0.2 * np.sin(30 * np.nan_to_num(X[:, 0]))
+    gradients = np.empty((900, 2))
+    gradients[:, 0] = signal - signal.mean() + random.normal(size=900)
+    gradients[:, 1] = random.choice([0.25, 1e-9], size=900)
+    round_to_grid(gradients, np.ones(900))
+    rules = NaiveRules(
+        reg_lambda=float(random.choice([0.0, 1.0])), max_depth=6, reach=reach, monotone=monotone
+    )
+    with sorted_columns(coarse_bins):
+        found = grown(X, gradients, rules, wide=True)
+    with binned_columns():
+        expected = grown(X, gradients, rules, wide=False)
+    for name in GrownTree.__slots__:
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.02])
