@@ -28,6 +28,7 @@ def is_broken_unchanged(query: Query, row: int) -> bool:
 def settle_broken(query: Query, outcomes: Outcomes, row: int) -> None:
     """Write down that the unchanged row breaks the claim: distance 0, the row is the witness."""
     outcomes.verdict[row] = Verdict.FALSIFIED
+    outcomes.reason[row] = UnknownReason.NONE
     outcomes.exact[row] = outcomes.attained[row] = True
     outcomes.witness[row] = query.rows[row]
     outcomes.witness_distance[row] = 0.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import borrowing_kernel
 
 EXHAUSTED, FOUND, OUT_OF_NODES, OUT_OF_TIME = 0, 1, 2, 3
 """How `next_clique` ended."""
@@ -59,7 +59,7 @@ class Path(NamedTuple):
     high_cell: np.ndarray
 
 
-@kernel
+@borrowing_kernel
 def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
     """Continue the search to the next clique whose totals reach all floors.
 
@@ -84,7 +84,7 @@ def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
     if n_parts == 0:
         # Every tree is constant in the box: the empty clique is the only outcome.
         path.state[1] = 1
-        return FOUND if nodes == 0 and np.all(parts.floor <= 0.0) else EXHAUSTED
+        return FOUND if nodes == 0 and _is_sure(path, 0, parts.floor) else EXHAUSTED
     while depth >= 0:
         entered = False
         if depth < n_parts:
@@ -103,7 +103,7 @@ def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
         depth += 1
         if depth < n_parts:
             path.position[depth] = parts.part_start[depth]
-        if depth == n_parts or (depth == stop_at and np.all(path.total[:, depth] >= sure)):
+        if depth == n_parts or (depth == stop_at and _is_sure(path, depth, sure)):
             status = FOUND
         elif nodes >= node_limit:
             status = OUT_OF_NODES
@@ -116,7 +116,16 @@ def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
     return status
 
 
-@kernel
+@borrowing_kernel
+def _is_sure(path, depth, sure):
+    """Whether all totals of a path are large enough."""
+    for c in range(len(sure)):
+        if path.total[c, depth] < sure[c]:
+            return False
+    return True
+
+
+@borrowing_kernel
 def _reaches(parts, path, depth, leaf):
     """Whether a clique with this leaf can still reach all floors."""
     for c in range(len(parts.floor)):
@@ -128,7 +137,7 @@ def _reaches(parts, path, depth, leaf):
     return True
 
 
-@kernel
+@borrowing_kernel
 def _enter(parts, path, depth, leaf):
     """Narrow the cell box to a leaf; undone, and False, when they do not meet."""
     top = path.trail_start[depth]
@@ -151,7 +160,7 @@ def _enter(parts, path, depth, leaf):
     return True
 
 
-@kernel
+@borrowing_kernel
 def _leave(path, depth):
     """Undo the narrowings of the choice at a depth."""
     for t in range(path.trail_start[depth + 1] - 1, path.trail_start[depth] - 1, -1):

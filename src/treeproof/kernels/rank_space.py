@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.prediction import is_left
 
 FIXED = -1
@@ -37,7 +37,7 @@ class RankSpace(NamedTuple):
     max_depth: int
 
 
-@kernel
+@borrowing_kernel
 def cell_of(space, feature, value):
     """Number of thresholds of a feature that are <= value."""
     low = space.cut_start[feature]
@@ -52,7 +52,7 @@ def cell_of(space, feature, value):
     return low - first
 
 
-@kernel
+@borrowing_kernel
 def box_cells(space, row, low, high, low_cell, high_cell):
     """Cells that a closed box reaches, per feature.
 
@@ -86,6 +86,80 @@ def grow_float(array, size):
     return larger
 
 
+class LeafRoom(NamedTuple):
+    """Room for the leaves that `restrict_trees` finds, and its scratch.
+
+    leaf_start    int64   (n_trees + 1,)
+    leaf_gain     float64 (leaf capacity,)
+    leaf_row      int32   (leaf capacity,)
+    range_start   int64   (leaf capacity + 1,)
+    feature       int32   (range capacity,)
+    low, high     int32   (range capacity,)
+    current_low   int32   (n_features,)      scratch: the box of the path
+    current_high  int32   (n_features,)
+    stack         int32   (2 * max_depth + 4, 5)
+    path          int32   (3 * max_depth + 4, 4)
+    """
+
+    leaf_start: np.ndarray
+    leaf_gain: np.ndarray
+    leaf_row: np.ndarray
+    range_start: np.ndarray
+    feature: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    current_low: np.ndarray
+    current_high: np.ndarray
+    stack: np.ndarray
+    path: np.ndarray
+
+
+@kernel
+def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
+    """Empty room with the given capacities."""
+    return LeafRoom(
+        np.zeros(n_trees + 1, dtype=np.int64),
+        np.empty(n_leaves, dtype=np.float64),
+        np.empty(n_leaves, dtype=np.int32),
+        np.zeros(n_leaves + 1, dtype=np.int64),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_features, dtype=np.int32),
+        np.empty(n_features, dtype=np.int32),
+        # One pending branch per level and split in three at most (zero bands), hence 2 per level.
+        np.empty((2 * max_depth + 4, 5), dtype=np.int32),
+        np.empty((3 * max_depth + 4, 4), dtype=np.int32),
+    )
+
+
+@kernel
+def larger_room(room):
+    """Room of twice the capacity with the same leaves in it."""
+    n_leaves = len(room.leaf_gain)
+    n_ranges = len(room.feature)
+    larger = LeafRoom(
+        room.leaf_start,
+        np.empty(2 * n_leaves, dtype=np.float64),
+        np.empty(2 * n_leaves, dtype=np.int32),
+        np.zeros(2 * n_leaves + 1, dtype=np.int64),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        room.current_low,
+        room.current_high,
+        room.stack,
+        room.path,
+    )
+    larger.leaf_gain[:n_leaves] = room.leaf_gain
+    larger.leaf_row[:n_leaves] = room.leaf_row
+    larger.range_start[: n_leaves + 1] = room.range_start
+    larger.feature[:n_ranges] = room.feature
+    larger.low[:n_ranges] = room.low
+    larger.high[:n_ranges] = room.high
+    return larger
+
+
 @kernel
 def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
     """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
@@ -110,150 +184,166 @@ def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
                                          without an entry span the whole box
     """
     n_trees = len(trees.tree_output)
-    n_outputs = len(coefficient)
-    leaf_start = np.zeros(n_trees + 1, dtype=np.int64)
-    leaf_gain = np.empty(256, dtype=np.float64)
-    leaf_row = np.empty(256, dtype=np.int32)
-    range_end = np.empty(256, dtype=np.int32)
-    feature = np.empty(1024, dtype=np.int32)
-    low = np.empty(1024, dtype=np.int32)
-    high = np.empty(1024, dtype=np.int32)
-    current_low = low_cell.copy()
-    current_high = high_cell.copy()
-    # One pending branch per level and split in three at most (zero bands), hence 2 per level.
-    stack = np.empty((2 * space.max_depth + 4, 5), dtype=np.int32)
-    path = np.empty((3 * space.max_depth + 4, 4), dtype=np.int32)
-    n_leaves = 0
-    n_ranges = 0
-    for tree in range(n_trees):
-        output = trees.tree_output[tree]
-        if output >= 0 and coefficient[output] == 0.0:
-            leaf_start[tree + 1] = n_leaves
-            continue
-        top = 1
-        stack[0, 0] = trees.root[tree]
-        stack[0, 1] = 0
-        stack[0, 2] = -1
-        length = 0
-        while top > 0:
-            top -= 1
-            node = stack[top, 0]
-            while length > stack[top, 1]:
-                length -= 1
-                current_low[path[length, 0]] = path[length, 1]
-                current_high[path[length, 0]] = path[length, 2]
-            if stack[top, 2] >= 0:
-                length = _narrow(
-                    path, length, current_low, current_high, low_cell, high_cell,
-                    stack[top, 2], stack[top, 3], stack[top, 4],
-                )  # fmt: skip
-            while trees.feature[node] >= 0:
-                tested = trees.feature[node]
-                first = current_low[tested]
-                last = current_high[tested]
-                if first == FIXED:
-                    node = (
-                        node + 1
-                        if is_left(trees, node, row[tested], zero_band)
-                        else trees.right[node]
-                    )
-                    continue
-                cut = space.node_cut[node]
-                flags = trees.flags[node]
-                if flags & 2:
-                    zero_low = space.zero_low[tested]
-                    zero_high = space.zero_high[tested]
-                    zero_left = flags & 1 == 1
-                    apart = zero_high > cut if zero_left else zero_low <= cut
-                    if first >= zero_low and last <= zero_high:
-                        node = node + 1 if zero_left else trees.right[node]
-                        continue
-                    if apart and last >= zero_low and first <= zero_high:
-                        # Zero goes to the other side than its neighbours: the node is a set, not a
-                        # range, so the box is cut into pieces in which it is a plain range again.
-                        before = length
-                        if first < zero_low:
-                            stack[top, 0] = node
-                            stack[top, 1] = before
-                            stack[top, 2] = tested
-                            stack[top, 3] = first
-                            stack[top, 4] = zero_low - 1
-                            top += 1
-                        if last > zero_high:
-                            stack[top, 0] = node
-                            stack[top, 1] = before
-                            stack[top, 2] = tested
-                            stack[top, 3] = zero_high + 1
-                            stack[top, 4] = last
-                            top += 1
-                        length = _narrow(
-                            path, length, current_low, current_high, low_cell, high_cell,
-                            tested, max(first, zero_low), min(last, zero_high),
-                        )  # fmt: skip
-                        node = node + 1 if zero_left else trees.right[node]
-                        continue
-                if last <= cut:
-                    node += 1
-                elif first > cut:
-                    node = trees.right[node]
-                else:
-                    stack[top, 0] = trees.right[node]
-                    stack[top, 1] = length
-                    stack[top, 2] = tested
-                    stack[top, 3] = cut + 1
-                    stack[top, 4] = last
-                    top += 1
-                    length = _narrow(
-                        path, length, current_low, current_high, low_cell, high_cell,
-                        tested, first, cut,
-                    )  # fmt: skip
-                    node += 1
-            if n_leaves == len(leaf_gain):
-                leaf_gain = grow_float(leaf_gain, n_leaves + 1)
-                leaf_row = grow_int(leaf_row, n_leaves + 1)
-                range_end = grow_int(range_end, n_leaves + 1)
-            if n_ranges + length > len(feature):
-                feature = grow_int(feature, n_ranges + length)
-                low = grow_int(low, n_ranges + length)
-                high = grow_int(high, n_ranges + length)
-            for step in range(length):
-                if path[step, 3]:
-                    feature[n_ranges] = path[step, 0]
-                    low[n_ranges] = current_low[path[step, 0]]
-                    high[n_ranges] = current_high[path[step, 0]]
-                    n_ranges += 1
-            leaf = trees.leaf[node]
-            gain = 0.0
-            if output >= 0:
-                gain = coefficient[output] * trees.leaf_value[leaf, 0]
-            else:
-                for other in range(n_outputs):
-                    if coefficient[other] != 0.0:
-                        gain += coefficient[other] * trees.leaf_value[leaf, other]
-            leaf_gain[n_leaves] = gain
-            leaf_row[n_leaves] = leaf
-            range_end[n_leaves] = n_ranges
-            n_leaves += 1
-        while length > 0:
-            length -= 1
-            current_low[path[length, 0]] = path[length, 1]
-            current_high[path[length, 0]] = path[length, 2]
-        leaf_start[tree + 1] = n_leaves
-    range_start = np.zeros(n_leaves + 1, dtype=np.int64)
-    for leaf in range(n_leaves):
-        range_start[leaf + 1] = range_end[leaf]
+    room = new_room(n_trees, len(row), space.max_depth, 256, 1024)
+    tree = np.int64(0)
+    while tree < n_trees:
+        tree = restrict_trees(
+            trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
+        )
+        if tree < n_trees:
+            room = larger_room(room)
+    n_leaves = room.leaf_start[n_trees]
+    n_ranges = room.range_start[n_leaves]
     return (
-        leaf_start,
-        leaf_gain[:n_leaves].copy(),
-        leaf_row[:n_leaves].copy(),
-        range_start,
-        feature[:n_ranges].copy(),
-        low[:n_ranges].copy(),
-        high[:n_ranges].copy(),
+        room.leaf_start,
+        room.leaf_gain[:n_leaves],
+        room.leaf_row[:n_leaves],
+        room.range_start[: n_leaves + 1],
+        room.feature[:n_ranges],
+        room.low[:n_ranges],
+        room.high[:n_ranges],
     )
 
 
-@kernel
+@borrowing_kernel
+def restrict_trees(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
+    """As `restrict`, from a given tree on, into room that may be too small.
+
+    Returns
+    -------
+    int
+        The first tree whose leaves did not fit, which is left out; the number of trees at the end.
+    """
+    for feature in range(len(low_cell)):
+        room.current_low[feature] = low_cell[feature]
+        room.current_high[feature] = high_cell[feature]
+    n_leaves = room.leaf_start[tree]
+    while tree < len(trees.tree_output):
+        output = trees.tree_output[tree]
+        if output < 0 or coefficient[output] != 0.0:
+            n_leaves = _restrict_tree(
+                trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
+            )
+            if n_leaves < 0:
+                return tree
+        room.leaf_start[tree + 1] = n_leaves
+        tree += 1
+    return tree
+
+
+@borrowing_kernel
+def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
+    """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
+    stack, path = room.stack, room.path
+    current_low, current_high = room.current_low, room.current_high
+    n_leaves = room.leaf_start[tree]
+    n_ranges = room.range_start[n_leaves]
+    top = 1
+    stack[0, 0] = trees.root[tree]
+    stack[0, 1] = 0
+    stack[0, 2] = -1
+    length = 0
+    while top > 0:
+        top -= 1
+        node = stack[top, 0]
+        while length > stack[top, 1]:
+            length -= 1
+            current_low[path[length, 0]] = path[length, 1]
+            current_high[path[length, 0]] = path[length, 2]
+        if stack[top, 2] >= 0:
+            length = _narrow(
+                path, length, current_low, current_high, low_cell, high_cell,
+                stack[top, 2], stack[top, 3], stack[top, 4],
+            )  # fmt: skip
+        while trees.feature[node] >= 0:
+            tested = trees.feature[node]
+            first = current_low[tested]
+            last = current_high[tested]
+            if first == FIXED:
+                node = (
+                    node + 1 if is_left(trees, node, row[tested], zero_band) else trees.right[node]
+                )
+                continue
+            cut = space.node_cut[node]
+            flags = trees.flags[node]
+            if flags & 2:
+                zero_low = space.zero_low[tested]
+                zero_high = space.zero_high[tested]
+                zero_left = flags & 1 == 1
+                apart = zero_high > cut if zero_left else zero_low <= cut
+                if first >= zero_low and last <= zero_high:
+                    node = node + 1 if zero_left else trees.right[node]
+                    continue
+                if apart and last >= zero_low and first <= zero_high:
+                    # Zero goes to the other side than its neighbours: the node is a set, not a
+                    # range, so the box is cut into pieces in which it is a plain range again.
+                    if first < zero_low:
+                        top = _postpone(stack, top, node, length, tested, first, zero_low - 1)
+                    if last > zero_high:
+                        top = _postpone(stack, top, node, length, tested, zero_high + 1, last)
+                    length = _narrow(
+                        path, length, current_low, current_high, low_cell, high_cell,
+                        tested, max(first, zero_low), min(last, zero_high),
+                    )  # fmt: skip
+                    node = node + 1 if zero_left else trees.right[node]
+                    continue
+            if last <= cut:
+                node += 1
+            elif first > cut:
+                node = trees.right[node]
+            else:
+                top = _postpone(stack, top, trees.right[node], length, tested, cut + 1, last)
+                length = _narrow(
+                    path, length, current_low, current_high, low_cell, high_cell,
+                    tested, first, cut,
+                )  # fmt: skip
+                node += 1
+        if n_leaves == len(room.leaf_gain) or n_ranges + length > len(room.feature):
+            n_leaves = -1
+            break
+        for step in range(length):
+            if path[step, 3]:
+                room.feature[n_ranges] = path[step, 0]
+                room.low[n_ranges] = current_low[path[step, 0]]
+                room.high[n_ranges] = current_high[path[step, 0]]
+                n_ranges += 1
+        leaf = trees.leaf[node]
+        room.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
+        room.leaf_row[n_leaves] = leaf
+        n_leaves += 1
+        room.range_start[n_leaves] = n_ranges
+    while length > 0:
+        length -= 1
+        current_low[path[length, 0]] = path[length, 1]
+        current_high[path[length, 0]] = path[length, 2]
+    return n_leaves
+
+
+@borrowing_kernel
+def gain_of_leaf(trees, tree, leaf, coefficient):
+    """What a leaf adds to the gain: coefficient · value."""
+    output = trees.tree_output[tree]
+    if output >= 0:
+        return coefficient[output] * trees.leaf_value[leaf, 0]
+    gain = 0.0
+    for other in range(len(coefficient)):
+        if coefficient[other] != 0.0:
+            gain += coefficient[other] * trees.leaf_value[leaf, other]
+    return gain
+
+
+@borrowing_kernel
+def _postpone(stack, top, node, length, feature, low, high):
+    """Remember a branch: where it starts and the range it enters there."""
+    stack[top, 0] = node
+    stack[top, 1] = length
+    stack[top, 2] = feature
+    stack[top, 3] = low
+    stack[top, 4] = high
+    return top + 1
+
+
+@borrowing_kernel
 def _narrow(path, length, current_low, current_high, low_cell, high_cell, feature, low, high):
     """Enter a cell range, remembering how to leave it; marks a feature's first narrowing."""
     path[length, 0] = feature
@@ -268,7 +358,7 @@ def _narrow(path, length, current_low, current_high, low_cell, high_cell, featur
     return length + 1
 
 
-@kernel
+@borrowing_kernel
 def summation_slack(trees, coefficient, start, unit, leaf_start, leaf_row):
     """How far the library's rounded sums can be from the exact ones, over a restricted box.
 
