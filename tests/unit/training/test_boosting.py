@@ -194,6 +194,19 @@ def test_another_seed_samples_other_rows(scaled: tuple[np.ndarray, np.ndarray]) 
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_few_values_are_binned_without_loss(eps: float) -> None:
+    random = np.random.default_rng(0)
+    X = random.integers(200, size=(500, 4)) / 200
+    X[random.random(X.shape) < 0.05] = np.nan
+    y = np.nan_to_num(X).sum(axis=1) + random.normal(size=500) > 1.5
+    models = [
+        RobustGBDTClassifier(eps=eps, n_estimators=5, gamma=0.5, tree_method=method).fit(X, y)
+        for method in ("hist", "exact")
+    ]
+    assert models[0].to_ensemble().fingerprint == models[1].to_ensemble().fingerprint
+
+
 def test_a_missing_value_can_be_a_reason_of_its_own() -> None:
     X = np.full((100, 1), 3.0)
     X[:50] = np.nan
