@@ -52,6 +52,11 @@ def check_verdicts(engine: Engine, rng: np.random.Generator, ask: str, n_cases: 
             check_verdict(engine, case.query, row, outcomes)
 
 
+def has_softmax(query: Query) -> bool:
+    """Whether labels come from a softmax of the margins."""
+    return query.ensemble.decision.link.startswith("softmax")
+
+
 def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
     """Compare one verdict with the oracle."""
     verdict, point = outcomes.verdict[row], brute_force.violation(query, row)
@@ -65,7 +70,10 @@ def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) ->
         assert is_inside(query, row, witness), f"{witness} is outside the set"
         assert outcomes.exact[row]
     else:
-        assert not engine.is_complete
+        # Where the order of nearly equal margins is up to the rounding of a softmax, which
+        # depends on all classes, a complete engine may say so.
+        is_near_tie = outcomes.reason[row] is UnknownReason.NEAR_TIE
+        assert not engine.is_complete or (is_near_tie and has_softmax(query))
         assert outcomes.reason[row] is not UnknownReason.NONE
         assert not outcomes.exact[row]
     if verdict is not Verdict.FALSIFIED:
@@ -97,7 +105,9 @@ def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> 
     """Compare one radius with the oracle."""
     truth = brute_force.radius(query, row)
     assert outcomes.lower[row] <= truth.value <= outcomes.upper[row]
-    if engine.is_complete:
+    if engine.is_complete and not (
+        outcomes.reason[row] is UnknownReason.NEAR_TIE and has_softmax(query)
+    ):
         assert outcomes.exact[row]
     if outcomes.exact[row]:
         assert outcomes.lower[row] == outcomes.upper[row] == truth.value

@@ -23,5 +23,6 @@ class UnknownReason(Enum):
     MEMORY_LIMIT = "memory limit"
     LOOSE_BOUND = "the engine's bound is not tight enough"
     NO_WITNESS = "no witness found"
+    NEAR_TIE = "a near tie that only the rounding of the model's softmax decides"
     SOLVER_FAILED = "solver failed"
     ROW_FAILED = "row failed"

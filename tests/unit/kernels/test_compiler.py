@@ -9,7 +9,13 @@ import pytest
 
 from treeproof.kernels import compiler
 
-find_directory = compiler.cache_directory.__wrapped__
+
+def find_directory(module: str = "prediction") -> Path | None:
+    return compiler.cache_directory.__wrapped__(module)
+
+
+def source_hash(module: str = "prediction") -> str:
+    return compiler._source_hash(module)
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +28,7 @@ def no_override(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_directory_is_named_by_the_sources(tmp_path: Path) -> None:
-    assert find_directory() == tmp_path / "cache" / "treeproof" / compiler._source_hash()
+    assert find_directory() == tmp_path / "cache" / "treeproof" / source_hash()
     assert stat.S_IMODE(find_directory().stat().st_mode) == 0o700
 
 
@@ -42,13 +48,28 @@ def test_any_change_of_a_kernel_gives_another_directory(
     assert find_directory() not in (before, after)
 
 
+def test_a_change_counts_for_the_modules_that_import_it_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "kernels"
+    copy.mkdir()
+    for path in Path(compiler.__file__).parent.glob("*.py"):
+        (copy / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(compiler, "__file__", str(copy / "compiler.py"))
+    user, other = find_directory("exact"), find_directory("prediction")
+    with (copy / "dual.py").open("a") as file:
+        file.write("# changed\n")
+    assert find_directory("exact") != user  # through branching, which imports it
+    assert find_directory("prediction") == other
+
+
 def test_the_environment_may_choose_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "mine"))
     directory = find_directory()
     assert directory.parent == tmp_path / "mine"
-    assert compiler._source_hash() in directory.name
+    assert source_hash() in directory.name
 
 
 def test_an_unusable_home_falls_back_to_the_temporary_directory(
@@ -57,7 +78,7 @@ def test_an_unusable_home_falls_back_to_the_temporary_directory(
     # A file in the way fails for every user, root included, as a read-only place does for others.
     (tmp_path / "cache").write_text("no directory")
     user = f"treeproof-{os.getuid()}"
-    assert find_directory() == tmp_path / "temporary" / user / compiler._source_hash()
+    assert find_directory() == tmp_path / "temporary" / user / source_hash()
 
 
 def test_where_nothing_is_writable_kernels_compile_in_memory(
@@ -66,7 +87,7 @@ def test_where_nothing_is_writable_kernels_compile_in_memory(
     (tmp_path / "cache").write_text("no directory")
     (tmp_path / "temporary" / f"treeproof-{os.getuid()}").write_text("no directory")
     assert find_directory() is None
-    monkeypatch.setattr(compiler, "cache_directory", lambda: None)
+    monkeypatch.setattr(compiler, "cache_directory", lambda module: None)
 
     @compiler.kernel
     def add(a, b):  # type: ignore[no-untyped-def]
@@ -93,7 +114,7 @@ def test_compiled_kernels_are_kept_and_found_again(tmp_path: Path) -> None:
         "Model(load_saved(sys.argv[1])).margins(np.zeros((3, 1)))\n"
         "from treeproof.kernels.prediction import accumulate\n"
         "hits = sum(accumulate.stats.cache_hits.values())\n"
-        "print(hits, len(list(cache_directory().rglob('*.nbi'))))\n"
+        "print(hits, len(list(cache_directory('prediction').rglob('*.nbi'))))\n"
     )
     from tests.unit.model.test_file_format import binary_stump
     from treeproof.model.file_format import save_ensemble

@@ -1,0 +1,382 @@
+"""Branch and bound over the cells of a `Problem`: prove a box, or find the nearest violation."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.clock import seconds_now
+from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.primal import ascend, clip_point, decode, value_at
+from treeproof.kernels.problem import (
+    EDGE,
+    FACTOR,
+    HIGH,
+    LOW,
+    PAIR_START,
+    SEGMENT_START,
+    grow_table,
+)
+
+PROVED, UNDECIDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT, NEAR_TIE, JUDGE = 0, 1, 2, 3, 4, 5, 6
+"""Nothing nearer exists; a quick search gave up; a limit was reached; a link's rounding decides; a
+point has to be judged."""
+
+CLOSED, SPLIT, CANDIDATE = 0, 1, 2
+FRESH, WITNESSED, REJECTED, SETTLED = 0, 1, 2, 3
+
+QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
+PATIENCE = 5.0
+"""Sweeping ends when that many more sweeps like the last one would not close the box."""
+
+NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
+"""Positions in the array of counts."""
+
+
+class Target(NamedTuple):
+    """What a search looks for, and the best that it has found.
+
+    need        float64               value from which a point is worth judging
+    floor       float64               no violation has a value below it
+    distance    float64 (n_cells,)    radius at which each cell is reached
+    is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
+    upper       float64 (1,)          distance of the best witness; infinite without one
+    is_open     bool    (1,)          the best witness only approaches `upper`
+    counts      int64   (4,)          nodes, sweeps, points, restrictions
+    point       int32   (n_slots,)    the point under consideration
+    values      float64 (n_cells,)    scratch
+    """
+
+    need: float
+    floor: float
+    distance: np.ndarray
+    is_beyond: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    counts: np.ndarray
+    point: np.ndarray
+    values: np.ndarray
+
+
+class OpenBoxes(NamedTuple):
+    """Parts that are searched later, and how the current one is to be taken up.
+
+    values  float64 (capacity, n_segments + n_cells + 1)  multipliers, rest, constant
+    boxes   int32   (capacity, 2 * n_slots)               lows, then highs
+    count   int64   (1,)
+    """
+
+    values: np.ndarray
+    boxes: np.ndarray
+    count: np.ndarray
+
+
+@borrowing_kernel
+def shrink_box(problem, state, target):
+    """Keep only cells nearer than the best witness; False when some slot has none left.
+
+    A witness that only approaches its distance leaves room for one that attains it. Distances rise
+    outwards from the row's own cell, so what remains of a box is again a box.
+    """
+    upper = target.upper[0]
+    is_open = target.is_open[0]
+    distance = target.distance
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low <= high and (
+            distance[low] > upper
+            or (distance[low] == upper and (target.is_beyond[low] or not is_open))
+        ):
+            low += 1
+        while low <= high and (
+            distance[high] > upper
+            or (distance[high] == upper and (target.is_beyond[high] or not is_open))
+        ):
+            high -= 1
+        state.box[slot, LOW] = low
+        state.box[slot, HIGH] = high
+        if low > high:
+            return False
+    return True
+
+
+@borrowing_kernel
+def accept_point(problem, target):
+    """Make the judged point the best witness."""
+    largest = 0.0
+    is_open = False
+    for slot in range(problem.n_slots):
+        cell = target.point[slot]
+        if target.distance[cell] > largest:
+            largest = target.distance[cell]
+            is_open = target.is_beyond[cell]
+        elif target.distance[cell] == largest and target.is_beyond[cell]:
+            is_open = True
+    target.upper[0] = largest
+    target.is_open[0] = is_open
+
+
+@borrowing_kernel
+def reaches_need(problem, state, target, rounds):
+    """Whether `target.point`, after some rounds of ascent in the box, is worth judging."""
+    value = value_at(problem, state, target.point)
+    if value < target.need:
+        value = ascend(
+            problem, state, target.distance, target.point, value, target.need, rounds,
+            target.values,
+        )  # fmt: skip
+    return value >= target.need
+
+
+@borrowing_kernel
+def eliminate(problem, state, bound, floor):
+    """Drop end cells that no violation can use; False when a slot has none left."""
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low <= high and bound + state.marginal[low] < floor:
+            low += 1
+        while low <= high and bound + state.marginal[high] < floor:
+            high -= 1
+        state.box[slot, LOW] = low
+        state.box[slot, HIGH] = high
+        if low > high:
+            return False
+    return True
+
+
+@borrowing_kernel
+def choose_branch(problem, state, gap):
+    """Slot and last cell of its left part; slot -1 when all remaining points reach the same leaves.
+
+    Only cells whose marginal is within the gap can belong to a violation, and the dual cannot
+    choose between them. The slot with most factor boundaries between such cells decides most;
+    boundaries of one-feature trees matter only when nothing else is left. With slot -1, the first
+    cell within the gap of every slot is left in `state.box`.
+    """
+    best_slot = -1
+    best_cell = 0
+    best_weight = 0
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        weight = 0
+        most = 0
+        middle = low
+        for cell in range(low, high):
+            boundaries = 1 if problem.cells[cell + 1, EDGE] else 0
+            for index in range(
+                problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]
+            ):
+                pair = problem.slot_pair[index]
+                if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
+                    continue
+                start = problem.pairs[pair, SEGMENT_START]
+                for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
+                    if problem.segments[segment, HIGH] == cell:
+                        boundaries += 1024
+            weight += boundaries
+            balance = boundaries * (1 + min(cell - low, high - 1 - cell))
+            if balance > most:
+                most = balance
+                middle = cell
+        if weight > best_weight:
+            best_weight = weight
+            best_slot = slot
+            best_cell = middle
+    if best_slot < 0:
+        for slot in range(problem.n_slots):
+            while (
+                state.box[slot, LOW] < state.box[slot, HIGH]
+                and state.marginal[state.box[slot, LOW]] < -gap
+            ):
+                state.box[slot, LOW] += 1
+    return best_slot, best_cell
+
+
+@borrowing_kernel
+def close_or_split(problem, state, target, is_root, is_quick, taken_up):
+    """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
+
+    taken_up  int   FRESH: a new box; WITNESSED: the last point broke the claim and may be moved
+                    closer; REJECTED: it did not, so no more points of this box are proposed
+
+    Returns
+    -------
+    outcome  int      CLOSED, SPLIT or CANDIDATE
+    gap      float64  for SPLIT: how far the bound is above the floor, rounding included
+    """
+    floor = target.floor
+    if not shrink_box(problem, state, target):
+        return CLOSED, 0.0
+    if taken_up == WITNESSED:
+        clip_point(problem, state, target.point)
+        if reaches_need(problem, state, target, 3):
+            return CANDIDATE, 0.0
+    bound = enter_box(problem, state)
+    limit = (QUICK_SWEEPS if is_quick else ROOT_SWEEPS) if is_root else NODE_SWEEPS
+    turn = 0
+    while True:
+        if bound < floor:
+            # The sweeps' bound drifts with rounding; only the fresh one closes a box.
+            bound, error = refresh(problem, state)
+            if bound + error < floor:
+                return CLOSED, 0.0
+        if turn == limit:
+            break
+        before = bound
+        bound = sweep(problem, state, turn % 2 == 0, bound, floor)
+        target.counts[SWEEPS] += 1
+        turn += 1
+        if bound < floor:
+            continue
+        if is_root:
+            if taken_up != REJECTED and (turn == 1 or turn == 4 or turn == 12):
+                decode(problem, state, state.rest, target.distance, target.point)
+                if reaches_need(problem, state, target, 3):
+                    return CANDIDATE, 0.0
+        elif turn >= 2 and bound - floor > PATIENCE * (before - bound):
+            break  # the sweeps will not get there; splitting will
+    if is_quick:
+        return SPLIT, np.inf
+    bound, error = refresh(problem, state)
+    if bound + error < floor:
+        return CLOSED, 0.0
+    marginals(problem, state)
+    if taken_up != REJECTED:
+        decode(problem, state, state.marginal, target.distance, target.point)
+        if reaches_need(problem, state, target, 0):
+            return CANDIDATE, 0.0
+    # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
+    if not eliminate(problem, state, bound + 2.0 * error, floor):
+        return CLOSED, 0.0
+    return SPLIT, bound + 2.0 * error - floor
+
+
+@kernel
+def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_limit, deadline,
+           memory_limit):  # fmt: skip
+    """Go on with a search until a point has to be judged or the search ends.
+
+    waiting     OpenBoxes  parts still to be searched
+    is_root     bool       the current box is the first
+    is_quick    bool       root only, a few sweeps; ends UNDECIDED when not proved
+    taken_up    int        see `close_or_split`; SETTLED: nothing is left of the current box
+    node_limit  int64      counted over all searches of the row
+    deadline    float64    on `seconds_now`
+    memory_limit  float64  bytes for open boxes
+
+    Returns
+    -------
+    status   int        PROVED: nothing nearer than ``target.upper`` is left; JUDGE: decide
+                        ``target.point`` and come again; or why the search ended
+    waiting  OpenBoxes  the parts, perhaps in larger arrays
+    is_tuple bool       the point stands for all that is left of the current box
+    """
+    n_slots = problem.n_slots
+    clock = np.empty(2, dtype=np.int64)
+    while True:
+        if taken_up == FRESH:
+            target.counts[NODES] += 1
+            if target.counts[NODES] > node_limit:
+                return NODE_LIMIT, waiting, False
+            if not is_root and seconds_now(clock) > deadline:
+                return TIME_LIMIT, waiting, False
+        outcome = CLOSED
+        gap = 0.0
+        if taken_up != SETTLED:
+            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, taken_up)
+        if outcome == CANDIDATE:
+            return JUDGE, waiting, False
+        if outcome == SPLIT:
+            if is_quick:
+                return UNDECIDED, waiting, False
+            slot, cell = choose_branch(problem, state, gap)
+            if slot < 0:
+                # One leaf tuple is left, within the slack: only the library's own sum can tell.
+                for other in range(n_slots):
+                    target.point[other] = state.box[other, LOW]
+                return JUDGE, waiting, True
+            number = waiting.count[0]
+            if number == len(waiting.values):
+                if 16.0 * number * (waiting.values.shape[1] + n_slots) > memory_limit:
+                    return MEMORY_LIMIT, waiting, False
+                waiting = OpenBoxes(
+                    grow_table(waiting.values, 2 * number),
+                    grow_table(waiting.boxes, 2 * number),
+                    waiting.count,
+                )
+            save_open(state, waiting.values[number], waiting.boxes[number])
+            if peaks_right(state, slot, cell):
+                waiting.boxes[number, n_slots + slot] = cell
+                state.box[slot, LOW] = cell + 1
+            else:
+                waiting.boxes[number, slot] = cell + 1
+                state.box[slot, HIGH] = cell
+            waiting.count[0] += 1
+        elif waiting.count[0] == 0:
+            return PROVED, waiting, False
+        else:
+            waiting.count[0] -= 1
+            number = waiting.count[0]
+            load_open(state, waiting.values[number], waiting.boxes[number])
+        is_root = False
+        taken_up = FRESH
+
+
+@borrowing_kernel
+def peaks_right(state, slot, cell):
+    """Whether the best cell of a slot lies right of a cut; that part is searched first."""
+    best = state.box[slot, LOW]
+    for other in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+        if state.marginal[other] > state.marginal[best]:
+            best = other
+    return best > cell
+
+
+@kernel
+def new_waiting(problem, state):
+    """Room for a few open boxes."""
+    size = len(state.multiplier) + len(state.rest) + 1
+    return OpenBoxes(
+        np.empty((8, size), dtype=np.float64),
+        np.empty((8, 2 * problem.n_slots), dtype=np.int32),
+        np.zeros(1, dtype=np.int64),
+    )
+
+
+@borrowing_kernel
+def save_open(state, values, box):
+    """Keep multipliers, rest, constant and box of a part that is searched later."""
+    n_segments = len(state.multiplier)
+    n_cells = len(state.rest)
+    for index in range(n_segments):
+        values[index] = state.multiplier[index]
+    for index in range(n_cells):
+        values[n_segments + index] = state.rest[index]
+    values[n_segments + n_cells] = state.constant[0]
+    n_slots = len(state.box)
+    for slot in range(n_slots):
+        box[slot] = state.box[slot, LOW]
+        box[n_slots + slot] = state.box[slot, HIGH]
+
+
+@borrowing_kernel
+def load_open(state, values, box):
+    """Bring back what `save_open` kept."""
+    n_segments = len(state.multiplier)
+    n_cells = len(state.rest)
+    for index in range(n_segments):
+        state.multiplier[index] = values[index]
+    for index in range(n_cells):
+        state.rest[index] = values[n_segments + index]
+    state.constant[0] = values[n_segments + n_cells]
+    n_slots = len(state.box)
+    for slot in range(n_slots):
+        state.box[slot, LOW] = box[slot]
+        state.box[slot, HIGH] = box[n_slots + slot]

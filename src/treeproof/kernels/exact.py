@@ -1,0 +1,437 @@
+"""The exact engine's rows: verify a box, find the nearest violation, in batches."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.branching import (
+    FRESH,
+    JUDGE,
+    NEAR_TIE,
+    POINTS,
+    PROVED,
+    REJECTED,
+    RESTRICTIONS,
+    SETTLED,
+    SWEEPS,
+    TIME_LIMIT,
+    UNDECIDED,
+    WITNESSED,
+    Target,
+    accept_point,
+    new_waiting,
+    search,
+)
+from treeproof.kernels.clock import seconds_now
+from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.dual import new_state
+from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, accumulate_cells, judge
+from treeproof.kernels.primal import cell_distances
+from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
+from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
+
+FIRST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 1.3, 1.25
+"""How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
+
+
+class Alternatives(NamedTuple):
+    """The numbers of `treeproof.query_goals.Alternatives` that kernels read."""
+
+    group_start: np.ndarray
+    alternative_start: np.ndarray
+    group_label: np.ndarray
+    coefficient: np.ndarray
+    need: np.ndarray
+    unit: np.ndarray
+    link_slack: np.ndarray
+
+
+class Limits(NamedTuple):
+    """Budget of one row."""
+
+    time_s: float
+    nodes: int
+    memory_bytes: float
+
+
+class Found(NamedTuple):
+    """What is known about a row; arrays of one entry are overwritten in place.
+
+    lower      float64 (1,)           no violation nearer
+    upper      float64 (1,)           distance of the witness
+    is_open    bool    (1,)           the witness only approaches it
+    witness    int32   (n_features,)  cells of the witness
+    counts     int64   (4,)           nodes, sweeps, points, restrictions
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    witness: np.ndarray
+    counts: np.ndarray
+
+
+@kernel
+def claim_of(alternatives, group, constraint):
+    """The constraint as a `Claim`."""
+    return Claim(
+        alternatives.coefficient[constraint],
+        alternatives.need[constraint],
+        alternatives.unit[constraint],
+        alternatives.link_slack[constraint],
+        alternatives.group_label[group],
+    )
+
+
+@borrowing_kernel
+def largest_sum(leaf_start, leaf_gain):
+    """The paper's eq. 6, every tree takes its best reachable leaf; rounded up.
+
+    Sound: adding n doubles errs by at most n * 2**-53 times the sum of their magnitudes.
+    """
+    total = 0.0
+    gross = 0.0
+    for tree in range(len(leaf_start) - 1):
+        if leaf_start[tree] < leaf_start[tree + 1]:
+            largest = leaf_gain[leaf_start[tree]]
+            for leaf in range(leaf_start[tree] + 1, leaf_start[tree + 1]):
+                largest = max(largest, leaf_gain[leaf])
+            total += largest
+            gross += abs(largest)
+    return total + (len(leaf_start) + 4) * 2.0**-52 * gross
+
+
+@borrowing_kernel
+def ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell):
+    """Cells of a box that contains the closed ball; one float wider on each side at most."""
+    for feature in range(len(row)):
+        if np.isnan(row[feature]) or space.categorical[feature]:
+            low_cell[feature] = FIXED
+            high_cell[feature] = FIXED
+            continue
+        least = row[feature]
+        most = row[feature]
+        if down[feature] > 0.0:
+            least = np.nextafter(row[feature] - radius * down[feature], -np.inf)
+            least = min(max(least, low[feature]), row[feature])
+        if up[feature] > 0.0:
+            most = np.nextafter(row[feature] + radius * up[feature], np.inf)
+            most = max(min(most, high[feature]), row[feature])
+        low_cell[feature] = cell_of(space, feature, least)
+        high_cell[feature] = cell_of(space, feature, most)
+
+
+@borrowing_kernel
+def point_cells(problem, point, template, cells):
+    """Global cells of a point: nearest to the template inside the point's cells."""
+    for feature in range(len(template)):
+        cells[feature] = template[feature]
+    for slot in range(problem.n_slots):
+        feature = problem.slots[slot, FEATURE]
+        cell = point[slot]
+        low = problem.cells[cell, LOW]
+        cells[feature] = min(max(template[feature], low), problem.cells[cell, HIGH])
+
+
+@kernel
+def explore(
+    trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
+    is_ball, is_quick, found, limits, deadline,
+):  # fmt: skip
+    """Restrict, bound cheaply, and search one box of cells; returns a status of `search`.
+
+    For balls the nearest violation is sought, and what is found is proved nearest unless
+    `is_quick`. For other boxes any violation will do.
+    """
+    found.counts[RESTRICTIONS] += 1
+    leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
+        trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
+    )
+    base = 0.0
+    for output in range(len(claim.coefficient)):
+        base += claim.coefficient[output] * semantics.start[output]
+    slack = summation_slack(
+        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
+    )
+    floor = claim.need - slack - claim.link_slack
+    if base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor:
+        return PROVED
+    problem = build_problem(
+        base,
+        leaf_start,
+        leaf_gain,
+        range_start,
+        feature,
+        range_low,
+        range_high,
+        low_cell,
+        high_cell,
+    )
+    state = new_state(problem)
+    distance, is_beyond = cell_distances(
+        problem, space, row, row_cell, down, up, low, high, is_ball
+    )
+    template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
+    target = Target(
+        claim.need, floor, distance, is_beyond, found.upper, found.is_open, found.counts,
+        np.zeros(problem.n_slots, dtype=np.int32), np.zeros(len(problem.unary), dtype=np.float64),
+    )  # fmt: skip
+    waiting = new_waiting(problem, state)
+    cells = np.empty(len(row), dtype=np.int32)
+    total = np.empty(len(semantics.start), dtype=np.float64)
+    is_near_tie = False
+    is_root = True
+    taken_up = FRESH
+    while True:
+        nodes = found.counts[0]
+        status, waiting, is_tuple = search(
+            problem, state, target, waiting, is_root, is_quick, taken_up, limits.nodes, deadline,
+            limits.memory_bytes,
+        )  # fmt: skip
+        if status != JUDGE:
+            return NEAR_TIE if status == PROVED and is_near_tie else status
+        is_root = is_root and found.counts[0] <= nodes + 1
+        found.counts[POINTS] += 1
+        point_cells(problem, target.point, template, cells)
+        verdict = judge(trees, space, semantics, claim, row, cells, total)
+        taken_up = REJECTED
+        if verdict == BROKEN:
+            accept_point(problem, target)
+            found.witness[:] = cells
+            taken_up = WITNESSED
+            if not is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
+                return PROVED
+        elif is_tuple:
+            # Sound: all that is left of the box reaches the leaves just judged.
+            is_near_tie = is_near_tie or verdict == AMBIGUOUS
+            taken_up = SETTLED
+
+
+@kernel
+def order_of_attack(trees, space, semantics, alternatives, group, row, row_cell):
+    """Alternatives of a group, the one nearest to happening at the row first."""
+    first = alternatives.group_start[group]
+    count = alternatives.group_start[group + 1] - first
+    total = np.zeros(len(semantics.start), dtype=np.float64)
+    accumulate_cells(trees, space, semantics, row, row_cell, total)
+    missing = np.zeros(count, dtype=np.float64)
+    for index in range(count):
+        constraint = alternatives.alternative_start[first + index]
+        missing[index] = alternatives.need[constraint]
+        for output in range(len(total)):
+            missing[index] -= alternatives.coefficient[constraint, output] * total[output]
+    return first + np.argsort(missing)
+
+
+@kernel
+def solve_row(
+    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
+    found, limits,
+):  # fmt: skip
+    """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
+
+    low, high  float64 (n_features,)  the domain of a ball; or the box, rounded as in
+                                      spec/rounding.py
+
+    Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
+    First trial radii grow until a witness is found; then every alternative is searched inside the
+    nearest witness so far.
+    """
+    n_features = len(row)
+    clock = np.empty(2, dtype=np.int64)
+    deadline = seconds_now(clock) + limits.time_s
+    row_cell = np.empty(n_features, dtype=np.int32)
+    low_cell = np.empty(n_features, dtype=np.int32)
+    high_cell = np.empty(n_features, dtype=np.int32)
+    box_cells(space, row, row, row, row_cell, row_cell)
+    if not is_ball:
+        box_cells(space, row, low, high, low_cell, high_cell)
+    order = order_of_attack(trees, space, semantics, alternatives, group, row, row_cell)
+    is_quick = is_ball
+    radius = start_radius
+    growth = FIRST_GROWTH
+    while True:
+        worst = PROVED
+        sweeps = found.counts[SWEEPS]
+        is_everything = False
+        for number in order:
+            if is_ball:
+                radius = min(radius, found.upper[0])
+                ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell)
+                is_everything = covers_everything(
+                    space, low_cell, high_cell, row_cell, down, up, low, high
+                )
+            claim = claim_of(alternatives, group, alternatives.alternative_start[number])
+            status = explore(
+                trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell,
+                high_cell, is_ball, is_quick, found, limits, deadline,
+            )  # fmt: skip
+            worst = max(worst, status)
+            if status > UNDECIDED:
+                return status
+            if found.upper[0] < np.inf and not is_ball:
+                return PROVED
+        if not is_quick:
+            break
+        if found.upper[0] < np.inf or (is_everything and worst == UNDECIDED):
+            is_quick = False
+            continue
+        if worst == PROVED:
+            found.lower[0] = radius
+            if is_everything:
+                break
+        is_cheap = found.counts[SWEEPS] == sweeps
+        if is_cheap:
+            # Far too small a start is left behind at a growing pace.
+            radius *= growth
+            growth *= growth
+        else:
+            radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
+            growth = FIRST_GROWTH
+        if seconds_now(clock) > deadline:
+            return TIME_LIMIT
+    if is_ball:
+        found.lower[0] = found.upper[0]
+    return PROVED
+
+
+@borrowing_kernel
+def covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
+    """Whether a box of cells holds everything that the row can ever reach."""
+    for feature in range(len(low_cell)):
+        if low_cell[feature] == FIXED:
+            continue
+        n_cuts = space.cut_start[feature + 1] - space.cut_start[feature]
+        if down[feature] > 0.0:
+            least = cell_of(space, feature, low[feature])
+            if low_cell[feature] > min(least, row_cell[feature]):
+                return False
+        if up[feature] > 0.0:
+            most = cell_of(space, feature, high[feature]) if high[feature] < np.inf else n_cuts
+            if high_cell[feature] < max(most, row_cell[feature]):
+                return False
+    return True
+
+
+@borrowing_kernel
+def witness_point(space, row, cells, is_single, low, high, is_ball, point):
+    """Nearest row of the model's input precision in the given cells.
+
+    Upwards a cell starts at a threshold, which is a number of that precision; downwards the last
+    number below the cell's end is taken, which may lie one step outside a ball. Boxes are kept to.
+    """
+    for feature in range(len(row)):
+        value = row[feature]
+        if cells[feature] != FIXED:
+            cuts = space.cut_start[feature]
+            here = cell_of(space, feature, value)
+            if cells[feature] > here:
+                value = space.cut[cuts + cells[feature] - 1]
+            elif cells[feature] < here:
+                value = space.cut[cuts + cells[feature]]
+                if is_single:
+                    value = np.float64(np.nextafter(np.float32(value), np.float32(-np.inf)))
+                else:
+                    value = np.nextafter(value, -np.inf)
+            if not is_ball:
+                value = min(max(value, low[feature]), high[feature])
+        point[feature] = value
+
+
+class Columns(NamedTuple):
+    """Results of a batch, one row each; see `treeproof.results.outcomes.Outcomes`."""
+
+    status: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    witness: np.ndarray
+    seconds: np.ndarray
+    counts: np.ndarray
+
+
+@kernel
+def new_found(n_features):
+    """Nothing known: lower 0, upper infinite."""
+    return Found(
+        np.zeros(1, dtype=np.float64),
+        np.full(1, np.inf, dtype=np.float64),
+        np.zeros(1, dtype=np.bool_),
+        np.zeros(n_features, dtype=np.int32),
+        np.zeros(4, dtype=np.int64),
+    )
+
+
+@kernel
+def write_row(space, semantics, is_input_single, number, row, low, high, is_ball, found, columns):
+    """Copy what was found about a row into the columns."""
+    columns.lower[number] = found.lower[0]
+    columns.upper[number] = found.upper[0]
+    columns.is_open[number] = found.is_open[0]
+    columns.counts[number] = found.counts
+    if found.upper[0] < np.inf:
+        witness_point(
+            space, row, found.witness, is_input_single, low, high, is_ball, columns.witness[number]
+        )
+
+
+@kernel
+def solve_batch(
+    trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
+    is_ball, start_radius, skip, limits, columns,
+):  # fmt: skip
+    """Solve every row of a batch but those in `skip`.
+
+    down, up       float64 (n_features,)         rates of a ball
+    low, high      float64 (n_rows, n_features)  domain of a ball, or the boxes
+    is_ball        bool                          nearest violation; otherwise any in the box
+    start_radius   float64   first radius to try; not positive: taken from the rows themselves
+    """
+    clock = np.empty(2, dtype=np.int64)
+    for number in range(len(rows)):
+        if skip[number]:
+            continue
+        started = seconds_now(clock)
+        found = new_found(rows.shape[1])
+        radius = start_radius
+        if not radius > 0.0:
+            radius = usual_step(space, rows[number], down, up)
+        columns.status[number] = solve_row(
+            trees, space, semantics, alternatives, groups[number], rows[number], down, up,
+            low[number], high[number], is_ball, radius, found, limits,
+        )  # fmt: skip
+        columns.lower[number] = found.lower[0]
+        columns.upper[number] = found.upper[0]
+        columns.is_open[number] = found.is_open[0]
+        columns.counts[number] = found.counts
+        if found.upper[0] < np.inf:
+            witness_point(
+                space, rows[number], found.witness, is_input_single, low[number], high[number],
+                is_ball, columns.witness[number],
+            )  # fmt: skip
+        columns.seconds[number] = seconds_now(clock) - started
+
+
+@kernel
+def usual_step(space, row, down, up):
+    """Median over the features of the distance to the nearest threshold; a radius to begin with."""
+    steps = np.empty(len(row), dtype=np.float64)
+    count = 0
+    for feature in range(len(row)):
+        rate = max(down[feature], up[feature])
+        first = space.cut_start[feature]
+        last = space.cut_start[feature + 1]
+        if rate == 0.0 or first == last or np.isnan(row[feature]) or space.categorical[feature]:
+            continue
+        cell = first + cell_of(space, feature, row[feature])
+        nearest = np.inf
+        if cell < last:
+            nearest = space.cut[cell] - row[feature]
+        if cell > first:
+            nearest = min(nearest, row[feature] - space.cut[cell - 1])
+        if 0.0 < nearest < np.inf:
+            steps[count] = nearest / rate
+            count += 1
+    if count == 0:
+        return 1.0
+    return np.median(steps[:count])
