@@ -229,12 +229,19 @@ def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArr
     space = rank_space(ensemble)
     point = query.rows[row].copy()
     real = np.dtype(ensemble.input_precision).type
-    for feature in np.flatnonzero(low_cell != FIXED):
+    home, _ = cells_of(query, row, point, point)
+    moves = home != FIXED  # boxes may also move features that no node tests
+    if reach.is_ball:
+        moves &= (low_cell != FIXED) & ((home < low_cell) | (home > high_cell))
+    for feature in np.flatnonzero(moves):
         cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
         value = float(point[feature])
         if not reach.is_ball:
             bounds = float(reach.low[row, feature]), float(reach.high[row, feature])
-            value = _clipped(value, *bounds, cuts, int(high_cell[feature]), real)
+            value = _clipped(value, *bounds, cuts, max(int(high_cell[feature]), 0), real)
+            if low_cell[feature] == FIXED:
+                point[feature] = value
+                continue
         cell = int(np.searchsorted(cuts, value, side="right"))
         if cell < low_cell[feature]:
             value = float(cuts[low_cell[feature] - 1])

@@ -5,15 +5,14 @@ are added (eq. 6), or the best path through them is taken (eq. 7). A bound below
 the row. The lists of merged boxes are never stored for the sum, see kernels/group_bounds.py.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.instance import rank_space
+from treeproof.engines.questions import in_chunks, question_of
 from treeproof.engines.settling import (
     is_broken_unchanged,
     settle_broken,
@@ -30,9 +29,6 @@ from treeproof.kernels.group_bounds import (
 )
 from treeproof.kernels.multilevel import Options
 from treeproof.kernels.multilevel_rows import RowAnswers, search_rows, verify_rows
-from treeproof.kernels.questions import Question
-from treeproof.model.ensemble import ZERO_BAND
-from treeproof.prediction import thread_count
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -103,7 +99,7 @@ class MultilevelEngine:
         )
         radius = query.reach.radius or 0.0
         options = self._options(budget, all_bounds=True)
-        _in_chunks(
+        in_chunks(
             len(query), n_jobs, lambda a, b: verify_rows(*call, radius, a, b, options, answers)
         )
         outcomes = _outcomes(query, answers)
@@ -127,7 +123,7 @@ class MultilevelEngine:
             question_of(query, share=self.grouping == "shared"),
         )
         options = self._options(budget, all_bounds=False)
-        _in_chunks(
+        in_chunks(
             len(query), n_jobs, lambda a, b: search_rows(*call, np.zeros(0), a, b, options, answers)
         )
         return _radius_outcomes(query, answers)
@@ -144,7 +140,7 @@ class MultilevelEngine:
         )
         options = self._options(budget, all_bounds=False)
         search = np.array([protocol.first_eps, protocol.steps, protocol.cap], dtype=np.float64)
-        _in_chunks(
+        in_chunks(
             len(query),
             n_jobs,
             lambda a, b: search_rows(*call, search, a, b, options, answers),
@@ -165,40 +161,6 @@ class MultilevelEngine:
         )
 
 
-def question_of(query: Query, *, share: bool) -> Question:
-    """Return a query as arrays for kernels."""
-    ensemble, alternatives, reach = query.ensemble, query.alternatives, query.reach
-    space = rank_space(ensemble)
-    n_groups = len(alternatives.group_label)
-    mask = np.zeros((n_groups, ensemble.n_outputs))
-    for group in range(n_groups):
-        for constraints in alternatives.of_group(group):
-            for constraint in constraints:
-                mask[group, alternatives.coefficient[constraint] != 0.0] = 1.0
-    return Question(
-        # Copies of what may be read-only, which numba takes for another type and compiles anew.
-        rows=np.array(query.rows),
-        group=np.array(query.group),
-        group_start=alternatives.group_start,
-        alternative_start=alternatives.alternative_start,
-        coefficient=alternatives.coefficient,
-        need=alternatives.need,
-        unit=alternatives.unit,
-        link_slack=alternatives.link_slack,
-        start=np.array(ensemble.aggregation.start, dtype=np.float64),
-        down=np.array(reach.down),
-        up=np.array(reach.up),
-        low=np.array(reach.low, order="C"),
-        high=np.array(reach.high, order="C"),
-        is_ball=reach.is_ball,
-        zero_band=ZERO_BAND,
-        used=np.flatnonzero(np.diff(space.cut_start)).astype(np.int32),
-        group_mask=mask,
-        most_alternatives=int(np.diff(alternatives.group_start).max(initial=0)),
-        share=share,
-    )
-
-
 def _empty_answers(n_rows: int) -> RowAnswers:
     return RowAnswers(
         status=np.zeros(n_rows, dtype=np.int64),
@@ -209,18 +171,6 @@ def _empty_answers(n_rows: int) -> RowAnswers:
         proved_at_first=np.zeros(n_rows, dtype=bool),
         seconds=np.zeros(n_rows),
     )
-
-
-def _in_chunks(n_rows: int, n_jobs: int, run: Callable[[int, int], Any]) -> None:
-    """Call with ranges of rows, in threads when asked; every call writes its own rows."""
-    threads = thread_count(n_jobs)
-    if threads == 1:
-        run(0, n_rows)
-        return
-    size = max(1, n_rows // (8 * threads))
-    with ThreadPoolExecutor(threads) as pool:
-        starts = range(0, n_rows, size)
-        list(pool.map(lambda first: run(first, min(first + size, n_rows)), starts))
 
 
 def _outcomes(query: Query, answers: RowAnswers) -> Outcomes:

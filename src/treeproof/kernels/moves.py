@@ -55,10 +55,10 @@ def sign_of_sum(a, b, c, d):
 @borrowing_kernel
 def ball_end(x, radius, rate, sign):
     """``x + sign * radius * rate`` rounded down, exactly."""
-    if rate == 0.0 or radius == 0.0:
+    if rate == 0.0 or radius == 0.0 or not np.isfinite(x):
         return x
-    if not (np.isfinite(radius) and np.isfinite(x)):
-        return x + sign * radius * rate
+    if not np.isfinite(radius):
+        return sign * radius
     product = radius
     error = 0.0
     if rate != 1.0:

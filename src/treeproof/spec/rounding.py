@@ -17,12 +17,12 @@ FloatArray = NDArray[np.float64]
 def move_rounded_down(start: FloatArray, radius: float, rate: FloatArray, sign: int) -> FloatArray:
     """Return ``start + sign * radius * rate`` rounded down, elementwise and exactly.
 
-    Infinite starts, rates and radii behave as limits; a zero rate never moves.
+    Infinite rates and radii behave as limits; infinite starts and zero rates never move.
     """
     start, rate = np.broadcast_arrays(np.asarray(start, float), np.asarray(rate, float))
     with np.errstate(over="ignore", invalid="ignore"):
         step = np.where(rate == 0.0, 0.0, radius * rate)
-        moved = start + sign * step
+        moved = np.where(np.isinf(start), start, start + sign * step)
     if radius == 0.0 or not np.isfinite(radius):
         return moved
     # TwoSum and Dekker's product give the rounding errors of both operations; only where one of
