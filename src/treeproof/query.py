@@ -57,8 +57,8 @@ class Query:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, selection: slice) -> "Query":
-        """Return the same question about a slice of the rows."""
+    def take(self, selection: slice | NDArray[np.int64]) -> "Query":
+        """Return the same question about a selection of the rows."""
         return Query(
             ensemble=self.ensemble,
             rows=self.rows[selection],

@@ -26,7 +26,8 @@ from treeproof.kernels.emulation import (
     SOFTMAX,
     Semantics,
 )
-from treeproof.kernels.exact import Alternatives, Columns, Limits, solve_batch
+from treeproof.kernels.exact import Alternatives, Limits
+from treeproof.kernels.exact_batch import Columns, solve_batch
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
 from treeproof.prediction import thread_count
 from treeproof.query import Query
@@ -141,7 +142,7 @@ def _in_chunks(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: in
         list(pool.map(run, parts))
 
 
-def _setting(query: Query) -> tuple[Any, ...]:
+def _setting(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
     """The model and the claims as kernels take them."""
     ensemble = query.ensemble
     return (

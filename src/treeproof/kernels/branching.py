@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.dual import enter_box, sweep
 from treeproof.kernels.primal import ascend, clip_point, decode, value_at
 from treeproof.kernels.problem import (
     EDGE,
@@ -236,7 +237,7 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
         if bound < floor:
             continue
         if is_root:
-            if taken_up != REJECTED and (turn == 1 or turn == 4 or turn == 12):
+            if taken_up != REJECTED and turn in (1, 4, 12):
                 decode(problem, state, state.rest, target.distance, target.point)
                 if reaches_need(problem, state, target, 3):
                     return CANDIDATE, 0.0

@@ -12,12 +12,11 @@ import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 
-
 LOW, HIGH, EDGE = 0, 1, 2
 FEATURE, CELL_START = 0, 1
 SLOT, FACTOR, SEGMENT_START = 0, 1, 2
 LEAF_START, ENTRY_START, PAIR_START, TREE = 0, 1, 2, 3
-"""Columns of the tables of a `Problem`. (Few tables with columns compile faster than many arrays.)"""
+"""Columns of the tables of a `Problem`; few tables with columns compile faster than many arrays."""
 
 
 class Problem(NamedTuple):

@@ -1,0 +1,134 @@
+"""Batches of rows for the exact engine: start radii, concrete witnesses, columns of results."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.clock import seconds_now
+from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.exact import Found, solve_row
+from treeproof.kernels.rank_space import FIXED, cell_of
+
+
+@borrowing_kernel
+def witness_point(space, row, cells, is_single, low, high, is_ball, point):
+    """Nearest row of the model's input precision in the given cells.
+
+    Upwards a cell starts at a threshold, which is a number of that precision; downwards the last
+    number below the cell's end is taken, which may lie one step outside a ball. Boxes are kept to.
+    """
+    for feature in range(len(row)):
+        value = row[feature]
+        if cells[feature] != FIXED:
+            cuts = space.cut_start[feature]
+            here = cell_of(space, feature, value)
+            if cells[feature] > here:
+                value = space.cut[cuts + cells[feature] - 1]
+            elif cells[feature] < here:
+                value = space.cut[cuts + cells[feature]]
+                if is_single:
+                    value = np.float64(np.nextafter(np.float32(value), np.float32(-np.inf)))
+                else:
+                    value = np.nextafter(value, -np.inf)
+            if not is_ball:
+                value = min(max(value, low[feature]), high[feature])
+        point[feature] = value
+
+
+class Columns(NamedTuple):
+    """Results of a batch, one row each; see `treeproof.results.outcomes.Outcomes`."""
+
+    status: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    witness: np.ndarray
+    seconds: np.ndarray
+    counts: np.ndarray
+
+
+@kernel
+def new_found(n_features):
+    """Nothing known: lower 0, upper infinite."""
+    return Found(
+        np.zeros(1, dtype=np.float64),
+        np.full(1, np.inf, dtype=np.float64),
+        np.zeros(1, dtype=np.bool_),
+        np.zeros(n_features, dtype=np.int32),
+        np.zeros(4, dtype=np.int64),
+    )
+
+
+@kernel
+def write_row(space, semantics, is_input_single, number, row, low, high, is_ball, found, columns):
+    """Copy what was found about a row into the columns."""
+    columns.lower[number] = found.lower[0]
+    columns.upper[number] = found.upper[0]
+    columns.is_open[number] = found.is_open[0]
+    columns.counts[number] = found.counts
+    if found.upper[0] < np.inf:
+        witness_point(
+            space, row, found.witness, is_input_single, low, high, is_ball, columns.witness[number]
+        )
+
+
+@kernel
+def solve_batch(
+    trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
+    is_ball, start_radius, skip, limits, columns,
+):  # fmt: skip
+    """Solve every row of a batch but those in `skip`.
+
+    down, up       float64 (n_features,)         rates of a ball
+    low, high      float64 (n_rows, n_features)  domain of a ball, or the boxes
+    is_ball        bool                          nearest violation; otherwise any in the box
+    start_radius   float64   first radius to try; not positive: taken from the rows themselves
+    """
+    clock = np.empty(2, dtype=np.int64)
+    for number in range(len(rows)):
+        if skip[number]:
+            continue
+        started = seconds_now(clock)
+        found = new_found(rows.shape[1])
+        radius = start_radius
+        if not radius > 0.0:
+            radius = usual_step(space, rows[number], down, up)
+        columns.status[number] = solve_row(
+            trees, space, semantics, alternatives, groups[number], rows[number], down, up,
+            low[number], high[number], is_ball, radius, found, limits,
+        )  # fmt: skip
+        columns.lower[number] = found.lower[0]
+        columns.upper[number] = found.upper[0]
+        columns.is_open[number] = found.is_open[0]
+        columns.counts[number] = found.counts
+        if found.upper[0] < np.inf:
+            witness_point(
+                space, rows[number], found.witness, is_input_single, low[number], high[number],
+                is_ball, columns.witness[number],
+            )  # fmt: skip
+        columns.seconds[number] = seconds_now(clock) - started
+
+
+@kernel
+def usual_step(space, row, down, up):
+    """Median over the features of the distance to the nearest threshold; a radius to begin with."""
+    steps = np.empty(len(row), dtype=np.float64)
+    count = 0
+    for feature in range(len(row)):
+        rate = max(down[feature], up[feature])
+        first = space.cut_start[feature]
+        last = space.cut_start[feature + 1]
+        if rate == 0.0 or first == last or np.isnan(row[feature]) or space.categorical[feature]:
+            continue
+        cell = first + cell_of(space, feature, row[feature])
+        nearest = np.inf
+        if cell < last:
+            nearest = space.cut[cell] - row[feature]
+        if cell > first:
+            nearest = min(nearest, row[feature] - space.cut[cell - 1])
+        if 0.0 < nearest < np.inf:
+            steps[count] = nearest / rate
+            count += 1
+    if count == 0:
+        return 1.0
+    return np.median(steps[:count])
