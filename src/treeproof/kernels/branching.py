@@ -41,22 +41,26 @@ class Target(NamedTuple):
     floor       float64               no violation has a value below it
     distance    float64 (n_cells,)    radius at which each cell is reached
     is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
+    lower       float64 (1,)          no violation is nearer
     upper       float64 (1,)          distance of the best witness; infinite without one
     is_open     bool    (1,)          the best witness only approaches `upper`
     counts      int64   (4,)          nodes, sweeps, points, restrictions
     point       int32   (n_slots,)    the point under consideration
     values      float64 (n_cells,)    scratch
+    saved       int32   (n_slots, 3)  scratch: a box and a point
     """
 
     need: float
     floor: float
     distance: np.ndarray
     is_beyond: np.ndarray
+    lower: np.ndarray
     upper: np.ndarray
     is_open: np.ndarray
     counts: np.ndarray
     point: np.ndarray
     values: np.ndarray
+    saved: np.ndarray
 
 
 class OpenBoxes(NamedTuple):
@@ -128,6 +132,42 @@ def reaches_need(problem, state, target, rounds):
             target.values,
         )  # fmt: skip
     return value >= target.need
+
+
+@borrowing_kernel
+def leaps_closer(problem, state, target):
+    """Whether a point worth judging is in reach halfway between the bounds; then it is taken.
+
+    Steps from threshold to threshold can be many; halving the distance makes them few. The box
+    stays as it was, since the point may yet be rejected.
+    """
+    middle = 0.5 * (target.lower[0] + target.upper[0])
+    if not middle < target.upper[0] or not np.isfinite(middle):
+        return False
+    is_empty = False
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        target.saved[slot, 0] = low
+        target.saved[slot, 1] = high
+        target.saved[slot, 2] = target.point[slot]
+        while low <= high and target.distance[low] > middle:
+            low += 1
+        while low <= high and target.distance[high] > middle:
+            high -= 1
+        is_empty = is_empty or low > high
+        state.box[slot, LOW] = low
+        state.box[slot, HIGH] = high
+    is_in_reach = False
+    if not is_empty:
+        clip_point(problem, state, target.point)
+        is_in_reach = reaches_need(problem, state, target, 2)
+    for slot in range(problem.n_slots):
+        state.box[slot, LOW] = target.saved[slot, 0]
+        state.box[slot, HIGH] = target.saved[slot, 1]
+        if not is_in_reach:
+            target.point[slot] = target.saved[slot, 2]
+    return is_in_reach
 
 
 @borrowing_kernel
@@ -216,6 +256,8 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
     if not shrink_box(problem, state, target):
         return CLOSED, 0.0
     if taken_up == WITNESSED:
+        if leaps_closer(problem, state, target):
+            return CANDIDATE, 0.0
         clip_point(problem, state, target.point)
         if reaches_need(problem, state, target, 3):
             return CANDIDATE, 0.0

@@ -173,8 +173,10 @@ def explore(
     )
     template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
     target = Target(
-        claim.need, floor, distance, is_beyond, found.upper, found.is_open, found.counts,
-        np.zeros(problem.n_slots, dtype=np.int32), np.zeros(len(problem.unary), dtype=np.float64),
+        claim.need, floor, distance, is_beyond, found.lower, found.upper, found.is_open,
+        found.counts, np.zeros(problem.n_slots, dtype=np.int32),
+        np.zeros(len(problem.unary), dtype=np.float64),
+        np.zeros((problem.n_slots, 3), dtype=np.int32),
     )  # fmt: skip
     waiting = new_waiting(problem, state)
     cells = np.empty(len(row), dtype=np.int32)
@@ -250,6 +252,7 @@ def solve_row(
     is_quick = is_ball
     radius = start_radius
     growth = FIRST_GROWTH
+    n_cheap = 0
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
@@ -284,10 +287,13 @@ def solve_row(
         if is_cheap:
             # Far too small a start is left behind at a growing pace.
             radius *= growth
-            growth *= growth
+            n_cheap += 1
+            if n_cheap > 3:
+                growth *= growth
         else:
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
             growth = FIRST_GROWTH
+            n_cheap = 0
         if seconds_now(clock) > deadline:
             return TIME_LIMIT
     if is_ball:
