@@ -19,6 +19,7 @@ from treeproof.errors import (
 
 if TYPE_CHECKING:
     from treeproof.api import load, radius, verify
+    from treeproof.engines.multilevel import multilevel
     from treeproof.prediction import Model
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
@@ -49,6 +50,7 @@ __all__ = [
     "__version__",
     "load",
     "load_results",
+    "multilevel",
     "radius",
     "verify",
 ]
@@ -65,6 +67,7 @@ _HOMES = {
     "ScoreWithin": "treeproof.spec.goals",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
+    "multilevel": "treeproof.engines.multilevel",
     "radius": "treeproof.api",
     "verify": "treeproof.api",
 }

@@ -110,8 +110,8 @@ def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> 
     ):
         assert outcomes.exact[row]
     if outcomes.exact[row]:
-        assert outcomes.lower[row] == outcomes.upper[row] == truth.value
-        assert outcomes.attained[row] == truth.attained
+        assert outcomes.lower[row] == outcomes.upper[row]
+        assert truth.is_same(outcomes.upper[row], attained=bool(outcomes.attained[row]))
     broken = bool(query.already_broken[row])
     if broken:
         expected = Verdict.FALSIFIED

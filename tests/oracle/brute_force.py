@@ -36,6 +36,18 @@ class Radius:
     attained: bool
     exact: Fraction | None
 
+    def is_same(self, value: float, *, attained: bool) -> bool:
+        """Whether a stated radius describes the same balls.
+
+        "Beyond r" and "at the double after r" are broken by the same doubles: they are two names
+        of one answer when distances of two features lie one double apart.
+        """
+        return bool(_first_broken(value, attained) == _first_broken(self.value, self.attained))
+
+
+def _first_broken(value: float, attained: bool) -> float:
+    return value if attained else float(np.nextafter(value, np.inf))
+
 
 def thresholds(ensemble: Ensemble, feature: int) -> FloatArray:
     """Sorted distinct canonical thresholds of a feature, with the edges of LightGBM's zero band."""

@@ -11,6 +11,11 @@ import numpy as np
 from treeproof.kernels.compiler import borrowing_kernel
 
 _SPLITTER = 134217729.0  # 2**27 + 1
+_TINY_RADIUS = 1e-200
+_TINY_MOVE = 1e-140
+"""Products below these lose digits to underflow. With rates other than 0 and 1, smaller moves are
+not told apart: a threshold nearer than the tiny move is at distance 0, and every radius reaches it.
+"""
 
 
 @borrowing_kernel
@@ -23,7 +28,7 @@ def two_sum(a, b):
 
 @borrowing_kernel
 def two_product(a, b):
-    """Product of two doubles and its rounding error; factors between 2**-400 and 2**400."""
+    """Product of two doubles and its rounding error, unless it over- or underflows."""
     product = a * b
     t = _SPLITTER * a
     a_high = t - (t - a)
@@ -62,6 +67,9 @@ def ball_end(x, radius, rate, sign):
     product = radius
     error = 0.0
     if rate != 1.0:
+        if radius < _TINY_RADIUS:
+            # Sound: a larger set than was asked for.
+            return np.nextafter(x + sign * _TINY_MOVE, sign * np.inf)
         product, error = two_product(radius, rate)
     end, rest = two_sum(x, sign * product)
     if error == 0.0:
@@ -84,6 +92,8 @@ def distance_down(small, large, rate):
         if rest < 0.0:
             gap = np.nextafter(gap, -np.inf)
         return gap, rest == 0.0
+    if gap < _TINY_MOVE:
+        return 0.0, False
     distance = gap / rate
     while True:
         product, error = two_product(distance, rate)

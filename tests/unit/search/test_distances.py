@@ -1,0 +1,61 @@
+"""The finite list of distances against the oracle's exact levels."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.oracle import brute_force
+from tests.strategies import random_case
+from treeproof.engines.instance import rank_space
+from treeproof.engines.questions import question_of
+from treeproof.kernels.questions import collect_distances, set_cells, sort_distances
+from treeproof.search.distances import distances_of
+
+
+def oracle_levels(query, row):
+    found = set()
+    for feature in range(query.rows.shape[1]):
+        for distance, beyond in brute_force.cell_levels(query, row, feature).values():
+            if (distance, beyond) != brute_force.START:
+                value = brute_force._double_not_above(distance)
+                found.add((value, not beyond and Fraction(value) == distance))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_list_holds_every_level_and_nothing_else(seed):
+    query = random_case(np.random.default_rng(seed), ask="radius").query
+    for row in range(len(query)):
+        distances = distances_of(query, row)
+        listed = list(zip(distances.value.tolist(), distances.attained.tolist(), strict=True))
+        assert len(set(listed)) == len(listed)
+        assert set(listed) == oracle_levels(query, row)
+        assert listed == sorted(listed, key=lambda level: (level[0], not level[1]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_compiled_list_is_the_same(seed):
+    query = random_case(np.random.default_rng(seed), ask="radius").query
+    question, space = question_of(query), rank_space(query.ensemble)
+    value, beyond = np.empty(len(space.cut)), np.empty(len(space.cut), dtype=bool)
+    for row in range(len(query)):
+        n = collect_distances(space, question, row, value, beyond)
+        found = set(zip(value[:n].tolist(), (~beyond[:n]).tolist(), strict=True))
+        assert found == oracle_levels(query, row)
+        radii, _ = sort_distances(value, beyond, n)
+        expected = sorted({v if a else float(np.nextafter(v, np.inf)) for v, a in found})
+        assert radii.tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_compiled_cells_are_those_of_the_exact_ball(seed):
+    query = random_case(np.random.default_rng(seed), ask="ball").query
+    question, space = question_of(query), rank_space(query.ensemble)
+    n_features = query.rows.shape[1]
+    low, high = np.empty(n_features, dtype=np.int32), np.empty(n_features, dtype=np.int32)
+    for row in range(len(query)):
+        set_cells(space, question, row, query.reach.radius, low, high)
+        for feature in question.used:
+            cells = sorted(brute_force._cells_of_box(query, row, int(feature)))
+            assert [low[feature], high[feature]] == [cells[0], cells[-1]]
