@@ -9,6 +9,7 @@ import numpy as np
 
 from treeproof.kernels.compiler import kernel
 from treeproof.kernels.training_histograms import add_rows
+from treeproof.kernels.training_sampling import random_bits
 from treeproof.kernels.training_search import (
     LARGE,
     N_FREE,
@@ -33,7 +34,7 @@ SEARCH_WANTED = 1
 
 
 @kernel
-def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian):
+def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian, key):
     """Append a node that is a leaf as yet; return its number."""
     node = work.counters[N_NODES]
     work.counters[N_NODES] += 1
@@ -43,6 +44,7 @@ def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian):
     nodes.begin[node], nodes.end[node], nodes.depth[node] = begin, end, depth
     nodes.low[node], nodes.high[node] = low, high
     nodes.gradient[node], nodes.hessian[node] = gradient, hessian
+    nodes.key[node] = key
     return node
 
 
@@ -110,18 +112,12 @@ def split_node(table, settings, nodes, work, node, spare):
     gradient, hessian = nodes.split[node, SPLIT_GRADIENT], nodes.split[node, SPLIT_HESSIAN]
     begin, end, depth = nodes.begin[node], nodes.end[node], nodes.depth[node] + 1
     bounds = child_bounds(table, settings, nodes, node)
-    left = add_node(nodes, work, begin, border, depth, bounds[0], bounds[1], gradient, hessian)
-    right = add_node(
-        nodes,
-        work,
-        border,
-        end,
-        depth,
-        bounds[2],
-        bounds[3],
-        nodes.gradient[node] - gradient,
-        nodes.hessian[node] - hessian,
-    )
+    keys = (random_bits(nodes.key[node], 1), random_bits(nodes.key[node], 2))
+    low, high = bounds[0], bounds[1]
+    left = add_node(nodes, work, begin, border, depth, low, high, gradient, hessian, keys[0])
+    low, high = bounds[2], bounds[3]
+    gradient, hessian = nodes.gradient[node] - gradient, nodes.hessian[node] - hessian
+    right = add_node(nodes, work, border, end, depth, low, high, gradient, hessian, keys[1])
     nodes.left[node], nodes.right[node] = left, right
     if depth >= settings.max_depth:
         release_buffer(nodes, work, node)
@@ -144,7 +140,8 @@ def begin_tree(gradients, settings, nodes, work):
     work.counters[N_FREE] = len(work.free)
     for buffer in range(len(work.free)):
         work.free[buffer] = buffer
-    root = add_node(nodes, work, 0, len(work.rows), 0, -np.inf, np.inf, gradient, hessian)
+    key = random_bits(settings.seed, 0)
+    root = add_node(nodes, work, 0, len(work.rows), 0, -np.inf, np.inf, gradient, hessian, key)
     work.counters[SMALL] = work.counters[LARGE] = -1
     if settings.max_depth > 0:
         nodes.buffer[root] = take_buffer(work)

@@ -15,9 +15,10 @@ def random_bits(seed, number):
 
 
 @kernel
-def draw_features(features_per_node, seed, features, node, keys):
-    """Draw a key per feature; those with keys up to the returned one may split this node.
+def draw_features(features_per_node, seed, features, keys):
+    """Draw a key per feature; those with keys up to the returned one may split the node.
 
+    seed      uint64                 of the node
     features  int32  (n,)
     keys      uint64 (n_features,)   out
     """
@@ -25,7 +26,7 @@ def draw_features(features_per_node, seed, features, node, keys):
         keys[:] = 0
         return np.uint64(0)
     for j in range(len(features)):
-        keys[j] = random_bits(random_bits(seed, node), features[j])
+        keys[j] = random_bits(seed, features[j])
     return np.sort(keys[: len(features)])[features_per_node - 1]
 
 

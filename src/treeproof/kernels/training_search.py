@@ -76,6 +76,8 @@ class Nodes(NamedTuple):
     depth : int32
     buffer : int32
         Histogram that the node owns; -1 for none.
+    key : uint64
+        Random number of the node's place in the tree, whatever the order of growth.
     """
 
     split: NDArray[np.float64]
@@ -89,6 +91,7 @@ class Nodes(NamedTuple):
     end: NDArray[np.int64]
     depth: NDArray[np.int32]
     buffer: NDArray[np.int32]
+    key: NDArray[np.uint64]
 
 
 class Work(NamedTuple):
@@ -274,8 +277,8 @@ def search_pair(table, gradients, settings, nodes, work, features, first, last, 
     pair = (work.counters[SMALL], work.counters[LARGE])
     keys, count = scratch.keys, settings.features_per_node
     limits = (
-        draw_features(count, settings.seed, features, pair[0], keys[0]),
-        draw_features(count, settings.seed, features, pair[1], keys[1]),
+        draw_features(count, nodes.key[pair[0]], features, keys[0]),
+        draw_features(count, nodes.key[pair[1]], features, keys[1]),
     )
     found[:, SPLIT_GAIN] = MINIMUM_GAIN
     found[:, SPLIT_FEATURE] = -1

@@ -1,6 +1,7 @@
 """`RobustGBDTClassifier`: gradient boosting that is trained against an attacker."""
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
@@ -294,7 +295,10 @@ class RobustGBDTClassifier(TreeClassifier):
             "validation_fraction", self.validation_fraction, low=0.0, high=0.9, open_low=True
         )
         counts = np.bincount(rows.targets)
-        stratify = rows.targets if counts[counts > 0].min() > 1 else None
+        counts = counts[counts > 0]
+        n_held_out = math.ceil(share * len(rows.targets))
+        fewest = min(n_held_out, len(rows.targets) - n_held_out)
+        stratify = rows.targets if counts.min() > 1 and fewest >= len(counts) else None
         train, held_out = train_test_split(
             np.arange(len(rows.targets)),
             test_size=share,

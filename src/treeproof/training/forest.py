@@ -195,7 +195,8 @@ class RobustRandomForestClassifier(TreeClassifier):
         return GrowthSettings(
             reg_lambda=0.0,
             gamma=0.0,
-            min_child_weight=smallest * _hessian(len(self.classes_)),
+            # A little less, because hessians are rounded to a grid.
+            min_child_weight=smallest * _hessian(len(self.classes_)) * (1.0 - 1e-9),
             learning_rate=1.0 / n_members,
             max_depth=UNLIMITED_DEPTH
             if depth is None

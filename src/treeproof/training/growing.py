@@ -246,6 +246,7 @@ def _node_memory(capacity: int) -> Nodes:
         end=np.empty(capacity, dtype=np.int64),
         depth=np.empty(capacity, dtype=np.int32),
         buffer=np.empty(capacity, dtype=np.int32),
+        key=np.empty(capacity, dtype=np.uint64),
     )
 
 

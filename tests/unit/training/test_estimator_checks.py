@@ -11,7 +11,8 @@ from treeproof.training import RobustGBDTClassifier, RobustRandomForestClassifie
     [
         RobustGBDTClassifier(n_estimators=20),
         RobustGBDTClassifier(n_estimators=10, eps=0.1, tree_method="exact"),
-        RobustRandomForestClassifier(n_estimators=20),
+        RobustRandomForestClassifier(),
+        RobustRandomForestClassifier(n_estimators=10, eps=0.1, bootstrap=False),
     ]
 )
 def test_scikit_learn_accepts(estimator: Any, check: Any) -> None:
