@@ -1,14 +1,12 @@
 """Branch and bound over the cells of a `Problem`: prove a box, or find the nearest violation."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.dual import enter_box, sweep
-from treeproof.kernels.primal import ascend, clip_point, decode, value_at
+from treeproof.kernels.primal import clip_point, decode
 from treeproof.kernels.problem import (
     EDGE,
     FACTOR,
@@ -18,6 +16,8 @@ from treeproof.kernels.problem import (
     SEGMENT_START,
     grow_table,
 )
+from treeproof.kernels.waiting import OpenBoxes, load_open, save_open
+from treeproof.kernels.witnesses import NODES, SWEEPS, leaps_closer, reaches_need, shrink_box
 
 PROVED, UNDECIDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT, NEAR_TIE, JUDGE = 0, 1, 2, 3, 4, 5, 6
 """Nothing nearer exists; a quick search gave up; a limit was reached; a link's rounding decides; a
@@ -29,145 +29,6 @@ FRESH, WITNESSED, REJECTED, SETTLED = 0, 1, 2, 3
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
 PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
-
-NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
-"""Positions in the array of counts."""
-
-
-class Target(NamedTuple):
-    """What a search looks for, and the best that it has found.
-
-    need        float64               value from which a point is worth judging
-    floor       float64               no violation has a value below it
-    distance    float64 (n_cells,)    radius at which each cell is reached
-    is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
-    lower       float64 (1,)          no violation is nearer
-    upper       float64 (1,)          distance of the best witness; infinite without one
-    is_open     bool    (1,)          the best witness only approaches `upper`
-    counts      int64   (4,)          nodes, sweeps, points, restrictions
-    point       int32   (n_slots,)    the point under consideration
-    values      float64 (n_cells,)    scratch
-    saved       int32   (n_slots, 3)  scratch: a box and a point
-    """
-
-    need: float
-    floor: float
-    distance: np.ndarray
-    is_beyond: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    is_open: np.ndarray
-    counts: np.ndarray
-    point: np.ndarray
-    values: np.ndarray
-    saved: np.ndarray
-
-
-class OpenBoxes(NamedTuple):
-    """Parts that are searched later, and how the current one is to be taken up.
-
-    values  float64 (capacity, n_segments + n_cells + 1)  multipliers, rest, constant
-    boxes   int32   (capacity, 2 * n_slots)               lows, then highs
-    count   int64   (1,)
-    """
-
-    values: np.ndarray
-    boxes: np.ndarray
-    count: np.ndarray
-
-
-@borrowing_kernel
-def shrink_box(problem, state, target):
-    """Keep only cells nearer than the best witness; False when some slot has none left.
-
-    A witness that only approaches its distance leaves room for one that attains it. Distances rise
-    outwards from the row's own cell, so what remains of a box is again a box.
-    """
-    upper = target.upper[0]
-    is_open = target.is_open[0]
-    distance = target.distance
-    for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        while low <= high and (
-            distance[low] > upper
-            or (distance[low] == upper and (target.is_beyond[low] or not is_open))
-        ):
-            low += 1
-        while low <= high and (
-            distance[high] > upper
-            or (distance[high] == upper and (target.is_beyond[high] or not is_open))
-        ):
-            high -= 1
-        state.box[slot, LOW] = low
-        state.box[slot, HIGH] = high
-        if low > high:
-            return False
-    return True
-
-
-@borrowing_kernel
-def accept_point(problem, target):
-    """Make the judged point the best witness."""
-    largest = 0.0
-    is_open = False
-    for slot in range(problem.n_slots):
-        cell = target.point[slot]
-        if target.distance[cell] > largest:
-            largest = target.distance[cell]
-            is_open = target.is_beyond[cell]
-        elif target.distance[cell] == largest and target.is_beyond[cell]:
-            is_open = True
-    target.upper[0] = largest
-    target.is_open[0] = is_open
-
-
-@borrowing_kernel
-def reaches_need(problem, state, target, rounds):
-    """Whether `target.point`, after some rounds of ascent in the box, is worth judging."""
-    value = value_at(problem, state, target.point)
-    if value < target.need:
-        value = ascend(
-            problem, state, target.distance, target.point, value, target.need, rounds,
-            target.values,
-        )  # fmt: skip
-    return value >= target.need
-
-
-@borrowing_kernel
-def leaps_closer(problem, state, target):
-    """Whether a point worth judging is in reach halfway between the bounds; then it is taken.
-
-    Steps from threshold to threshold can be many; halving the distance makes them few. The box
-    stays as it was, since the point may yet be rejected.
-    """
-    middle = 0.5 * (target.lower[0] + target.upper[0])
-    if not middle < target.upper[0] or not np.isfinite(middle):
-        return False
-    is_empty = False
-    for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        target.saved[slot, 0] = low
-        target.saved[slot, 1] = high
-        target.saved[slot, 2] = target.point[slot]
-        while low <= high and target.distance[low] > middle:
-            low += 1
-        while low <= high and target.distance[high] > middle:
-            high -= 1
-        is_empty = is_empty or low > high
-        state.box[slot, LOW] = low
-        state.box[slot, HIGH] = high
-    is_in_reach = False
-    if not is_empty:
-        clip_point(problem, state, target.point)
-        is_in_reach = reaches_need(problem, state, target, 2)
-    for slot in range(problem.n_slots):
-        state.box[slot, LOW] = target.saved[slot, 0]
-        state.box[slot, HIGH] = target.saved[slot, 1]
-        if not is_in_reach:
-            target.point[slot] = target.saved[slot, 2]
-    return is_in_reach
 
 
 @borrowing_kernel
@@ -345,14 +206,14 @@ def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_li
                 for other in range(n_slots):
                     target.point[other] = state.box[other, LOW]
                 return JUDGE, waiting, True
-            number = waiting.count[0]
+            number = waiting.n_open[0]
             if number == len(waiting.values):
                 if 16.0 * number * (waiting.values.shape[1] + n_slots) > memory_limit:
                     return MEMORY_LIMIT, waiting, False
                 waiting = OpenBoxes(
                     grow_table(waiting.values, 2 * number),
                     grow_table(waiting.boxes, 2 * number),
-                    waiting.count,
+                    waiting.n_open,
                 )
             save_open(state, waiting.values[number], waiting.boxes[number])
             if peaks_right(state, slot, cell):
@@ -361,12 +222,12 @@ def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_li
             else:
                 waiting.boxes[number, slot] = cell + 1
                 state.box[slot, HIGH] = cell
-            waiting.count[0] += 1
-        elif waiting.count[0] == 0:
+            waiting.n_open[0] += 1
+        elif waiting.n_open[0] == 0:
             return PROVED, waiting, False
         else:
-            waiting.count[0] -= 1
-            number = waiting.count[0]
+            waiting.n_open[0] -= 1
+            number = waiting.n_open[0]
             load_open(state, waiting.values[number], waiting.boxes[number])
         is_root = False
         taken_up = FRESH
@@ -380,46 +241,3 @@ def peaks_right(state, slot, cell):
         if state.marginal[other] > state.marginal[best]:
             best = other
     return best > cell
-
-
-@kernel
-def new_waiting(problem, state):
-    """Room for a few open boxes."""
-    size = len(state.multiplier) + len(state.rest) + 1
-    return OpenBoxes(
-        np.empty((8, size), dtype=np.float64),
-        np.empty((8, 2 * problem.n_slots), dtype=np.int32),
-        np.zeros(1, dtype=np.int64),
-    )
-
-
-@borrowing_kernel
-def save_open(state, values, box):
-    """Keep multipliers, rest, constant and box of a part that is searched later."""
-    n_segments = len(state.multiplier)
-    n_cells = len(state.rest)
-    for index in range(n_segments):
-        values[index] = state.multiplier[index]
-    for index in range(n_cells):
-        values[n_segments + index] = state.rest[index]
-    values[n_segments + n_cells] = state.constant[0]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        box[slot] = state.box[slot, LOW]
-        box[n_slots + slot] = state.box[slot, HIGH]
-
-
-@borrowing_kernel
-def load_open(state, values, box):
-    """Bring back what `save_open` kept."""
-    n_segments = len(state.multiplier)
-    n_cells = len(state.rest)
-    for index in range(n_segments):
-        state.multiplier[index] = values[index]
-    for index in range(n_cells):
-        state.rest[index] = values[n_segments + index]
-    state.constant[0] = values[n_segments + n_cells]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        state.box[slot, LOW] = box[slot]
-        state.box[slot, HIGH] = box[n_slots + slot]

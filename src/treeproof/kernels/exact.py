@@ -8,18 +8,12 @@ from treeproof.kernels.branching import (
     FRESH,
     JUDGE,
     NEAR_TIE,
-    POINTS,
     PROVED,
     REJECTED,
-    RESTRICTIONS,
     SETTLED,
-    SWEEPS,
     TIME_LIMIT,
     UNDECIDED,
     WITNESSED,
-    Target,
-    accept_point,
-    new_waiting,
     search,
 )
 from treeproof.kernels.clock import seconds_now
@@ -29,6 +23,8 @@ from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, accumulate_cel
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
 from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
+from treeproof.kernels.waiting import new_waiting
+from treeproof.kernels.witnesses import POINTS, RESTRICTIONS, SWEEPS, Target, accept_point
 
 FIRST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 1.3, 1.25
 """How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
