@@ -1,0 +1,369 @@
+"""The exact engine on small models whose answers are known by hand."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from treeproof.engines.base import Budget
+from treeproof.engines.exact import CHUNK, ExactEngine
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Decision, Ensemble, Provenance
+from treeproof.prediction import Model
+from treeproof.search.asking import ask
+
+
+def stump(builder, feature, threshold, left, right, *, flags=0, output=0):
+    """A tree with one split: `left` below the threshold, `right` from it on."""
+    builder.add_tree(
+        feature=[feature, 0, 0],
+        threshold=[threshold, 0, 0],
+        left=[1, -1, -1],
+        right=[2, -1, -1],
+        flags=[flags, 0, 0],
+        value=[np.zeros_like(left), left, right],
+        output=output,
+    )
+
+
+def model_of(builder, n_features, *, kind="threshold", n_outputs=1, precision="float64", **rest):
+    return Model(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=n_features,
+            n_outputs=n_outputs,
+            input_precision=precision,
+            aggregation=Aggregation(precision="float64", start=(0.0,) * n_outputs),
+            decision=Decision(kind=kind, **rest),
+            classes=() if kind == "score" else tuple(range(max(n_outputs, 2))),
+            provenance=Provenance(library="test"),
+        )
+    )
+
+
+def one_stump(**options):
+    """Class 1 from x0 >= 0.5 on."""
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, -1.0, 1.0)
+    return model_of(builder, 1, **options)
+
+
+def both_needed(precision="float64"):
+    """Class 1 where x0 >= 0.5 and x1 >= 0.25: two trees of gain 1 against a cut of 1.5."""
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 0.0, 1.0)
+    stump(builder, 1, 0.25, 0.0, 1.0)
+    return model_of(builder, 2, cut=1.5, precision=precision)
+
+
+def contradicting(cut):
+    """One tree gives 1 where x0 < 0.5 <= x1, the other where x1 < 0.5 <= x0; both -1 elsewhere."""
+    builder = TreeBuilder()
+    for gains in ((-1.0, 1.0, -1.0, -1.0), (-1.0, -1.0, 1.0, -1.0)):
+        builder.add_tree(
+            feature=[0, 1, 0, 0, 1, 0, 0],
+            threshold=[0.5, 0.5, 0, 0, 0.5, 0, 0],
+            left=[1, 2, -1, -1, 5, -1, -1],
+            right=[4, 3, -1, -1, 6, -1, -1],
+            flags=[0] * 7,
+            value=[0, 0, *gains[:2], 0, *gains[2:]],
+            output=0,
+        )
+    return model_of(builder, 2, cut=cut)
+
+
+def three_classes():
+    """Class 0 by default; class 1 from x0 >= 0.5 on, class 2 beats both from x0 >= 0.75 on."""
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 1.0, 1.0, output=0)
+    stump(builder, 0, 0.5, 0.0, 2.0, output=1)
+    stump(builder, 0, 0.75, 0.0, 3.0, output=2)
+    return model_of(builder, 1, kind="argmax", n_outputs=3)
+
+
+def scores():
+    """0 below 0.25, 1 from there on, 2 from x1 >= 0.75 on in addition."""
+    builder = TreeBuilder()
+    stump(builder, 0, 0.25, 0.0, 1.0)
+    stump(builder, 1, 0.75, 0.0, 2.0)
+    return model_of(builder, 2, kind="score")
+
+
+def radius_of(model, row, perturbation=None, **options):
+    """Lower bound, attained, and the witness; the search must have been closed."""
+    found = tp.radius(model, [row], perturbation=perturbation, engine="exact", **options)
+    assert found.exact[0]
+    assert found.lower[0] == found.upper[0]
+    return found.lower[0], bool(found.attained[0]), found.witness[0]
+
+
+def verdict_of(model, row, perturbation, **options):
+    found = tp.verify(model, [row], perturbation=perturbation, engine="exact", **options)
+    return str(found.verdict[0])
+
+
+def test_upwards_a_threshold_is_attained():
+    value, attained, witness = radius_of(one_stump(), [0.25])
+    assert (value, attained, witness[0]) == (0.25, True, 0.5)
+    assert verdict_of(one_stump(), [0.25], tp.LInf(0.25)) == "falsified"
+    assert verdict_of(one_stump(), [0.25], tp.LInf(np.nextafter(0.25, 0.0))) == "verified"
+
+
+def test_downwards_a_threshold_is_only_approached():
+    value, attained, witness = radius_of(one_stump(), [0.75])
+    assert (value, attained) == (0.25, False)
+    assert witness[0] == np.nextafter(0.5, 0.0)
+    assert verdict_of(one_stump(), [0.75], tp.LInf(0.25)) == "verified"
+    assert verdict_of(one_stump(), [0.75], tp.LInf(np.nextafter(0.25, 1.0))) == "falsified"
+
+
+def test_a_row_on_a_threshold_has_radius_zero_that_is_not_attained():
+    value, attained, _ = radius_of(one_stump(), [0.5])
+    assert (value, attained) == (0.0, False)
+    assert verdict_of(one_stump(), [0.5], tp.LInf(0.0)) == "verified"
+    # The ball of the smallest double holds a real number below 0.5, although no float64.
+    assert verdict_of(one_stump(), [0.5], tp.LInf(5e-324)) == "falsified"
+
+
+def test_a_wrong_label_has_radius_zero_that_is_attained():
+    found = tp.radius(one_stump(), [[0.25]], [1], engine="exact")
+    assert (found.lower[0], found.upper[0]) == (0.0, 0.0)
+    assert found.attained[0]
+    assert found.verdict[0] == "falsified"
+
+
+def test_the_larger_of_two_needed_moves_counts():
+    value, attained, witness = radius_of(both_needed(), [0.125, 0.125])
+    assert (value, attained) == (0.375, True)
+    np.testing.assert_array_equal(witness, [0.5, 0.25])
+
+
+def test_trees_that_contradict_each_other_are_no_violation():
+    # The best leaves sum to 2, but no point reaches both: the largest sum is 0.
+    assert radius_of(contradicting(1.0), [0.25, 0.125])[0] == np.inf
+    assert verdict_of(contradicting(1.0), [0.25, 0.125], tp.LInf(9.0)) == "verified"
+    value, attained, witness = radius_of(contradicting(0.0), [0.25, 0.125])
+    assert (value, attained) == (0.25, True)
+    assert witness[0] == 0.5
+
+
+def test_one_sided_moves_frozen_features_and_scales():
+    model, row = both_needed(), [0.125, 0.125]
+    assert radius_of(model, row, tp.LInf(above=[1.0, 0.0]))[0] == np.inf
+    assert radius_of(model, row, tp.LInf(below=0.0))[:2] == (0.375, True)
+    assert radius_of(model, row, tp.LInf(frozen=[0]))[0] == np.inf
+    assert radius_of(model, row, tp.LInf(scale=[3.0, 0.5]))[:2] == (0.25, True)
+    assert radius_of(model, [0.5, 0.125], tp.LInf(frozen=[0]))[:2] == (0.125, True)
+
+
+def test_a_radius_that_is_no_double_is_rounded_down_and_not_attained():
+    # 0.375 / 3 is a double, 0.25 / 3 is not.
+    value, attained, _ = radius_of(one_stump(), [0.25], tp.LInf(scale=[3.0]))
+    assert not attained
+    assert Fraction(value) * 3 < Fraction(1, 4) < Fraction(np.nextafter(value, 1.0)) * 3
+    assert radius_of(one_stump(), [0.125], tp.LInf(scale=[3.0]))[:2] == (0.125, True)
+
+
+def test_the_domain_cuts_the_ball_off():
+    model, row = both_needed(), [0.125, 0.125]
+    assert radius_of(model, row, tp.LInf(high=[0.49, 1.0]))[0] == np.inf
+    assert radius_of(model, row, tp.LInf(high=[0.5, 0.25]))[:2] == (0.375, True)
+    # Domains are closed: below 0.5 there must be room.
+    assert radius_of(one_stump(), [0.75], tp.LInf(low=[0.5]))[0] == np.inf
+    assert verdict_of(one_stump(), [0.75], tp.LInf(9.0, low=[0.5])) == "verified"
+
+
+def test_what_nothing_breaks_has_an_infinite_radius_and_no_witness():
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 1.0, 2.0)
+    value, attained, witness = radius_of(model_of(builder, 1), [0.0])
+    assert value == np.inf
+    assert not attained
+    assert np.isnan(witness).all()
+
+
+def test_boxes_may_have_infinite_sides():
+    model = both_needed()
+    whole = tp.Box([-np.inf, -np.inf], [np.inf, np.inf])
+    assert verdict_of(model, [0.0, 0.0], whole) == "falsified"
+    half = tp.Box([-np.inf, -np.inf], [np.inf, np.nextafter(0.25, 0.0)])
+    assert verdict_of(model, [0.0, 0.0], half) == "verified"
+    corner = tp.verify(
+        model, [[0.0, 0.0]], perturbation=tp.Box([0.5, 0.25], [np.inf, np.inf]), engine="exact"
+    )
+    assert corner.verdict[0] == "falsified"
+    assert np.all(corner.witness[0] >= [0.5, 0.25])
+    assert np.isnan(corner.lower[0])
+
+
+def test_missing_values_stay_missing():
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, -1.0, 1.0, flags=MISSING_LEFT)
+    stump(builder, 1, 0.5, -0.5, 1.5)
+    model = model_of(builder, 2)
+    value, attained, witness = radius_of(model, [np.nan, 0.25])
+    assert (value, attained) == (0.25, True)
+    assert np.isnan(witness[0])
+    assert witness[1] == 0.5
+    assert radius_of(model, [np.nan, np.nan])[0] == np.inf
+
+
+def test_the_nearest_of_several_classes_counts():
+    model = three_classes()
+    assert model.predict([[0.25], [0.5], [0.75]]).tolist() == [0, 1, 2]
+    assert radius_of(model, [0.25])[:2] == (0.25, True)
+    assert radius_of(model, [0.625])[:2] == (0.125, True)  # upwards; downwards it is approached
+    assert radius_of(model, [1.0])[:2] == (0.25, False)
+
+
+def test_a_target_must_win_against_every_class():
+    # From 0.5 on class 1 beats class 0, from 0.75 on class 2 beats both: beating the true class
+    # is not enough.
+    model = three_classes()
+    assert radius_of(model, [0.25], goal=tp.AvoidsTarget(2))[:2] == (0.5, True)
+    value, attained, witness = radius_of(model, [1.0], goal=tp.AvoidsTarget(1))
+    assert (value, attained) == (0.25, False)
+    assert model.predict([witness])[0] == 1
+
+
+def test_an_exact_tie_goes_to_the_first_class():
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 1.0, 1.0, output=0)
+    stump(builder, 0, 0.5, 0.0, 1.0, output=1)
+    model = model_of(builder, 1, kind="argmax", n_outputs=2)
+    assert radius_of(model, [0.25])[0] == np.inf
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected"),
+    [
+        (tp.ScoreWithin(-0.5, 0.5), (0.25, True)),
+        (tp.ScoreWithin(-0.5, 1.5), (0.5, True)),
+        (tp.ScoreWithin(0.0, 3.0), (np.inf, False)),
+        (tp.ScoreChange(0.5), (0.25, True)),
+        (tp.ScoreChange(1.0), (0.5, True)),
+        (tp.ScoreChange(3.0), (np.inf, False)),
+    ],
+)
+def test_scores_that_leave_an_interval(goal, expected):
+    assert radius_of(scores(), [0.0, 0.25], goal=goal)[:2] == expected
+
+
+def test_sums_are_judged_as_the_library_rounds_them():
+    # The real sum of both doubles lies below their rounded sum, which is what the model compares.
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 0.0, 0.1)
+    stump(builder, 1, 0.5, 0.0, 0.2)
+    assert Fraction(0.1) + Fraction(0.2) < Fraction(0.1 + 0.2)
+    reached = model_of(builder, 2, cut=0.1 + 0.2)
+    assert radius_of(reached, [0.25, 0.25])[:2] == (0.25, True)
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 0.0, 0.1)
+    stump(builder, 1, 0.5, 0.0, 0.2)
+    missed = model_of(builder, 2, cut=float(np.nextafter(0.1 + 0.2, 1.0)))
+    assert radius_of(missed, [0.25, 0.25])[0] == np.inf
+
+
+def test_float64_rows_are_rounded_before_a_float32_model_compares_them():
+    builder = TreeBuilder()
+    stump(builder, 0, float(np.float32(0.1)), -1.0, 1.0)
+    model = model_of(builder, 1, precision="float32")
+    real = radius_of(model, [0.0])
+    rounded = radius_of(model, [0.0], domain="float64")
+    assert real[:2] == (float(np.float32(0.1)), True)
+    # Half a float32 step earlier the value already rounds up to the threshold.
+    assert 0.0 < real[0] - rounded[0] < 1e-8
+    assert np.float32(rounded[2][0]) == np.float32(0.1)
+
+
+def crossing_trees(seed=3, n_trees=40, n_features=6):
+    """A model that takes some branching: trees of depth 2 on shared features."""
+    rng = np.random.default_rng(seed)
+    builder = TreeBuilder()
+    for _ in range(n_trees):
+        builder.add_tree(
+            feature=[*rng.integers(n_features, size=2), 0, 0, rng.integers(n_features), 0, 0],
+            threshold=[*rng.integers(1, 16, size=2) / 16, 0, 0, rng.integers(1, 16) / 16, 0, 0],
+            left=[1, 2, -1, -1, 5, -1, -1],
+            right=[4, 3, -1, -1, 6, -1, -1],
+            flags=[0] * 7,
+            value=[0, 0, *rng.normal(size=2), 0, *rng.normal(size=2)],
+            output=0,
+        )
+    rows = rng.random((3 * CHUNK + 5, n_features))
+    return model_of(builder, n_features), rows
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        ({"node_limit": 1}, "node limit"),
+        ({"time_limit_s": 1e-9}, "time limit"),
+    ],
+)
+def test_limits_leave_valid_bounds(budget, reason):
+    model, rows = crossing_trees()
+    free = tp.radius(model, rows, engine="exact")
+    limited = tp.radius(model, rows, engine="exact", **budget)
+    assert free.exact.all()
+    unknown = limited.verdict == "unknown"
+    assert unknown.any()
+    assert set(limited.reason[unknown].tolist()) == {reason}
+    assert not limited.exact[unknown].any()
+    assert np.all(limited.lower <= free.lower)
+    assert np.all(free.lower <= limited.upper)
+    settled = ~unknown
+    np.testing.assert_array_equal(limited.lower[settled], free.lower[settled])
+    shown = np.isfinite(limited.upper)
+    assert np.all(model.predict(limited.witness[shown]) != model.predict(rows[shown]))
+
+
+def test_threads_do_not_change_anything():
+    model, rows = crossing_trees(5)
+    one = tp.radius(model, rows, engine="exact", n_jobs=1)
+    two = tp.radius(model, rows, engine="exact", n_jobs=2)
+    for name in ("lower", "upper", "exact", "attained", "witness", "witness_distance"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    for name, counted in one.statistics.items():
+        np.testing.assert_array_equal(counted, two.statistics[name], name)
+    ball = tp.LInf(float(np.median(one.lower)))
+    first = tp.verify(model, rows, perturbation=ball, engine="exact", n_jobs=1)
+    second = tp.verify(model, rows, perturbation=ball, engine="exact", n_jobs=2)
+    assert first.verdict.tolist() == second.verdict.tolist()
+    np.testing.assert_array_equal(first.witness, second.witness)
+    assert set(first.verdict.tolist()) == {"verified", "falsified"}
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    model, rows = crossing_trees(7)
+    together = tp.radius(model, rows[:40], engine="exact")
+    for row in range(0, 40, 7):
+        alone = tp.radius(model, rows[row : row + 1], engine="exact")
+        assert alone.lower[0] == together.lower[row]
+        assert alone.attained[0] == together.attained[row]
+
+
+def test_verdicts_at_a_radius_agree_with_the_radius():
+    model, rows = crossing_trees(9)
+    found = tp.radius(model, rows, engine="exact")
+    eps = float(np.median(found.lower))
+    verdict = tp.verify(model, rows, perturbation=tp.LInf(eps), engine="exact").verdict
+    broken = (found.lower < eps) | ((found.lower == eps) & found.attained)
+    assert ((verdict == "falsified") == broken).all()
+    assert ((verdict == "verified") == ~broken).all()
+
+
+def test_counts_are_told_per_row():
+    model, rows = crossing_trees()
+    found = tp.radius(model, rows, engine="exact")
+    assert {"nodes", "sweeps", "points", "restrictions"} <= set(found.statistics)
+    assert np.all(found.statistics["restrictions"] >= 1)
+    assert np.all(found.seconds > 0.0)
+
+
+def test_nothing_is_refused():
+    model, rows = crossing_trees()
+    query = ask(model.ensemble, rows[:2], None, tp.LInf())
+    assert ExactEngine().refusal(query) is None
+    assert ExactEngine().radius(query, Budget()).exact.all()
