@@ -68,8 +68,9 @@ def ball_end(x, radius, rate, sign):
     error = 0.0
     if rate != 1.0:
         if radius < _TINY_RADIUS:
-            # Sound: a larger set than was asked for.
-            return np.nextafter(x + sign * _TINY_MOVE, sign * np.inf)
+            # Sound: a larger set than was asked for, unless x absorbs the move.
+            end = x + sign * _TINY_MOVE
+            return x if sign > 0.0 and end == x else np.nextafter(end, sign * np.inf)
         product, error = two_product(radius, rate)
     end, rest = two_sum(x, sign * product)
     if error == 0.0:

@@ -112,7 +112,7 @@ def _prove_radius(
     n = question.group_start[group + 1] - begin
     highest = np.int64(0)
     failed = len(proved) - 1
-    for turn in range(n + 1):
+    for turn in range(n + 1 if n > 0 else 0):
         # The alternative that failed last is the likeliest to fail again.
         number = int(proved[failed]) if turn == 0 else turn - 1
         if radius <= proved[number]:

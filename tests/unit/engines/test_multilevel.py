@@ -232,3 +232,14 @@ def test_infinite_rows_stay_where_they_are():
         outcomes = MultilevelEngine(T=2, L=3).verify(moved, Budget())
         if outcomes.verdict[0] is Verdict.VERIFIED:
             assert brute_force.violation(moved, 0) is None
+
+
+def test_a_claim_that_nothing_can_break_is_proved_everywhere():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    from sklearn.tree import DecisionTreeRegressor
+
+    tree = tp.load(DecisionTreeRegressor(max_depth=3).fit(X, X[:, 0]))
+    anything = tp.ScoreWithin(-np.inf, np.inf)
+    found = tp.radius(tree, X[:3], goal=anything, engine=tp.multilevel())
+    assert np.isinf(found.lower).all()
+    assert set(found.verdict) == {"verified"}

@@ -49,6 +49,8 @@ def test_tiny_moves_are_never_overlooked():
     # 5e-324 * 0.5 is 0.0 in doubles; the ball must still pass a threshold that the row lies on.
     tiny = 5e-324
     assert ball_end(0.3, tiny, 0.5, -1.0) < 0.3
+    assert ball_end(0.3, tiny, 0.5, -1.0) == np.nextafter(0.3, 0.0)
+    assert ball_end(0.3, tiny, 0.5, 1.0) == 0.3
     assert ball_end(0.0, tiny, 0.5, -1.0) < 0.0
     assert distance_down(0.0, 1e-300, 0.5) == (0.0, False)
     assert ball_end(0.0, tiny, 0.5, 1.0) >= 1e-300
