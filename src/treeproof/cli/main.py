@@ -16,6 +16,9 @@ from treeproof.errors import TreeproofError
 EXIT_WRONG_INPUT = 2
 
 COMMANDS = {
+    "radius": "Find how far every row may change before the answer does.",
+    "verify": "Decide for every row whether the answer holds within a radius.",
+    "curve": "Show the share of rows that is verified at many radii.",
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
     "demo": "Train a small model of each library and show it.",

@@ -1,0 +1,106 @@
+"""`treeproof curve`: verified accuracy at many radii, from exact or bounded radii of the rows."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treeproof.cli.asking import (
+    EXIT_INTERRUPTED,
+    EXIT_UNDECIDED,
+    answer,
+    n_proved,
+    question_options,
+    radii,
+)
+from treeproof.cli.console import print_json, print_note
+from treeproof.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treeproof.results.results import Results
+
+_FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
+
+
+@click.command(short_help="Show the share of rows that is verified at many radii.")
+@click.argument("source_path", metavar="RUN_OR_MODEL", type=click.Path())
+@click.argument("data_path", metavar="[DATA]", type=click.Path(), required=False)
+@click.option(
+    "--at",
+    callback=radii,
+    required=True,
+    metavar="EPS,EPS,...",
+    help="Radii, with commas between them, such as 0,0.01,0.1.",
+)
+@question_options
+def command(source_path: str, data_path: str | None, at: tuple[float, ...], **options: Any) -> None:
+    """Show verified accuracy at many radii.
+
+    Either from the saved run RUN of `treeproof radius`, or for the rows of DATA and the model
+    MODEL, whose radii are then found first. The certified side counts rows that are proved to keep
+    their label at a radius, the attacked side rows for which no attack is known; the truth lies
+    between, and where every radius is exact both are equal.
+    """
+    is_complete = True
+    if data_path is None:
+        results = _saved(source_path)
+    else:
+        answered = answer(source_path, data_path, options)
+        results, is_complete = answered.results, answered.is_complete
+    points = [_point(results, eps) for eps in at]
+    _print(results, points, options["output_format"])
+    if not is_complete:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    n_undecided = int((results.verdict == "unknown").sum())
+    if options["strict"] and n_undecided:
+        print_note(f"{n_undecided} of {len(results)} rows are undecided (--strict).")
+        raise click.exceptions.Exit(EXIT_UNDECIDED)
+
+
+def _saved(path: str) -> "Results":
+    """Radii of a saved run; options that ask anything new are refused."""
+    from treeproof.results.run_file import load_results
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in _FOR_BOTH and given is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{parameter.opts[0]} has no meaning with a saved run, whose question was asked"
+                " before. Give MODEL and DATA instead."
+            )
+    results = load_results(path)
+    if not results.asks_radius:
+        raise InvalidInput(
+            f"A curve needs the radii of a run of 'treeproof radius'. Got '{path}', whose question"
+            " was another one."
+        )
+    if len(results) == 0:
+        raise InvalidInput(f"The run file '{path}' must have at least one row. Got none.")
+    return results
+
+
+def _point(results: "Results", eps: float) -> dict[str, Any]:
+    # A violation is known at `upper` itself only where it is attained, else just beyond it.
+    attacked = (results.upper < eps) | ((results.upper == eps) & results.attained)
+    n, certified = len(results), n_proved(results, eps)
+    resisting = n - int(attacked.sum())
+    return {
+        "eps": eps,
+        "certified": certified / n,
+        "attacked": resisting / n,
+        "undecided": (resisting - certified) / n,
+    }
+
+
+def _print(results: "Results", points: list[dict[str, Any]], output_format: str) -> None:
+    from treeproof.cli.run_output import print_csv, print_table
+
+    columns = ("eps", "certified", "attacked", "undecided")
+    if output_format == "json":
+        print_json({"header": results.header, "rows": len(results), "curve": points})
+    elif output_format == "csv":
+        print_csv(columns, ([point[name] for name in columns] for point in points))
+    else:
+        labels = results.header.get("question", {}).get("labels", "given")
+        click.echo(f"{len(results)} rows, labels: {labels}")
+        print_table(columns, ([f"{point[name]:.6g}" for name in columns] for point in points))
