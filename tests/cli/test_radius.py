@@ -282,3 +282,37 @@ def test_progress_is_shown_on_terminals_only(
     shown = capsys.readouterr()
     assert "5/10" in shown.err
     assert shown.out == ""
+
+
+def test_models_that_give_scores(run: Run, tmp_path: Path) -> None:
+    import xgboost
+
+    X = np.random.default_rng(0).random((50, 2))
+    regressor = xgboost.XGBRegressor(n_estimators=3, max_depth=2).fit(X, X[:, 0])
+    regressor.save_model(tmp_path / "model.json")
+    np.savez(tmp_path / "rows.npz", X=X, y=X[:, 0])
+    words = ("radius", tmp_path / "model.json", tmp_path / "rows.npz")
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "treeproof: error: A model that gives scores has no label to keep."
+        " Say with --score-change by how much its raw score may move.\n"
+    )
+    result = run(*words, "--score-change", "0.1", "--format", "csv")
+    assert result.exit_code == 0, result.stderr
+    expected = treeproof.radius(regressor, X, goal=treeproof.ScoreChange(0.1))
+    assert column(result, "lower") == expected.lower.tolist()
+
+
+def test_libsvm_files_may_leave_out_the_last_columns(run: Run, tmp_path: Path) -> None:
+    import xgboost
+
+    X = np.random.default_rng(0).random((50, 3))
+    classifier = xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(X, X[:, 0] > 0.5)
+    classifier.save_model(tmp_path / "model.json")
+    (tmp_path / "rows.libsvm").write_text("0 1:0.25\n1 1:0.75 2:0.5\n")
+    words = ("radius", tmp_path / "model.json", tmp_path / "rows.libsvm", "--format", "csv")
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    expected = treeproof.radius(classifier, [[0.25, 0, 0], [0.75, 0.5, 0]], [0, 1])
+    assert column(result, "lower") == expected.lower.tolist()

@@ -88,6 +88,12 @@ _QUESTION_OPTIONS = (
     ),
     click.option("--low", type=float, default=-math.inf, help="Least value of any feature."),
     click.option("--high", type=float, default=math.inf, help="Largest value of any feature."),
+    click.option(
+        "--score-change",
+        type=FiniteNumber(min=0.0),
+        metavar="DELTA",
+        help="The claim: the raw score moves by at most DELTA, instead of the label being kept.",
+    ),
     click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file."),
     click.option(
         "--format",
@@ -126,6 +132,7 @@ class Asking:
     frozen: tuple[str, ...]
     low: float
     high: float
+    score_change: float | None
     out: str | None
     output_format: str
     all_rows: bool
@@ -188,6 +195,11 @@ def answer(
         # A long run must not end with answers that have nowhere to go.
         check_out(asking.out)
     model = load_model(model_path, **loading)
+    if model.ensemble.decision.kind == "score" and asking.score_change is None:
+        raise InvalidInput(
+            "A model that gives scores has no label to keep."
+            " Say with --score-change by how much its raw score may move."
+        )
     numbers, rows, labels, scale = _read(model, data_path, asking)
     ball = _ball(model, asking, scale, eps)
     results, is_complete = _in_blocks(model, rows, labels, ball, asking)
@@ -216,7 +228,11 @@ def _read(model: "Model", data_path: str, asking: Asking) -> tuple[Any, Any, Any
     chosen = slice(0, None) if asking.rows is None else parse_rows(asking.rows)
     scaled = asking.eps_scale != "one"
     # Units come from all rows, so that ranges of one file are answered alike.
-    options = ReadOptions(label=asking.label, rows=slice(0, None) if scaled else chosen)
+    options = ReadOptions(
+        label=asking.label,
+        rows=slice(0, None) if scaled else chosen,
+        n_features=model.ensemble.n_features,
+    )
     values, labels, ensemble = [], [], model.ensemble
     for chunk in open_data(data_path, options).chunks():
         values.append(chunk.matrix(ensemble))
@@ -273,9 +289,12 @@ def _in_blocks(
     import treeproof
     from treeproof.cli.run_output import joined, progress_bar
     from treeproof.prediction import thread_count
+    from treeproof.spec.goals import ScoreChange
 
     jobs = asking.jobs or -1
     settings: dict[str, Any] = {"engine": asking.engine, "n_jobs": jobs} | asking.limits
+    if asking.score_change is not None:
+        settings["goal"] = ScoreChange(asking.score_change)
     ask: Callable[..., Results] = treeproof.radius if ball.eps is None else treeproof.verify
     parts: list[Results] = []
     done, block = 0, 4 * thread_count(jobs)
