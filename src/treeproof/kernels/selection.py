@@ -9,7 +9,7 @@ import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.group_bounds import Parts, Walk, meets
-from treeproof.kernels.grouping import Sharing, new_sharing, order_by_sharing
+from treeproof.kernels.grouping import Sharing, new_sharing, order_by_contradiction
 from treeproof.kernels.rank_space import gain_of_leaf, restrict_trees
 
 
@@ -65,7 +65,7 @@ def new_restricted(room, n_features, low_cell, high_cell, nodes, clock, share):
         np.empty(n, dtype=np.int64),
         walk,
         np.empty((3, n)),
-        new_sharing(share, n, capacity, n_features),
+        new_sharing(share, n, longest, n_features),
     )
 
 
@@ -180,14 +180,16 @@ def prepare_parts(trees, question, constraint, restricted, low_cell, high_cell, 
     n_parts = select_parts(trees, question, constraint, restricted, low_cell, high_cell)
     floor = floor_of(trees, question, constraint, restricted, n_parts)
     if question.share:
-        n_parts, constant = reorder_parts(restricted, n_parts, options.clique_size)
+        n_parts, constant = reorder_parts(
+            restricted, n_parts, options.clique_size, options.n_levels
+        )
         floor -= constant
     return n_parts, floor
 
 
 @borrowing_kernel
-def reorder_parts(restricted, n_parts, clique_size):
-    """Put parts that share features side by side; constant parts are left out.
+def reorder_parts(restricted, n_parts, clique_size, n_levels):
+    """Put parts that contradict each other side by side; constant parts are left out.
 
     Returns
     -------
@@ -197,7 +199,9 @@ def reorder_parts(restricted, n_parts, clique_size):
     parts = restricted.parts
     reordered = restricted.reordered
     constant = 0.0
-    n_moving = order_by_sharing(parts, n_parts, clique_size, restricted.sharing)
+    n_moving = order_by_contradiction(
+        parts, n_parts, clique_size, n_levels, restricted.walk, restricted.sharing
+    )
     order = restricted.sharing.order
     for part in range(n_parts):
         if parts.part_start[part + 1] - parts.part_start[part] == 1:
