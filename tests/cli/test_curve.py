@@ -2,8 +2,10 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
 
@@ -109,3 +111,13 @@ def test_runs_without_radii_are_refused(
     model = run("curve", data, "--at", "0")
     assert model.exit_code == 2
     assert "must be a JSON record" in model.stderr
+
+
+@pytest.mark.parametrize("name", ["radius", "verify", "curve"])
+def test_every_option_is_documented(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
+    command: click.Command = import_module(f"treeproof.cli.{name}").command
+    for parameter in command.params:
+        for option in parameter.opts:
+            if option.startswith("--"):
+                assert option in page
