@@ -1,0 +1,270 @@
+"""Exact radii on the paper's models, beside treeVerification's times and Veritas.
+
+Run ``python benchmarks/exact.py [--rows N] [--models a,b] [--live-veritas N] [--n-jobs N]``; the
+tables go to ``benchmarks/results/exact.md``, or only to the terminal with ``--dry``. Needs the
+paper's data and models: TREEPROOF_PAPER_DATA, by default ../shared.
+
+treeVerification's seconds were measured in another run, on a machine like this one under load; they
+vary by up to 2.5 times. It gives lower bounds only. Veritas runs here, in the same process, with
+tight settings (30 steps, guard 1e-8, 10 s per row), from twice treeVerification's bound or, without
+one, twice the radius; the time to prune is its own. It is run on models with two classes.
+"""
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+import treeproof
+from treeproof.model.loaders import load_ensemble
+from treeproof.prediction import Model
+
+DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
+RESULTS = Path(__file__).parent / "results" / "exact.md"
+
+COLUMNS = (
+    "model (trees)",
+    "rows",
+    "exact",
+    "mean ms",
+    "median ms",
+    "99 % ms",
+    "max ms",
+    "at the root",
+    "nodes",
+    "sweeps",
+    "tV rows",
+    "tV / ours, mean",
+    "tV / ours, median",
+    "r* compared",
+    "r* different",
+)
+VERITAS_COLUMNS = (
+    "model (trees)",
+    "rows",
+    "Veritas mean ms",
+    "Veritas median ms",
+    "Veritas / ours, mean",
+    "Veritas / ours, median",
+    "brackets that miss r*",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model of the paper with its rows, and what others measured on them, by row number."""
+
+    name: str
+    n_trees: int
+    path: Path
+    model: Model
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    peers: dict[int, dict[str, str]]
+
+
+def subjects(names: list[str] | None, n_rows: int) -> list[Subject]:
+    """All models, or those named, with their first rows."""
+    found = []
+    for entry in json.loads((DATA / "models" / "models.json").read_text()):
+        if names is not None and entry["name"] not in names:
+            continue
+        X, y = rows_of(entry["dataset"], int(entry["feature_start"]))
+        path = DATA / "models" / f"{entry['name']}.json"
+        found.append(
+            Subject(
+                name=entry["name"],
+                n_trees=int(entry["n_trees"]),
+                path=path,
+                model=Model(load_ensemble(path)),
+                X=X[:n_rows],
+                y=y[:n_rows],
+                peers=peers_of(entry["name"], entry["dataset"]),
+            )
+        )
+    if not found:
+        raise SystemExit(f"no model of {DATA / 'models' / 'models.json'} is named {names}")
+    return found
+
+
+def rows_of(dataset: str, feature_start: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The authors' rows where they are known, otherwise the first test rows."""
+    with np.load(DATA / "data" / f"{dataset}.npz", allow_pickle=False) as arrays:
+        part = "attack500" if "X_attack500" in arrays.files else "test"
+        X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
+    if X.dtype == np.uint8:
+        X = X.astype(np.float32) / np.float32(255)
+    if feature_start:
+        X = np.hstack([np.zeros((len(X), feature_start), dtype=np.float32), X])
+    return X, y.astype(np.int64)
+
+
+def peers_of(name: str, dataset: str) -> dict[int, dict[str, str]]:
+    """What other tools found on a model, by row; empty where nothing is known."""
+    kind = name.rpartition("_")[2].replace("unrobust", "natural")
+    path = DATA / "peers" / f"anchors_{dataset}_{kind}.csv"
+    if not (name.startswith("paper_") and path.exists()):
+        return {}
+    with path.open(newline="") as file:
+        return {int(row["index"]): row for row in csv.DictReader(file)}
+
+
+def numbers(peers: dict[int, dict[str, str]], column: str, n_rows: int) -> NDArray[np.float64]:
+    """A column of the peers' table per row; NaN where it has no entry."""
+    values = np.full(n_rows, np.nan)
+    for row, entry in peers.items():
+        if row < n_rows and entry.get(column):
+            values[row] = float(entry[column])
+    return values
+
+
+def ratios(theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> tuple[str, str]:
+    """Ratio of the means and of the medians, over the rows that the other tool has."""
+    has = ~np.isnan(theirs) & (ours > 0.0)
+    if not has.any():
+        return "–", "–"
+    mean = theirs[has].mean() / ours[has].mean()
+    return f"{mean:.1f}", f"{np.median(theirs[has]) / np.median(ours[has]):.1f}"
+
+
+def measure(subject: Subject, n_jobs: int) -> tuple[list[str], Any]:
+    """One line of the table, and the results."""
+    treeproof.radius(subject.model, subject.X[:1], subject.y[:1], engine="exact")  # compiles
+    found = treeproof.radius(
+        subject.model, subject.X, subject.y, engine="exact", n_jobs=n_jobs, time_limit_s=60.0
+    )
+    n_rows = len(subject.X)
+    # Rows that the model gets wrong need no search; they are in no time.
+    asked = found.verdict != "falsified"
+    ms = 1e3 * found.seconds[asked]
+    nodes, sweeps = found.statistics["nodes"][asked], found.statistics["sweeps"][asked]
+    tv = 1e3 * np.where(asked, numbers(subject.peers, "tv_seconds", n_rows), np.nan)[asked]
+    truth = numbers(subject.peers, "r_star_exact", n_rows)
+    known = ~np.isnan(truth)
+    line = [
+        f"{subject.name} ({subject.n_trees:,})",
+        f"{int(asked.sum())} of {n_rows}",
+        f"{100 * found.exact.mean():.1f} %",
+        f"{ms.mean():.3f}",
+        f"{np.median(ms):.3f}",
+        f"{np.percentile(ms, 99):.3f}",
+        f"{ms.max():.3f}",
+        f"{100 * np.mean(nodes <= 2):.1f} %",
+        f"{nodes.mean():.1f}",
+        f"{sweeps.mean():.1f}",
+        f"{int(np.sum(~np.isnan(tv)))}",
+        *ratios(tv, ms),
+        f"{int(known.sum())}",
+        f"{int(np.sum(found.upper[known] != truth[known]))}",
+    ]
+    return line, found
+
+
+def veritas_line(subject: Subject, found: Any, n_rows: int) -> list[str]:
+    """Run Veritas on the first rows of a model with two classes."""
+    import veritas
+    import xgboost
+
+    n_rows = min(n_rows, len(subject.X))
+    trees = veritas.get_addtree(xgboost.Booster(model_file=subject.path), silent=True)
+    lower = numbers(subject.peers, "tv_lower", n_rows)
+    theirs = np.full(n_rows, np.nan)
+    n_missed = 0
+    for row in range(n_rows):
+        radius = found.upper[row]
+        if found.verdict[row] == "falsified" or not np.isfinite(radius) or radius == 0.0:
+            continue
+        start = 2.0 * (lower[row] if lower[row] > 0.0 else radius)
+        is_one = subject.y[row] == 1
+        began = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            search = veritas.VeritasRobustnessSearch(
+                subject.X[row],
+                start,
+                trees if is_one else None,
+                None if is_one else trees,
+                num_steps=30,
+                max_time=10,
+                guard=1e-8,
+                silent=True,
+            )
+            _, low, high = search.search()
+        theirs[row] = 1e3 * (time.perf_counter() - began)
+        # Veritas never looks beyond its start; its guard widens the bracket.
+        n_missed += not (low <= radius + 2e-8 and radius <= max(high, start) + 2e-8)
+    ours = 1e3 * found.seconds[:n_rows]
+    ran = theirs[~np.isnan(theirs)]
+    return [
+        f"{subject.name} ({subject.n_trees:,})",
+        f"{len(ran)}",
+        f"{ran.mean():.3f}" if len(ran) else "–",
+        f"{np.median(ran):.3f}" if len(ran) else "–",
+        *ratios(theirs, ours),
+        f"{n_missed}",
+    ]
+
+
+def table(columns: tuple[str, ...], lines: list[list[str]]) -> str:
+    rows = [list(columns), ["---"] * len(columns), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def versions(with_veritas: bool) -> str:
+    words = (
+        f"treeproof {treeproof.__version__}, Python {platform.python_version()},"
+        f" numba {numba.__version__}, NumPy {np.__version__}, {platform.machine()},"
+        f" {os.cpu_count()} processors"
+    )
+    if with_veritas:
+        import veritas
+
+        words += f", Veritas {veritas.__version__}"
+    return words
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=500)
+    parser.add_argument("--models", help="names in models.json, with commas between")
+    parser.add_argument("--live-veritas", type=int, default=0, metavar="N")
+    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--dry", action="store_true", help="print only, save nothing")
+    options = parser.parse_args()
+    names = options.models.split(",") if options.models else None
+    lines, veritas_lines = [], []
+    for subject in subjects(names, options.rows):
+        line, found = measure(subject, options.n_jobs)
+        lines.append(line)
+        print(dict(zip(COLUMNS, line, strict=True)), file=sys.stderr, flush=True)
+        if options.live_veritas and subject.model.ensemble.n_outputs == 1:
+            veritas_lines.append(veritas_line(subject, found, options.live_veritas))
+            print(veritas_lines[-1], file=sys.stderr, flush=True)
+    text = f"# Exact radii\n\n{versions(bool(veritas_lines))}; {options.n_jobs} thread(s).\n\n"
+    text += table(COLUMNS, lines)
+    if veritas_lines:
+        text += "\n## Veritas on the same rows, in the same run\n\n"
+        text += table(VERITAS_COLUMNS, veritas_lines)
+    notes = " ".join((__doc__ or "").split("\n\n")[2].split())
+    text += f"\n{notes}\n"
+    print(text)
+    if not options.dry:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
