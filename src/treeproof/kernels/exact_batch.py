@@ -11,11 +11,26 @@ from treeproof.kernels.rank_space import FIXED, cell_of
 
 
 @borrowing_kernel
+def into_box(value, low, high, is_single):
+    """Nearest number of the input precision inside a closed interval, if it has one."""
+    if value < low:
+        value = low
+        if is_single and np.float64(np.float32(value)) < low:
+            value = np.float64(np.nextafter(np.float32(value), np.float32(np.inf)))
+    elif value > high:
+        value = high
+        if is_single and np.float64(np.float32(value)) > high:
+            value = np.float64(np.nextafter(np.float32(value), np.float32(-np.inf)))
+    return np.float64(np.float32(value)) if is_single else value
+
+
+@borrowing_kernel
 def witness_point(space, row, cells, is_single, low, high, is_ball, point):
     """Nearest row of the model's input precision in the given cells.
 
     Upwards a cell starts at a threshold, which is a number of that precision; downwards the last
-    number below the cell's end is taken, which may lie one step outside a ball. Boxes are kept to.
+    number below the cell's end is taken. Where a set holds real numbers of the cell but none of
+    that precision, the point lies one step outside the set.
     """
     for feature in range(len(row)):
         value = row[feature]
@@ -31,7 +46,9 @@ def witness_point(space, row, cells, is_single, low, high, is_ball, point):
                 else:
                     value = np.nextafter(value, -np.inf)
             if not is_ball:
-                value = min(max(value, low[feature]), high[feature])
+                inside = into_box(value, low[feature], high[feature], is_single)
+                if cell_of(space, feature, inside) == cells[feature]:
+                    value = inside
         point[feature] = value
 
 
