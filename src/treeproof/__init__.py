@@ -18,23 +18,33 @@ from treeproof.errors import (
 )
 
 if TYPE_CHECKING:
-    from treeproof.api import load, radius, verify
+    from treeproof.api import (
+        anchor_features,
+        feature_radius,
+        load,
+        radius,
+        unimportant_features,
+        verify,
+    )
     from treeproof.engines.multilevel import multilevel
     from treeproof.prediction import Model
+    from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
-    from treeproof.search.radius import PaperProtocol
     from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.spec.perturbations import Box, LInf
+    from treeproof.spec.searches import PaperProtocol
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnchorResults",
     "AvoidsTarget",
     "BackendMissing",
     "Box",
     "BrokenModelFile",
     "CertificateRejected",
+    "FeatureResults",
     "InvalidInput",
     "KeepsLabel",
     "LInf",
@@ -48,27 +58,35 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedQuery",
     "__version__",
+    "anchor_features",
+    "feature_radius",
     "load",
     "load_results",
     "multilevel",
     "radius",
+    "unimportant_features",
     "verify",
 ]
 
 _HOMES = {
+    "AnchorResults": "treeproof.results.features",
     "AvoidsTarget": "treeproof.spec.goals",
     "Box": "treeproof.spec.perturbations",
+    "FeatureResults": "treeproof.results.features",
     "KeepsLabel": "treeproof.spec.goals",
     "LInf": "treeproof.spec.perturbations",
     "Model": "treeproof.prediction",
-    "PaperProtocol": "treeproof.search.radius",
+    "PaperProtocol": "treeproof.spec.searches",
     "Results": "treeproof.results.results",
     "ScoreChange": "treeproof.spec.goals",
     "ScoreWithin": "treeproof.spec.goals",
+    "anchor_features": "treeproof.api",
+    "feature_radius": "treeproof.api",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
     "multilevel": "treeproof.engines.multilevel",
     "radius": "treeproof.api",
+    "unimportant_features": "treeproof.api",
     "verify": "treeproof.api",
 }
 """Where each lazily imported name lives."""

@@ -11,7 +11,8 @@ from treeproof.spec.perturbations import Box, LInf
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
-    from treeproof.search.radius import PaperProtocol
+    from treeproof.results.features import AnchorResults, FeatureResults
+    from treeproof.spec.searches import PaperProtocol
 
 
 def load(
@@ -235,6 +236,158 @@ def radius(
     if search is not None:
         question["search"] = describe(search)
     return results_of(query, outcomes, question)
+
+
+def unimportant_features(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    perturbation: LInf | Box | None = None,
+    *,
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    n_jobs: int = 1,
+) -> "FeatureResults":
+    """Find the features that, moved alone, provably cannot change the answer.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have; by default the model's own.
+    perturbation : LInf or Box, optional
+        How far the one feature may move: within a radius, or anywhere in a box; by default
+        anywhere at all.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    domain : {"real", "float64"}
+        See `verify`.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+
+    Returns
+    -------
+    FeatureResults
+        `unimportant` for every row and feature; exact, not a bound.
+    """
+    from treeproof.search.asking import ask
+    from treeproof.search.features import scan_features
+
+    if isinstance(perturbation, LInf) and perturbation.eps is None:
+        raise InvalidInput(
+            "LInf must have a radius here, such as LInf(0.1). Got none."
+            " Ask treeproof.feature_radius for the radius itself."
+        )
+    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
+    query = ask(_loaded(model).ensemble, X, y, moves, goal=goal, domain=domain, n_jobs=n_jobs)
+    return scan_features(query, {"kind": "unimportant_features"}, n_jobs=n_jobs)
+
+
+def feature_radius(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    perturbation: LInf | None = None,
+    *,
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    n_jobs: int = 1,
+) -> "FeatureResults":
+    """Find for every row and feature the smallest movement of that feature alone that matters.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have; by default the model's own.
+    perturbation : LInf, optional
+        Scales, directions and domain bounds; without a radius.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    domain : {"real", "float64"}
+        See `verify`.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+
+    Returns
+    -------
+    FeatureResults
+        `radius` for every row and feature; exact, infinite where the feature alone cannot matter.
+    """
+    from treeproof.search.asking import ask
+    from treeproof.search.features import scan_features
+
+    ball = LInf() if perturbation is None else perturbation
+    if not isinstance(ball, LInf) or ball.eps is not None:
+        raise InvalidInput(
+            "A radius is searched with an LInf without eps, such as LInf(low=0, high=1)."
+            f" Got {perturbation!r}."
+        )
+    query = ask(_loaded(model).ensemble, X, y, ball, goal=goal, domain=domain, n_jobs=n_jobs)
+    return scan_features(query, {"kind": "feature_radius"}, n_jobs=n_jobs)
+
+
+def anchor_features(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    perturbation: LInf | Box | None = None,
+    *,
+    engine: "str | Engine" = "exact",
+    goal: Goal | None = None,
+    domain: Literal["real", "float64"] = "real",
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    n_jobs: int = 1,
+) -> "AnchorResults":
+    """Find a small set of features that, once fixed, provably fixes the answer.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have; by default the model's own.
+    perturbation : LInf or Box, optional
+        How the other features may move; by default anywhere at all.
+    engine : str or engine
+        Who proves; complete engines also prove that no feature can be left out.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    domain : {"real", "float64"}
+        See `verify`.
+    time_limit_s, node_limit
+        Limits per row. When they run out, the set is still sufficient, but perhaps not minimal.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+
+    Returns
+    -------
+    AnchorResults
+        A sufficient set for every row, minimal by inclusion where `minimal` says so.
+    """
+    from treeproof.engines.base import Budget
+    from treeproof.engines.registry import engine_named, require_support
+    from treeproof.search.anchors import find_anchors
+    from treeproof.search.asking import ask, describe
+
+    if isinstance(perturbation, LInf) and perturbation.eps is None:
+        raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
+    chosen = engine_named(engine)
+    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
+    query = ask(_loaded(model).ensemble, X, y, moves, goal=goal, domain=domain, n_jobs=n_jobs)
+    require_support(chosen, query)
+    budget = Budget(time_limit_s=time_limit_s, node_limit=node_limit)
+    question = {"kind": "anchor_features", "engine": describe(chosen)}
+    return find_anchors(chosen, query, question, budget, n_jobs=n_jobs)
 
 
 def _loaded(model: Any) -> Model:

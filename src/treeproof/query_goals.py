@@ -95,12 +95,12 @@ def breaks_claim(
     """Whether accumulators (one row per point) break the claim of their groups."""
     if alternatives.judgement == NEED_IS_MET:
         broken = np.zeros(len(group), dtype=bool)
-        for row, number in enumerate(group):
-            broken[row] = any(
-                float(alternatives.coefficient[constraints[0]] @ accumulators[row].astype(float))
-                >= alternatives.need[constraints[0]]
-                for constraints in alternatives.of_group(int(number))
-            )
+        for number in np.unique(group):
+            rows = np.flatnonzero(group == number)
+            sums = accumulators[rows].astype(np.float64)
+            for constraints in alternatives.of_group(int(number)):
+                gain = sums @ alternatives.coefficient[constraints[0]]
+                broken[rows] |= gain >= alternatives.need[constraints[0]]
         return broken
     labels = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
     if alternatives.judgement == LABEL_IS_TARGET:

@@ -11,7 +11,8 @@ from treeproof.engines.base import Budget, Engine
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.radius import PaperProtocol, find_radius
+from treeproof.search.radius import find_radius
+from treeproof.spec.searches import PaperProtocol
 
 
 def supported_case(engine: Engine, rng: np.random.Generator, sizes: Sizes = SMALL, **ask) -> Case:

@@ -6,7 +6,7 @@ the row. The lists of merged boxes are never stored for the sum, see kernels/gro
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from treeproof.kernels.multilevel_rows import RowAnswers, search_rows, verify_ro
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-
-if TYPE_CHECKING:
-    from treeproof.search.radius import PaperProtocol
+from treeproof.spec.searches import PaperProtocol
 
 _REASONS = {
     LOOSE: UnknownReason.LOOSE_BOUND,
@@ -129,7 +127,7 @@ class MultilevelEngine:
         return _radius_outcomes(query, answers)
 
     def protocol_radius(
-        self, query: Query, budget: Budget, protocol: "PaperProtocol", *, n_jobs: int = 1
+        self, query: Query, budget: Budget, protocol: PaperProtocol, *, n_jobs: int = 1
     ) -> Outcomes:
         """Search as the paper does."""
         answers = _empty_answers(len(query))

@@ -89,7 +89,7 @@ def results_of(query: Query, outcomes: Outcomes, question: dict[str, Any]) -> Re
         "feature_names": list(ensemble.feature_names),
     }
     header = header_record(model, question | query.description)
-    return Results.of(outcomes, _class_labels(query), header)
+    return Results.of(outcomes, class_labels(query), header)
 
 
 def describe(thing: Any) -> dict[str, Any]:
@@ -107,7 +107,8 @@ def _nested(value: Any) -> Any:
     return [_nested(item) for item in value] if isinstance(value, list) else plain(value)
 
 
-def _class_labels(query: Query) -> NDArray[Any]:
+def class_labels(query: Query) -> NDArray[Any]:
+    """Label that each row should keep; None for scores."""
     labels = np.full(len(query), None, dtype=object)
     for row, number in enumerate(query.labels):
         if number >= 0:

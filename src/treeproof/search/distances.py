@@ -61,7 +61,7 @@ def distances_of(query: Query, row: int) -> Distances:
         below = cuts[(cuts <= x) & (cuts > reach.low[row, feature])]
         for side, rate, upwards in ((above, reach.up, True), (below, reach.down, False)):
             if rate[feature] > 0.0 and side.size:
-                distance, exact = _rounded_distances(x, side, float(rate[feature]))
+                distance, exact = rounded_distances(x, side, float(rate[feature]))
                 values.append(distance)
                 kinds.append(exact & upwards)
     if not values:
@@ -74,7 +74,7 @@ def distances_of(query: Query, row: int) -> Distances:
     return Distances(value[new], attained[new])
 
 
-def _rounded_distances(
+def rounded_distances(
     x: float, cuts: FloatArray, rate: float
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Distances to thresholds, rounded down, and whether each is a double exactly."""

@@ -191,7 +191,8 @@ def test_protocols_start_somewhere():
 
 def test_the_compiled_protocol_is_the_generic_one():
     from treeproof.results.outcomes import Outcomes
-    from treeproof.search.radius import PaperProtocol, _Asker, _follow_protocol
+    from treeproof.search.radius import _Asker, _follow_protocol
+    from treeproof.spec.searches import PaperProtocol
 
     rng = np.random.default_rng(12)
     for _ in range(30):

@@ -1,0 +1,201 @@
+"""What was found about single features, and about sets of features that fix the answer."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import BackendMissing
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(slots=True, kw_only=True)
+class FeatureResults:
+    """How far each feature alone may move, for every row; all of it exact.
+
+    Parameters
+    ----------
+    row : int64 (n_rows,)
+        Number of each row.
+    label : object (n_rows,)
+        Label that the row should keep; None for scores.
+    radius : float64 (n_rows, n_features)
+        Smallest movement of the feature alone that breaks the claim; infinite where none does. NaN
+        for boxes, which have no radius.
+    attained : bool (n_rows, n_features)
+        Whether that very movement breaks it, or only every larger one.
+    breaking_value : float64 (n_rows, n_features)
+        A value of the feature that breaks the claim, in the model's precision; NaN where none does.
+    unimportant : bool (n_rows, n_features)
+        Whether the feature alone, moved as the question allows, is proved to keep the claim.
+    examined : bool (n_rows, n_features)
+        False for missing and categorical entries, which are not moved.
+    broken : bool (n_rows,)
+        Rows that break the claim as they stand; nothing is unimportant for them.
+    feature_names : tuple of str
+        Names of the features, or empty.
+    question : dict
+        What was asked.
+    """
+
+    row: NDArray[np.int64]
+    label: NDArray[Any]
+    radius: FloatArray
+    attained: NDArray[np.bool_]
+    breaking_value: FloatArray
+    unimportant: NDArray[np.bool_]
+    examined: NDArray[np.bool_]
+    broken: NDArray[np.bool_]
+    feature_names: tuple[str, ...] = ()
+    question: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def name(self, feature: int) -> str:
+        """Name of a feature, or its number.
+
+        Parameters
+        ----------
+        feature : int
+            Its number.
+        """
+        return self.feature_names[feature] if self.feature_names else f"f{feature}"
+
+    def summary(self) -> str:
+        """Say in a few lines what was found."""
+        counts = self.unimportant.sum(axis=1)
+        examined = self.examined.sum(axis=1)
+        lines = [
+            f"{len(self)} rows, {self.radius.shape[1]} features:"
+            f" on average {np.mean(counts):.6g} of {np.mean(examined):.6g} features cannot break"
+            " the claim alone"
+        ]
+        finite = np.isfinite(self.radius)
+        if finite.any():
+            nearest = np.where(finite, self.radius, np.inf).min(axis=1)
+            lines.append(
+                f"smallest single-feature radius: median over rows {np.median(nearest):.6g}"
+            )
+        if self.broken.any():
+            lines.append(f"broken as they stand: {int(self.broken.sum())} rows")
+        return "\n".join(lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record per row and examined feature, as plain data."""
+        return [
+            {
+                "row": int(self.row[i]),
+                "label": self.label[i],
+                "feature": self.name(int(feature)),
+                "unimportant": bool(self.unimportant[i, feature]),
+                "radius": float(self.radius[i, feature]),
+                "attained": bool(self.attained[i, feature]),
+                "breaking_value": float(self.breaking_value[i, feature]),
+            }
+            for i, feature in np.argwhere(self.examined)
+        ]
+
+    def to_frame(self) -> Any:
+        """One line per row and examined feature, as a data frame of pandas or polars."""
+        return frame_of(self.records())
+
+
+@dataclass(slots=True, kw_only=True)
+class AnchorResults:
+    """Sets of features that fix the answer once they are fixed themselves.
+
+    Parameters
+    ----------
+    row : int64 (n_rows,)
+        Number of each row.
+    label : object (n_rows,)
+        Label that the row should keep; None for scores.
+    features : list of int64 arrays
+        The set of each row; all other features may move freely, as the question allows.
+    sufficient : bool (n_rows,)
+        Whether the set is proved to fix the answer. False only for rows that are broken as they
+        stand.
+    minimal : bool (n_rows,)
+        Whether it is also proved that no feature of the set can be left out.
+    seconds : float64 (n_rows,)
+        Time spent on each row.
+    reason : str (n_rows,)
+        Why minimality is not proved; empty otherwise.
+    feature_names : tuple of str
+        Names of the features, or empty.
+    question : dict
+        What was asked.
+    """
+
+    row: NDArray[np.int64]
+    label: NDArray[Any]
+    features: list[NDArray[np.int64]]
+    sufficient: NDArray[np.bool_]
+    minimal: NDArray[np.bool_]
+    seconds: FloatArray
+    reason: NDArray[np.str_]
+    feature_names: tuple[str, ...] = ()
+    question: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def names(self, row: int = 0) -> list[str]:
+        """Names (or numbers) of the features of one row's set.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        return [
+            self.feature_names[f] if self.feature_names else f"f{f}" for f in self.features[row]
+        ]
+
+    def summary(self) -> str:
+        """Say in a few lines what was found."""
+        sizes = [len(f) for f, ok in zip(self.features, self.sufficient, strict=True) if ok]
+        lines = [f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer"]
+        if sizes:
+            lines.append(
+                f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
+                f" {int(self.minimal.sum())} proved minimal"
+            )
+        if not self.sufficient.all():
+            lines.append(f"broken as they stand: {int((~self.sufficient).sum())} rows")
+        return "\n".join(lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record per row, as plain data."""
+        return [
+            {
+                "row": int(self.row[i]),
+                "label": self.label[i],
+                "size": len(self.features[i]),
+                "features": self.names(i),
+                "sufficient": bool(self.sufficient[i]),
+                "minimal": bool(self.minimal[i]),
+                "seconds": float(self.seconds[i]),
+                "reason": str(self.reason[i]),
+            }
+            for i in range(len(self))
+        ]
+
+    def to_frame(self) -> Any:
+        """One line per row, as a data frame of pandas or polars."""
+        return frame_of(self.records())
+
+
+def frame_of(records: list[dict[str, Any]]) -> Any:
+    """Return records as a data frame of the first library that is installed."""
+    for name in ("pandas", "polars"):
+        try:
+            return __import__(name).DataFrame(records)
+        except ImportError:
+            continue
+    raise BackendMissing(
+        "A data frame needs pandas or polars. Install it with: pip install pandas."
+    )

@@ -1,0 +1,200 @@
+"""Anchor features: a set that, once fixed, provably fixes the answer (the paper's section 3.4).
+
+Every witness against a set names features outside it that must not all stay free, so a sufficient
+set hits the changes of every witness. Sets that hit all witnesses so far are proposed, smallest
+first by a greedy rule, and put to the engine, until one is proved. Then features are left out one
+by one as long as the engine proves the rest; what remains is minimal by inclusion.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget, Engine, for_each_row
+from treeproof.engines.instance import rank_space
+from treeproof.prediction import accumulators
+from treeproof.query import Query
+from treeproof.query_goals import breaks_claim
+from treeproof.results.features import AnchorResults
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.asking import class_labels
+
+Features = frozenset[int]
+
+
+def find_anchors(
+    engine: Engine, query: Query, question: dict[str, Any], budget: Budget, *, n_jobs: int = 1
+) -> AnchorResults:
+    """Find a small sufficient set of features for every row.
+
+    Parameters
+    ----------
+    engine : Engine
+        Proves sets; a complete one also proves minimality.
+    query : Query
+        A box, or a ball with a radius: how features outside the set may move.
+    question : dict
+        What was asked, for the results.
+    budget : Budget
+        Limits per row, over all sets tried.
+    n_jobs : int
+        Threads over rows.
+    """
+    n_rows = len(query)
+    results = AnchorResults(
+        row=np.arange(n_rows, dtype=np.int64),
+        label=class_labels(query),
+        features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
+        sufficient=~query.already_broken,
+        minimal=np.zeros(n_rows, dtype=bool),
+        seconds=np.zeros(n_rows),
+        reason=np.full(n_rows, "", dtype="<U64"),
+        feature_names=query.ensemble.feature_names,
+        question=question | query.description,
+    )
+    low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
+    # A fixed feature keeps the row's own value, so that value is always allowed.
+    low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
+
+    def solve_row(row: int, outcomes: Outcomes) -> None:
+        del outcomes
+        if query.already_broken[row]:
+            return
+        asker = _SetAsker(engine, query, row, low[row], high[row], budget)
+        anchors, is_minimal = _search(asker)
+        results.features[row] = np.array(sorted(anchors), dtype=np.int64)
+        results.minimal[row] = is_minimal
+        if not is_minimal:
+            results.reason[row] = asker.reason.value
+
+    results.seconds[:] = for_each_row(query, n_jobs, solve_row).seconds
+    return results
+
+
+class _SetAsker:
+    """Asks whether fixing a set of features fixes the answer of one row."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        query: Query,
+        row: int,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        budget: Budget,
+    ) -> None:
+        self._engine, self._budget = engine, budget
+        self._query = query.take(slice(row, row + 1))
+        self._values = self._query.rows[0]
+        self._low, self._high = low, high
+        self._deadline = time.perf_counter() + budget.time_limit_s
+        space = rank_space(query.ensemble)
+        stays = np.isnan(self._values) | space.categorical | (np.diff(space.cut_start) == 0)
+        stays |= (low == self._values) & (high == self._values)
+        self.movable: Features = frozenset(np.flatnonzero(~stays).tolist())
+        self.reason = UnknownReason.NONE
+
+    def ask(self, anchors: Features) -> tuple[Verdict, Features]:
+        """Verdict with the set fixed, and for a falsified one the features its witness changes."""
+        left = self._deadline - time.perf_counter()
+        if left <= 0.0:
+            self.reason = UnknownReason.TIME_LIMIT
+            return Verdict.UNKNOWN, frozenset()
+        fixed = sorted(anchors)
+        low, high = self._low.copy(), self._high.copy()
+        low[fixed] = high[fixed] = self._values[fixed]
+        rates = np.full(len(low), np.inf)
+        reach = dataclasses.replace(
+            self._query.reach,
+            down=rates,
+            up=rates,
+            low=low[np.newaxis],
+            high=high[np.newaxis],
+            radius=np.inf,
+            is_ball=False,
+        )
+        query = dataclasses.replace(self._query, reach=reach)
+        answer = self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
+        verdict = answer.verdict[0]
+        if verdict is Verdict.UNKNOWN:
+            self.reason = answer.reason[0]
+        if verdict is not Verdict.FALSIFIED:
+            return verdict, frozenset()
+        return verdict, self._needed_changes(answer.witness[0])
+
+    def _needed_changes(self, witness: NDArray[np.float64]) -> Features:
+        """Features of a witness that cannot be put back without losing it."""
+        point = witness.copy()
+        changed = np.flatnonzero((witness != self._values) & ~np.isnan(self._values))
+        for feature in changed:
+            before = point[feature]
+            point[feature] = self._values[feature]
+            sums = accumulators(self._query.ensemble, point[np.newaxis])
+            query = self._query
+            if not breaks_claim(query.ensemble, query.alternatives, query.group, sums)[0]:
+                point[feature] = before
+        needed = np.flatnonzero((point != self._values) & ~np.isnan(self._values))
+        return frozenset(needed.tolist())
+
+
+@dataclass(slots=True)
+class _Conflicts:
+    """Sets of features, each of which a sufficient set must hit."""
+
+    sets: list[Features]
+
+    def hitting_set(self) -> Features:
+        """Hit every set, taking the feature that hits most of what is left, lowest number first."""
+        left, chosen = list(self.sets), set()
+        while left:
+            counts: dict[int, int] = {}
+            for conflict in left:
+                for feature in conflict:
+                    counts[feature] = counts.get(feature, 0) + 1
+            best = max(sorted(counts), key=lambda feature: counts[feature])
+            chosen.add(best)
+            left = [conflict for conflict in left if best not in conflict]
+        return frozenset(chosen)
+
+
+def _search(asker: _SetAsker) -> tuple[Features, bool]:
+    """Return a sufficient set, and whether its minimality is proved."""
+    conflicts = _Conflicts([])
+    while True:
+        anchors = conflicts.hitting_set()
+        verdict, changed = asker.ask(anchors)
+        if verdict is Verdict.VERIFIED:
+            break
+        if verdict is Verdict.UNKNOWN:
+            # Sound: with everything fixed only the row itself is left, which keeps its claim.
+            anchors = asker.movable
+            break
+        conflicts.sets.append(changed)
+    return _leave_out(asker, anchors, conflicts)
+
+
+def _leave_out(asker: _SetAsker, anchors: Features, conflicts: _Conflicts) -> tuple[Features, bool]:
+    """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
+
+    Sound: freeing more features only enlarges the set, so a drop that a witness falsifies stays
+    falsified after later drops.
+    """
+    is_minimal = True
+    kept = anchors
+    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts.sets), f)):
+        rest = kept - {feature}
+        if any(not (conflict & rest) for conflict in conflicts.sets):
+            continue
+        verdict, changed = asker.ask(rest)
+        if verdict is Verdict.VERIFIED:
+            kept = rest
+        elif verdict is Verdict.FALSIFIED:
+            conflicts.sets.append(changed)
+        else:
+            is_minimal = False
+    return kept, is_minimal

@@ -1,0 +1,176 @@
+"""Single features (the paper's section 3.4): with one feature free, few outcomes are possible.
+
+Along one feature the model is constant between thresholds, so one point per cell, judged by the
+model's own arithmetic, settles every question about that feature exactly; no bound is needed.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.instance import cells_of, point_in_cells, rank_space
+from treeproof.engines.settling import is_broken_unchanged
+from treeproof.kernels.rank_space import FIXED
+from treeproof.prediction import accumulators, thread_count
+from treeproof.query import Query
+from treeproof.query_goals import breaks_claim
+from treeproof.results.features import FeatureResults
+from treeproof.search.asking import class_labels
+from treeproof.search.distances import rounded_distances
+
+FloatArray = NDArray[np.float64]
+
+_CELLS_AT_ONCE = 2**22
+"""Numbers in one block of points, to bound the memory."""
+
+
+def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) -> FeatureResults:
+    """Find for every row and feature how far the feature alone may move.
+
+    Parameters
+    ----------
+    query : Query
+        A ball with or without a radius, or a box; every feature moves alone, the others keep the
+        row's values.
+    question : dict
+        What was asked, for the results.
+    n_jobs : int
+        Threads over rows.
+    """
+    n_rows, n_features = query.rows.shape
+    space = rank_space(query.ensemble)
+    results = FeatureResults(
+        row=np.arange(n_rows, dtype=np.int64),
+        label=class_labels(query),
+        radius=np.full((n_rows, n_features), np.inf if query.reach.is_ball else np.nan),
+        attained=np.zeros((n_rows, n_features), dtype=bool),
+        breaking_value=np.full((n_rows, n_features), np.nan),
+        unimportant=np.ones((n_rows, n_features), dtype=bool),
+        examined=~np.isnan(query.rows) & ~space.categorical,
+        broken=query.already_broken.copy(),
+        feature_names=query.ensemble.feature_names,
+        question=question | query.description,
+    )
+    results.unimportant &= results.examined
+    with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
+        list(pool.map(lambda row: _scan_row(query, row, results), range(n_rows)))
+    return results
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """Cells that single features can reach, other than the row's own.
+
+    Attributes
+    ----------
+    feature, cell : int64 (n,)
+        Which feature enters which cell.
+    value : float64 (n,)
+        A value in that cell.
+    distance : float64 (n,)
+        Distance of the cell, rounded down; 0 for boxes.
+    is_beyond : bool (n,)
+        Whether only larger distances reach it.
+    """
+
+    feature: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    value: FloatArray
+    distance: FloatArray
+    is_beyond: NDArray[np.bool_]
+
+
+def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
+    if is_broken_unchanged(query, row):
+        results.unimportant[row] = False
+        if query.reach.is_ball:
+            results.radius[row] = np.where(results.examined[row], 0.0, np.inf)
+            results.attained[row] = results.examined[row]
+        return
+    found = _candidates(query, row)
+    broken = _judge(query, row, found)
+    # Nearest first; at one distance what is attained comes before what lies beyond.
+    for number in np.lexsort((found.is_beyond, found.distance)):
+        feature = int(found.feature[number])
+        if not broken[number] or not np.isnan(results.breaking_value[row, feature]):
+            continue
+        results.breaking_value[row, feature] = _value_in_cell(
+            query, row, feature, int(found.cell[number])
+        )
+        if query.reach.is_ball:
+            results.radius[row, feature] = found.distance[number]
+            results.attained[row, feature] = not found.is_beyond[number]
+        results.unimportant[row, feature] = False
+
+
+def _candidates(query: Query, row: int) -> _Candidates:
+    """Cells within the query's own set; at any radius where it has none."""
+    reach = query.reach
+    radius = np.inf if reach.radius is None else reach.radius
+    low, high = reach.take(slice(row, row + 1)).box(query.rows[[row]], radius)
+    low_cell, high_cell = cells_of(query, row, low[0], high[0])
+    home, _ = cells_of(query, row, query.rows[row], query.rows[row])
+    moves = (home != FIXED) & ((low_cell != home) | (high_cell != home))
+    parts = [
+        _cells_of_feature(query, row, int(f), int(home[f]), int(low_cell[f]), int(high_cell[f]))
+        for f in np.flatnonzero(moves)
+    ]
+    if not parts:
+        nothing = np.zeros(0)
+        return _Candidates(
+            nothing.astype(np.int64),
+            nothing.astype(np.int64),
+            nothing,
+            nothing,
+            nothing.astype(bool),
+        )
+    return _Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _cells_of_feature(
+    query: Query, row: int, feature: int, home: int, first: int, last: int
+) -> tuple[NDArray[Any], ...]:
+    """Columns of `_Candidates` for the cells from first to last other than home."""
+    space, reach = rank_space(query.ensemble), query.reach
+    cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+    cells = np.arange(first, last + 1)
+    cells = cells[cells != home]
+    upwards = cells > home
+    # The nearest edge of a cell: its lower threshold from below, its upper one from above.
+    edges = cuts[np.where(upwards, cells - 1, cells)]
+    real = np.dtype(query.ensemble.input_precision).type
+    below = np.nextafter(edges.astype(real), real(-np.inf)).astype(np.float64)
+    distance, exact = np.zeros(len(cells)), np.ones(len(cells), dtype=bool)
+    if reach.is_ball:
+        x = float(query.rows[row, feature])
+        for side, rate in ((upwards, reach.up[feature]), (~upwards, reach.down[feature])):
+            if side.any():
+                distance[side], exact[side] = rounded_distances(x, edges[side], float(rate))
+        exact &= upwards
+    return np.full(len(cells), feature), cells, np.where(upwards, edges, below), distance, ~exact
+
+
+def _judge(query: Query, row: int, found: _Candidates) -> NDArray[np.bool_]:
+    """Whether each candidate breaks the claim, by the model's own arithmetic."""
+    n_features = query.rows.shape[1]
+    broken = np.zeros(len(found.feature), dtype=bool)
+    size = max(1, _CELLS_AT_ONCE // n_features)
+    for first in range(0, len(broken), size):
+        part = slice(first, min(first + size, len(broken)))
+        points = np.tile(query.rows[row], (part.stop - part.start, 1))
+        points[np.arange(len(points)), found.feature[part]] = found.value[part]
+        sums = accumulators(query.ensemble, points)
+        group = np.full(len(points), query.group[row])
+        broken[part] = breaks_claim(query.ensemble, query.alternatives, group, sums)
+    return broken
+
+
+def _value_in_cell(query: Query, row: int, feature: int, cell: int) -> float:
+    """Value of a cell nearest to the row's own, within the query's set."""
+    low_cell = np.full(query.rows.shape[1], FIXED, dtype=np.int32)
+    high_cell = low_cell.copy()
+    low_cell[feature] = high_cell[feature] = cell
+    return float(point_in_cells(query, row, low_cell, high_cell)[feature])
