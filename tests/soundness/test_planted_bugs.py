@@ -21,7 +21,13 @@ RUN = """
 import sys
 import numpy as np
 from tests.soundness.test_exact import ASKS, DEEP, MANY_TREES, SMALL, check_case
+from tests.unit.kernels.test_dual import test_the_bound_holds_for_any_multipliers_in_any_box
 
+for seed in range(20):
+    try:
+        test_the_bound_holds_for_any_multipliers_in_any_box(seed, 1.0)
+    except AssertionError as error:
+        sys.exit(f"CAUGHT by dual problem {seed}: {error}")
 for number in range(int(sys.argv[1])):
     sizes = (SMALL, MANY_TREES, DEEP)[number // 3 % 3]
     try:
@@ -54,8 +60,8 @@ BUGS = [
     Bug("a box is closed at a tie", "if bound + error < floor:", "if bound <= floor:"),
     Bug(
         "the dual forgets features that a leaf does not test",
-        "                state.peak[row + step] = peak\n                score += peak\n",
-        "                state.peak[row + step] = peak\n"
+        "[row + step] = peak\n                score += peak\n",
+        "[row + step] = peak\n"
         "                if high - low < span[pair, HIGH] - span[pair, LOW]:\n"
         "                    score += peak\n",
     ),
