@@ -15,8 +15,7 @@ from tests.strategies import SMALL, Sizes, random_case
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.query import Query
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.results.verdict import Verdict
 
 ENGINE = ExactEngine()
 ASKS = ("ball", "box", "radius")
@@ -36,50 +35,19 @@ BUDGET = Budget(time_limit_s=20.0)
 def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
     case = random_case(rng, sizes, ask=ask)
     if ask == "radius":
-        if not has_alternatives(case.query):
-            return  # test_a_claim_that_nothing_can_break asks these
         outcomes = ENGINE.radius(case.query, BUDGET)
         for row in range(len(case.query)):
-            if not is_one_step_low(case.query, row, outcomes):
-                engine_checks.check_radius(ENGINE, case.query, row, outcomes)
+            engine_checks.check_radius(ENGINE, case.query, row, outcomes)
     else:
         outcomes = ENGINE.verify(case.query, BUDGET)
         for row in range(len(case.query)):
-            if not is_between_floats(case.query, row, outcomes):
-                engine_checks.check_verdict(ENGINE, case.query, row, outcomes)
+            engine_checks.check_verdict(ENGINE, case.query, row, outcomes)
 
 
 def has_alternatives(query: Query) -> bool:
     """Whether there is any way to break the claim about each row."""
     first = query.alternatives.group_start
     return bool(np.all(first[query.group + 1] > first[query.group]))
-
-
-def is_one_step_low(query: Query, row: int, outcomes: Outcomes) -> bool:
-    """Whether a radius in units other than 1 is one double below the largest that it could be."""
-    rates = np.concatenate([query.reach.down, query.reach.up])
-    truth = brute_force.radius(query, row).value
-    return (
-        bool(outcomes.exact[row])
-        and not np.isin(rates, [0.0, 0.5, 1.0, 2.0]).all()
-        and outcomes.lower[row] == outcomes.upper[row] == np.nextafter(truth, -np.inf)
-    )
-
-
-def is_between_floats(query: Query, row: int, outcomes: Outcomes) -> bool:
-    """Whether a row is unknown because a float32 model's box ends between two float32 numbers.
-
-    The witness that is moved to such a side rounds to the wrong side of a threshold, and is
-    rightly not confirmed. The answer is no claim, so it is no wrong one.
-    """
-    sides = np.array(query.reach.box(query.rows, query.reach.radius or 0.0))[:, row]
-    with np.errstate(over="ignore"):
-        is_representable = bool(np.all(sides.astype(np.float32) == sides))
-    return (
-        query.ensemble.input_precision == "float32"
-        and outcomes.reason[row] is UnknownReason.SOLVER_FAILED
-        and not is_representable
-    )
 
 
 def check_cases(seed: int, ask: str, n_cases: int) -> None:
@@ -137,12 +105,10 @@ def test_verdicts_turn_exactly_at_the_radius():
             reach = dataclasses.replace(query.reach, radius=float(radius))
             outcomes = ENGINE.verify(dataclasses.replace(query, reach=reach), BUDGET)
             expected = Verdict.FALSIFIED if is_broken else Verdict.VERIFIED
-            if not is_between_floats(query, 0, outcomes):
-                assert outcomes.verdict[0] is expected, (seed, radius)
+            assert outcomes.verdict[0] is expected, (seed, radius)
     assert n_asked >= 15
 
 
-@pytest.mark.xfail(strict=False, reason="the search for a trial radius does not end by itself")
 def test_a_claim_that_nothing_can_break():
     case = random_case(np.random.default_rng([1_000, 198]), SMALL, ask="radius")
     assert not has_alternatives(case.query)
@@ -151,14 +117,12 @@ def test_a_claim_that_nothing_can_break():
         engine_checks.check_radius(ENGINE, case.query, row, outcomes)
 
 
-@pytest.mark.xfail(strict=False, reason="a witness moved to such a side rounds out of its cell")
 def test_a_box_that_ends_between_two_floats():
     case = random_case(np.random.default_rng([1_000, 44]), DEEP, ask="box")
     outcomes = ENGINE.verify(case.query, BUDGET)
     engine_checks.check_verdict(ENGINE, case.query, 0, outcomes)
 
 
-@pytest.mark.xfail(strict=False, reason="the quotient is not tried one double higher")
 def test_a_radius_in_thirds_is_the_largest_double():
     # (1 - 0.3) / 3 is itself a double, but (1 - 0.3) is not: rounding it first loses a step.
     case = random_case(np.random.default_rng([1_000, 613]), MANY_TREES, ask="radius")

@@ -128,7 +128,6 @@ def copy_package(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="a witness may lie outside a box that excludes the row")
 def test_the_engine_as_it_is_passes(tmp_path):
     copy_package(tmp_path)
     done = run_copy(tmp_path)

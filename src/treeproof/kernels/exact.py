@@ -245,6 +245,9 @@ def solve_row(
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
     order = order_of_attack(trees, space, semantics, alternatives, group, row, row_cell)
+    if len(order) == 0:  # nothing could break the claim
+        found.lower[0] = np.inf
+        return PROVED
     is_quick = is_ball
     radius = start_radius
     growth = FIRST_GROWTH

@@ -47,8 +47,12 @@ def witness_point(space, row, cells, is_single, low, high, is_ball, point):
                     value = np.nextafter(value, -np.inf)
             if not is_ball:
                 inside = into_box(value, low[feature], high[feature], is_single)
-                if cell_of(space, feature, inside) == cells[feature]:
-                    value = inside
+                if cell_of(space, feature, inside) != cells[feature]:
+                    # The cell and the box share real numbers but none of float32; the nearest
+                    # float32 of the cell is the one just outside the box.
+                    away = np.float32(-np.inf if value < low[feature] else np.inf)
+                    inside = np.float64(np.nextafter(np.float32(inside), away))
+                value = inside
         point[feature] = value
 
 

@@ -202,8 +202,11 @@ def quotient_down(larger, smaller, rate):
         if compare_product(quotient, rate, difference, error) <= 0:
             break
         quotient = np.nextafter(quotient, -np.inf)
-    # Sound: the loop ends with quotient * rate <= larger - smaller; should a double just above
-    # qualify as well, the result is one step low, which is still a valid lower bound.
+    for _ in range(4):
+        above = np.nextafter(quotient, np.inf)
+        if compare_product(above, rate, difference, error) > 0:
+            break
+        quotient = above
     return max(quotient, 0.0), compare_product(quotient, rate, difference, error) == 0
 
 
