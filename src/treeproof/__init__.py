@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from treeproof.engines.multilevel import multilevel
     from treeproof.prediction import Model
+    from treeproof.report.feature_maps import draw_features
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
@@ -59,6 +60,7 @@ __all__ = [
     "UnsupportedQuery",
     "__version__",
     "anchor_features",
+    "draw_features",
     "feature_radius",
     "load",
     "load_results",
@@ -81,6 +83,7 @@ _HOMES = {
     "ScoreChange": "treeproof.spec.goals",
     "ScoreWithin": "treeproof.spec.goals",
     "anchor_features": "treeproof.api",
+    "draw_features": "treeproof.report.feature_maps",
     "feature_radius": "treeproof.api",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",

@@ -200,8 +200,8 @@ def answer(
             "A model that gives scores has no label to keep."
             " Say with --score-change by how much its raw score may move."
         )
-    numbers, rows, labels, scale = _read(model, data_path, asking)
-    ball = _ball(model, asking, scale, eps)
+    numbers, rows, labels, scale = read_rows(model, data_path, asking)
+    ball = ball_of(model, asking, scale, eps)
     results, is_complete = _in_blocks(model, rows, labels, ball, asking)
     results.row = numbers[: len(results)]
     results.header["data"] = {
@@ -219,7 +219,7 @@ def answer(
     )
 
 
-def _read(model: "Model", data_path: str, asking: Asking) -> tuple[Any, Any, Any, Any]:
+def read_rows(model: "Model", data_path: str, asking: Asking) -> tuple[Any, Any, Any, Any]:
     """Numbers, values and labels of the chosen rows, and the unit of each feature."""
     import numpy as np
 
@@ -272,7 +272,8 @@ def _spread(rows: "FloatArray", kind: str) -> "FloatArray":
     return spread
 
 
-def _ball(model: "Model", asking: Asking, scale: Any, eps: float | None) -> "LInf":
+def ball_of(model: "Model", asking: Asking, scale: Any, eps: float | None) -> "LInf":
+    """Ball of the question's options; without a radius where none is given."""
     from treeproof.spec.perturbations import LInf
 
     names = model.ensemble.feature_names

@@ -19,6 +19,8 @@ COMMANDS = {
     "radius": "Find how far every row may change before the answer does.",
     "verify": "Decide for every row whether the answer holds within a radius.",
     "curve": "Show the share of rows that is verified at many radii.",
+    "features": "Show which single features, or sets of features, decide the answer.",
+    "compat": "Answer a configuration file of treeVerification.",
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
     "demo": "Train a small model of each library and show it.",

@@ -99,12 +99,17 @@ def describe(thing: Any) -> dict[str, Any]:
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
             is_array = isinstance(value, np.ndarray | list | tuple)
-            words[field.name] = _nested(np.asarray(value).tolist()) if is_array else plain(value)
+            words[field.name] = (
+                nested_plain(np.asarray(value).tolist()) if is_array else plain(value)
+            )
     return words
 
 
-def _nested(value: Any) -> Any:
-    return [_nested(item) for item in value] if isinstance(value, list) else plain(value)
+def nested_plain(value: Any) -> Any:
+    """Lists and dicts of numbers as JSON can hold them."""
+    if isinstance(value, dict):
+        return {name: nested_plain(item) for name, item in value.items()}
+    return [nested_plain(item) for item in value] if isinstance(value, list) else plain(value)
 
 
 def class_labels(query: Query) -> NDArray[Any]:
