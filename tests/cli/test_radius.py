@@ -247,10 +247,17 @@ def test_a_run_file_that_cannot_be_written_leaves_the_old_one(
 
 
 def test_ctrl_c_keeps_what_is_finished(
-    run: Run, saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    saved_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1000.0).reshape(-1, 1))
     ask, calls = treeproof.radius, []
+    # A job that was started in the background inherits Ctrl-C as ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def interrupted(*arguments: Any, **keywords: Any) -> treeproof.Results:
         calls.append(len(arguments[1]))
