@@ -167,3 +167,13 @@ def _leave(path, depth):
         feature = path.trail[t, 0]
         path.low_cell[feature] = path.trail[t, 1]
         path.high_cell[feature] = path.trail[t, 2]
+
+
+@borrowing_kernel
+def count_cliques(parts, path, sure, clock):
+    """Number of cliques of all parts whose totals reach the floors; `path` must be fresh."""
+    found = 0
+    n_parts = len(parts.part_start) - 1
+    while next_clique(parts, path, n_parts, sure, np.int64(2**62), np.inf, clock) == FOUND:
+        found += 1
+    return found

@@ -128,6 +128,28 @@ def _prove_radius(
     return PROVED, highest
 
 
+@kernel
+def _prove_by_paths(
+    trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
+):
+    """As `_prove_radius`, after it did not: paths for the alternatives that sums leave open."""
+    begin = question.group_start[question.group[row]]
+    status = LOOSE
+    level = np.int64(0)
+    while status == LOOSE:
+        number = int(proved[len(proved) - 1])
+        status = prove_by_paths(
+            trees, question, begin + number, restricted, low_cell, high_cell, options, deadline
+        )
+        if status != PROVED:
+            return status, level
+        proved[number] = radius
+        status, level = _prove_radius(
+            trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
+        )
+    return status, level
+
+
 @borrowing_kernel
 def _next_of_protocol(state, search, is_proved):
     """Next radius of the paper's search; negative at its end.
@@ -227,6 +249,8 @@ def search_rows(trees, space, question, search, first, last, options, out):
             state[0] = search[0]
             state[3] = 0.0
         status = PROVED
+        # In the list, sums go as far as they can before paths take over.
+        use_path = options.use_path and not is_listed
         while state[0] >= 0.0 and status <= LOOSE:
             outer = state[0]
             set_cells(space, question, row, outer, low_cell, high_cell)
@@ -243,16 +267,8 @@ def search_rows(trees, space, question, search, first, last, options, out):
                     trees, question, row, radius, restricted, proved_to, low_cell, high_cell,
                     options, deadline,
                 )  # fmt: skip
-                while status == LOOSE and options.use_path:
-                    number = int(proved_to[len(proved_to) - 1])
-                    status = prove_by_paths(
-                        trees, question, question.group_start[question.group[row]] + number,
-                        restricted, low_cell, high_cell, options, deadline,
-                    )  # fmt: skip
-                    if status != PROVED:
-                        break
-                    proved_to[number] = radius
-                    status, level = _prove_radius(
+                if status == LOOSE and use_path:
+                    status, level = _prove_by_paths(
                         trees, question, row, radius, restricted, proved_to, low_cell, high_cell,
                         options, deadline,
                     )  # fmt: skip
@@ -266,6 +282,11 @@ def search_rows(trees, space, question, search, first, last, options, out):
                     _next_of_list(state, radii, status == PROVED)
                 else:
                     _next_of_protocol(state, search, status == PROVED)
+                if state[0] < 0.0 and options.use_path and not use_path:
+                    use_path = True
+                    state[2] = len(radii)
+                    state[3] = 1.0
+                    _next_of_list(state, radii, False)
         if is_listed:
             out.lower[row] = _listed_bound(radii, is_beyond, int(state[1]))
         _end_row(out, row, nodes, clock)

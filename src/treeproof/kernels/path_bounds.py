@@ -18,7 +18,7 @@ from treeproof.kernels.group_bounds import (
     enter,
     leave,
 )
-from treeproof.kernels.multilevel import decide_levels, group_suffix
+from treeproof.kernels.multilevel import Options, decide_levels, group_suffix
 from treeproof.kernels.rank_space import grow_float, grow_int
 from treeproof.kernels.selection import prepare_parts
 from treeproof.kernels.sorting import falling_order
@@ -109,17 +109,18 @@ def collect_cliques(parts, walk, box_low, box_high, first_part, n_parts, least, 
 
 
 @kernel
-def best_continuations(walk, before, after, least):
+def best_continuations(walk, before, after, least, deadline):
     """Best path value ending in each clique of a group: eq. 7.
 
     before  cliques of the group before, with their best path values, sorted by falling value
     after   cliques of this group, as `collect_cliques` returned them
     least   float64   paths below are dropped
+    deadline  float64
 
     Returns
     -------
-    float64 (n,)
-        Path values; minus infinity where no path of at least `least` ends.
+    int, float64 (n,)
+        Status; path values, minus infinity where no path of at least `least` ends.
     """
     _, value, range_end, feature, low, high = after
     _, old_value, old_end, old_feature, old_low, old_high = before
@@ -127,6 +128,8 @@ def best_continuations(walk, before, after, least):
     order = falling_order(old_value)
     begin = 0
     for i in range(len(value)):
+        if i & 255 == 255 and seconds_now(walk.clock) > deadline:
+            return OUT_OF_TIME, best
         for r in range(begin, range_end[i]):
             walk.trail[r - begin, 0] = feature[r]
             walk.trail[r - begin, 1] = walk.low_cell[feature[r]]
@@ -149,38 +152,59 @@ def best_continuations(walk, before, after, least):
             walk.low_cell[feature[r]] = walk.trail[r - begin, 1]
             walk.high_cell[feature[r]] = walk.trail[r - begin, 2]
         begin = range_end[i]
-    return best
+    return PROVED, best
 
 
 @kernel
 def path_level(parts, n_parts, walk, size, maxima, floor, options, deadline):
     """Whether a path of at least the floor runs through the groups of one level (eq. 7).
 
+    A clique can be on such a path only if it lies within the excess (the sum of the maxima less the
+    floor) of its group's maximum. Cliques much nearer to it are tried first: a path through them is
+    found with little work, where there is one.
+
     maxima  float64 (3, n_parts)   row 0: maxima of the groups, or upper bounds of them
     """
     n_groups = (n_parts + size - 1) // size
-    part_maximum = parts.gain[parts.part_start[:n_parts]]
-    box_low = walk.low_cell.copy()
-    box_high = walk.high_cell.copy()
     remaining = np.zeros(n_groups + 1)
     for group in range(n_groups - 1, -1, -1):
         remaining[group] = remaining[group + 1] + maxima[0, group]
+    excess = remaining[0] - floor
+    status = LOOSE
+    for reach in (excess / 16.0, excess / 4.0, excess):
+        status = _path_within(
+            parts, n_parts, walk, size, maxima, remaining, reach, floor, options, deadline
+        )
+        if status != PROVED:
+            break
+    return status
+
+
+@kernel
+def _path_within(parts, n_parts, walk, size, maxima, remaining, reach, floor, options, deadline):
+    """LOOSE when cliques within a reach of their maxima form a path of at least the floor."""
+    part_maximum = parts.gain[parts.part_start[:n_parts]]
+    box_low = walk.low_cell.copy()
+    box_high = walk.high_cell.copy()
     nothing = np.zeros(0, dtype=np.int32)
     before = (PROVED, np.zeros(1), np.zeros(1, dtype=np.int32), nothing, nothing, nothing)
     stored = 0
-    for group in range(n_groups):
+    for group in range(len(remaining) - 1):
         first = group * size
         count = min(size, n_parts - first)
         group_suffix(parts, walk, first, count, np.int64(1), part_maximum)
-        least = floor - (remaining[0] - maxima[0, group])
         after = collect_cliques(
-            parts, walk, box_low, box_high, first, count, least, options.store_limit - stored,
-            deadline,
+            parts, walk, box_low, box_high, first, count, maxima[0, group] - reach,
+            options.store_limit - stored, deadline,
         )  # fmt: skip
         if after[0] != PROVED:
             return after[0]
         stored = len(after[1]) + len(after[3])
-        best = best_continuations(walk, before, after, floor - remaining[group + 1])
+        status, best = best_continuations(
+            walk, before, after, floor - remaining[group + 1], deadline
+        )
+        if status != PROVED:
+            return status
         if len(best) == 0 or np.max(best) == -np.inf:
             return PROVED
         before = (PROVED, best, after[2], after[3], after[4], after[5])
@@ -200,9 +224,13 @@ def prove_by_paths(
             trees, question, constraint, restricted, low_cell, high_cell, options
         )
         parts = restricted.reordered if question.share else restricted.parts
-        # Fills the maxima of the last level, which bound the paths.
+        # Fills the maxima of the last level, which bound the paths; all of them are finished.
+        finishing = Options(
+            options.clique_size, options.n_levels, True, True, options.node_limit,
+            options.store_limit, options.time_limit,
+        )  # fmt: skip
         status, level, _ = decide_levels(
-            parts, n_parts, restricted.walk, restricted.maximum, floor, options, deadline
+            parts, n_parts, restricted.walk, restricted.maximum, floor, finishing, deadline
         )
         if status == LOOSE:
             size = options.clique_size**level

@@ -13,7 +13,7 @@ from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
 from treeproof.engines.cliques import CliqueEngine, search_over
 from treeproof.engines.multilevel import MultilevelEngine
-from treeproof.kernels.cliques import FOUND
+from treeproof.kernels.cliques import FOUND, count_cliques
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -63,6 +63,11 @@ def test_cliques_are_those_of_the_explicit_graph(seed):
     np.testing.assert_allclose(
         all_cliques(query, constraint) + constants, np.sort(gains), rtol=1e-12, atol=1e-9
     )
+    low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
+    search = search_over(query, 0, range(constraint, constraint + 1), low[0], high[0])
+    everything = search.parts._replace(floor=np.full(1, -np.inf))
+    clock = np.empty(2, dtype=np.int64)
+    assert count_cliques(everything, search.path, np.full(1, np.inf), clock) == len(maximal)
     # Lemma 2: a tuple of leaves is reached by some point iff it is such a clique.
     points = brute_force._points(
         query, 0, [brute_force._cells_of_box(query, 0, f) for f in range(query.rows.shape[1])]
