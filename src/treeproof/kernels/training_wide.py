@@ -116,11 +116,13 @@ def search_sorted(values, gradients, order, begin, end, node, feature, reach, gr
 
 @kernel
 def corner(node, gradient, hessian):
-    """Score of a split with the given sums on the left; infinite where a side has no hessian."""
-    left = gradient * gradient / (hessian + node.reg_lambda)
-    gradient = node.gradient - gradient
-    right = gradient * gradient / (node.hessian - hessian + node.reg_lambda)
-    return left + right
+    """Score of a split with the given sums on the left; infinite where a side has no weight."""
+    left = hessian + node.reg_lambda
+    right = node.hessian - hessian + node.reg_lambda
+    if left <= 0.0 or right <= 0.0:
+        return np.inf
+    rest = node.gradient - gradient
+    return gradient * gradient / left + rest * rest / right
 
 
 @kernel
@@ -151,10 +153,7 @@ def coarse_groups(bin_lower, bin_upper, histogram, first, last, node, groups):
         score = max(score, corner(node, gradient - fall, hessian))
         score = max(score, corner(node, gradient - fall, after))
         groups[CEILING, n_groups] = score * SLACK - node.score
-        if not groups[CEILING, n_groups] <= largest:  # also where 0 / 0 gave no number
-            largest = groups[CEILING, n_groups]
-        if np.isnan(largest):
-            largest = groups[CEILING, n_groups] = np.inf
+        largest = max(largest, groups[CEILING, n_groups])
         groups[LOWER, n_groups] = bin_lower[number]
         groups[UPPER, n_groups] = bin_upper[number]
         gradient += histogram[number, 0]
@@ -217,9 +216,9 @@ def search_promising(
         runs[n_runs - 1, 1] = groups[UPPER, k]
     for run in range(n_runs):
         first = lower_place(values, order, begin, end, runs[run, 0])
-        # One row behind the last bin, because a split may lie between the two.
+        # A split behind the last bin of a run is within the bounds of the next bin, too, and those
+        # were too low for it; a split before the first bin likewise, but that row is at hand.
         last = lower_place(values, order, first, end, np.nextafter(runs[run, 1], np.inf))
-        last = min(last + 1, end)
         n_before = 0
         if first > begin:
             n_before = 1

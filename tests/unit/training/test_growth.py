@@ -30,7 +30,8 @@ def problems(draw):
     gradients[:, 0] = random.normal(size=choices)[random.integers(choices, size=n_rows)]
     gradients[:, 1] = random.uniform(0.1, 1.0, size=choices)[random.integers(choices, size=n_rows)]
     round_to_grid(gradients, random.integers(1, 3, size=n_rows).astype(np.float64))
-    reach = random.choice([0.0, 0.05, 0.3], size=n_features)
+    # Sixteenths take values exactly to the thresholds between eighths.
+    reach = random.choice([0.0, 0.05, 0.3, 1 / 16, 3 / 16], size=n_features)
     monotone = random.choice([0, 0, 1, -1], size=n_features)
     rules = NaiveRules(
         reg_lambda=draw(st.sampled_from([0.0, 1.0])),
