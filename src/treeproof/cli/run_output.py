@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import io
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.cli.asking import Answered
-    from treeproof.results.results import Results
 
 ROWS_SHOWN = 20
 _CHANGES_SHOWN = 1
@@ -133,38 +131,6 @@ def _changes(answered: "Answered", row: int) -> str:
     return ", ".join(said) + more
 
 
-def joined(parts: Sequence["Results"]) -> "Results":
-    """Join the answers of consecutive blocks of rows."""
-    import numpy as np
-
-    from treeproof.results.results import Results
-
-    names = (
-        "label",
-        "verdict",
-        "lower",
-        "upper",
-        "exact",
-        "attained",
-        "witness",
-        "witness_distance",
-        "seconds",
-        "reason",
-    )
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    counted = [
-        name for name in parts[0].statistics if all(name in part.statistics for part in parts)
-    ]
-    return Results(
-        row=np.arange(len(columns["lower"]), dtype=np.int64),
-        statistics={
-            name: np.concatenate([part.statistics[name] for part in parts]) for name in counted
-        },
-        header=dict(parts[0].header),
-        **columns,
-    )
-
-
 @contextlib.contextmanager
 def progress_bar(n_rows: int) -> Iterator[Callable[[int], None]]:
     """Show rate and time left on standard error where that is a terminal; otherwise nothing."""
@@ -188,19 +154,3 @@ def check_out(path: str) -> None:
         raise InvalidInput(f"The run file '{path}' must be a file. Got something else there.")
     if not target.parent.is_dir():
         raise InvalidInput(f"The folder of the run file '{path}' must exist. Got none.")
-
-
-def save_run(results: "Results", path: str) -> None:
-    """Write a run file; an existing one is replaced in one step, or left alone when that fails."""
-    target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            results.save(temporary)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"The run file '{path}' cannot be written: {error.strerror or error}."
-        ) from error

@@ -1,6 +1,7 @@
 """`Results`: what was found about many rows, with the question that was asked."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -12,6 +13,23 @@ from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.results.outcomes import Outcomes
 
 FloatArray = NDArray[np.float64]
+
+_COLUMNS = (
+    "row",
+    "label",
+    "verdict",
+    "lower",
+    "upper",
+    "exact",
+    "attained",
+    "witness",
+    "witness_distance",
+    "seconds",
+    "reason",
+    "values",
+    "predicted",
+    "evidence",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +65,13 @@ class Results:
         What the engine counted, per row.
     header : dict
         The model, the question and the versions, as saved in run files.
+    values : float64 (n_rows, n_features), optional
+        The rows that were asked about, in the model's input precision; reports show them beside
+        their witnesses.
+    predicted : object (n_rows,), optional
+        Class label that the model gives each row as it stands; None for scores.
+    witness_label : object (n_rows,), optional
+        Class label that the model gives the witness; None without a witness, and for scores.
     """
 
     row: NDArray[np.int64]
@@ -62,6 +87,9 @@ class Results:
     reason: NDArray[np.str_]
     statistics: dict[str, NDArray[Any]] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
+    values: FloatArray | None = None
+    predicted: NDArray[Any] | None = None
+    witness_label: NDArray[Any] | None = None
 
     @classmethod
     def of(
@@ -79,7 +107,13 @@ class Results:
             See `Results`.
         first_row : int
             Number of the first row in the data.
+        values : float64 (n_rows, n_features), optional
+            The rows themselves.
+        predicted : object (n_rows,), optional
+            What the model says of each row.
         """
+        evidence = np.full(len(outcomes), None, dtype=object)
+        evidence[: len(outcomes.evidence)] = outcomes.evidence
         return cls(
             row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
             label=label,
@@ -94,6 +128,9 @@ class Results:
             reason=np.array([reason.value for reason in outcomes.reason], dtype=np.str_),
             statistics=outcomes.statistics,
             header=header,
+            values=np.empty((0, 0)) if values is None else values,
+            predicted=np.empty(0, dtype=object) if predicted is None else predicted,
+            evidence=evidence,
         )
 
     def __len__(self) -> int:
@@ -170,7 +207,8 @@ class Results:
         Returns
         -------
         DataFrame
-            Every column of the results but the witness, whose changes are better read in `witness`.
+            Every column of the results but `values`, `witness` and `evidence`, which are no
+            single numbers.
         """
         names = [library] if library else ["pandas", "polars"]
         for name in names:
@@ -185,23 +223,39 @@ class Results:
         )
 
     def _columns(self) -> dict[str, Any]:
-        names = (
-            "row",
-            "label",
-            "verdict",
-            "lower",
-            "upper",
-            "exact",
-            "attained",
-            "witness_distance",
-            "seconds",
-            "reason",
-        )
-        columns = {name: getattr(self, name).tolist() for name in names}
+        hidden = ("witness", "values", "evidence")
+        columns = {name: getattr(self, name).tolist() for name in _COLUMNS if name not in hidden}
         return columns | {name: values.tolist() for name, values in self.statistics.items()}
+
+    @classmethod
+    def join(cls, parts: Sequence["Results"]) -> "Results":
+        """Join answers to one question about several blocks of rows.
+
+        Parameters
+        ----------
+        parts : sequence of Results
+            At least one; the question is that of the first.
+
+        Returns
+        -------
+        Results
+            All rows, block after block. Of the statistics, those that every block has.
+        """
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS
+        }
+        counted = [
+            name for name in parts[0].statistics if all(name in part.statistics for part in parts)
+        ]
+        statistics = {
+            name: np.concatenate([part.statistics[name] for part in parts]) for name in counted
+        }
+        return cls(statistics=statistics, header=dict(parts[0].header), **columns)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a run file: JSON lines, a header record and one record per row.
+
+        An existing file is replaced in one step, or left alone when that fails.
 
         Parameters
         ----------

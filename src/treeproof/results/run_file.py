@@ -4,24 +4,31 @@ Numbers are written so that reading gives the same bits. JSON has no infinity: i
 text "inf"; NaN is written as null. The format is described in docs/reference/run-files.md.
 """
 
+import contextlib
+import itertools
 import math
+import os
 import platform
+import secrets
 from collections.abc import Iterator
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.results.results import Results
+from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
 """Rises when a key changes its meaning or goes away."""
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
+_LABELS = ("predicted", "witness_label")
+"""Optional, as `values` is: files without them are read, too."""
 
 
 def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
@@ -67,19 +74,28 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
             "verdict": str(results.verdict[i]),
             "exact": bool(results.exact[i]),
             "attained": bool(results.attained[i]),
-            "witness": witness_values(results.witness[i]),
+            "values": row_values(results.values[i]),
+            "predicted": plain(results.predicted[i]),
+            "witness": row_values(results.witness[i]),
             "reason": str(results.reason[i]),
         }
         record |= {name: plain(getattr(results, name)[i]) for name in _BOUNDS}
         record["statistics"] = {k: plain(v[i]) for k, v in results.statistics.items()}
+        if results.values is not None:
+            record["values"] = [plain(value) for value in results.values[i]]
+        for name in _LABELS:
+            if getattr(results, name) is not None:
+                record[name] = plain(getattr(results, name)[i])
         yield record
 
 
-def witness_values(witness: np.ndarray) -> list[Any] | None:
-    """A witness as a list; None where there is none (all entries NaN)."""
-    if np.isnan(witness).all():
+def row_values(values: np.ndarray) -> list[Any] | None:
+    """A row or a witness as a list; None where there is none (all entries NaN)."""
+    if np.isfinite(values).all():
+        return list(values.tolist())
+    if np.isnan(values).all():
         return None
-    return [plain(value) for value in witness]
+    return [plain(value) for value in values]
 
 
 def plain(value: Any) -> Any:
@@ -97,11 +113,35 @@ def number(value: Any) -> float:
 
 
 def save_results(results: Results, path: str | PathLike[str]) -> None:
-    """Write a complete run file."""
+    """Write a complete run file; an existing one is replaced in one step."""
     encoder = msgspec.json.Encoder()
-    with Path(path).open("wb") as file:
-        for record in [results.header, *row_records(results)]:
+    with replacing(path) as file:
+        for record in itertools.chain([results.header], row_records(results)):
             file.write(encoder.encode(record) + b"\n")
+
+
+@contextlib.contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of another when everything is written and on disk."""
+    # Links stay links: what they point at is replaced.
+    target = Path(path).resolve()
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: str | PathLike[str], error: OSError) -> InvalidInput:
+    """Return the error for a run file that the system does not let us write."""
+    return InvalidInput(f"The run file '{path}' cannot be written: {error.strerror or error}.")
 
 
 def load_results(path: str | PathLike[str]) -> Results:
@@ -159,18 +199,50 @@ def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     for i, record in enumerate(rows):
         if record["witness"] is not None:
             witness[i] = [number(value) for value in record["witness"]]
-    label = np.empty(len(rows), dtype=object)
-    label[:] = [record["label"] for record in rows]
     names = rows[0]["statistics"] if rows else {}
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
-        label=label,
+        label=_objects(rows, "label"),
         verdict=np.array([record["verdict"] for record in rows], dtype=np.str_),
         exact=np.array([record["exact"] for record in rows], dtype=bool),
         attained=np.array([record["attained"] for record in rows], dtype=bool),
-        witness=witness,
+        witness=_matrix(rows, "witness", n_features),
+        values=_matrix(rows, "values", n_features),
+        predicted=_objects(rows, "predicted"),
+        evidence=_objects(rows, "evidence"),
         reason=np.array([record["reason"] for record in rows], dtype=np.str_),
         statistics={k: np.array([record["statistics"][k] for record in rows]) for k in names},
         header=header,
+        values=_values(rows, n_features),
+        **{name: _objects(rows, name) for name in _LABELS if all(name in r for r in rows)},
         **{name: np.array([number(record[name]) for record in rows]) for name in _BOUNDS},
     )
+
+
+def _objects(rows: list[dict[str, Any]], name: str) -> np.ndarray:
+    column = np.empty(len(rows), dtype=object)
+    column[:] = [record[name] for record in rows]
+    return column
+
+
+def _values(rows: list[dict[str, Any]], n_features: int) -> np.ndarray | None:
+    if not all("values" in record for record in rows):
+        return None
+    values = np.empty((len(rows), n_features))
+    for i, record in enumerate(rows):
+        values[i] = [number(value) for value in record["values"]]
+    return values
+
+
+def _matrix(rows: list[dict[str, Any]], name: str, n_features: int) -> FloatArray:
+    matrix = np.full((len(rows), n_features), np.nan)
+    for i, record in enumerate(rows):
+        if record.get(name) is not None:
+            matrix[i] = [number(value) for value in record[name]]
+    return matrix
+
+
+def _objects(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:
+    column = np.empty(len(rows), dtype=object)
+    column[:] = [record.get(name) for record in rows]
+    return column

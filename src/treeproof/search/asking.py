@@ -87,9 +87,26 @@ def results_of(query: Query, outcomes: Outcomes, question: dict[str, Any]) -> Re
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),
+        "input_precision": ensemble.input_precision,
+        "decision": ensemble.decision.kind,
     }
     header = header_record(model, question | query.description)
-    return Results.of(outcomes, class_labels(query), header)
+    results = Results.of(outcomes, class_labels(query), header)
+    results.values = query.rows
+    results.predicted = _labels_of(ensemble, query.rows)
+    has_witness = ~np.isnan(results.witness).all(axis=1)
+    results.witness_label = np.full(len(results), None, dtype=object)
+    results.witness_label[has_witness] = _labels_of(ensemble, results.witness[has_witness])
+    return results
+
+
+def _labels_of(ensemble: Ensemble, rows: NDArray[np.float64]) -> NDArray[Any]:
+    """Labels that the model gives rows in its input precision; None for scores."""
+    labels = np.full(len(rows), None, dtype=object)
+    if len(rows) and ensemble.decision.kind != "score":
+        scores = evaluate.finish(ensemble, accumulators(ensemble, rows))
+        labels[:] = [ensemble.classes[k] for k in evaluate.label_indices(ensemble, scores)]
+    return labels
 
 
 def describe(thing: Any) -> dict[str, Any]:
@@ -119,6 +136,20 @@ def class_labels(query: Query) -> NDArray[Any]:
         if number >= 0:
             labels[row] = query.ensemble.classes[number]
     return labels
+
+
+def predicted_labels(query: Query) -> NDArray[Any]:
+    """What the model says of each row: its label, or its score; None where it has many scores."""
+    ensemble = query.ensemble
+    predicted = np.full(len(query), None, dtype=object)
+    scores = evaluate.finish(ensemble, accumulators(ensemble, query.rows))
+    if ensemble.decision.kind == "score":
+        if scores.shape[1] == 1:
+            predicted[:] = scores[:, 0].astype(np.float64).tolist()
+        return predicted
+    for row, number in enumerate(evaluate.label_indices(ensemble, scores)):
+        predicted[row] = ensemble.classes[number]
+    return predicted
 
 
 def _only_attacked(query: Query, attacker_class: Any) -> Query:
