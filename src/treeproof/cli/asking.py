@@ -188,7 +188,7 @@ def answer(
     eps : float, optional
         Radius to verify; without it the radius is what is asked for.
     """
-    from treeproof.cli.run_output import check_out, save_run
+    from treeproof.cli.run_output import check_out
 
     asking, loading = Asking.split(options)
     if asking.out is not None:
@@ -213,7 +213,7 @@ def answer(
         "n_asked": len(rows),
     }
     if asking.out is not None:
-        save_run(results, asking.out)
+        results.save(asking.out)
     return Answered(
         results=results, rows=rows[: len(results)], model=model, is_complete=is_complete
     )
@@ -288,8 +288,9 @@ def _in_blocks(
 ) -> tuple["Results", bool]:
     """Answer block by block, so that progress can be shown and Ctrl-C keeps what is finished."""
     import treeproof
-    from treeproof.cli.run_output import joined, progress_bar
+    from treeproof.cli.run_output import progress_bar
     from treeproof.prediction import thread_count
+    from treeproof.results.results import Results
     from treeproof.spec.goals import ScoreChange
 
     jobs = asking.jobs or -1
@@ -315,7 +316,7 @@ def _in_blocks(
                 raise
     if done < len(rows):
         print_note(f"interrupted after {done} of {len(rows)} rows; these are kept.")
-    return joined(parts), done == len(rows)
+    return Results.join(parts), done == len(rows)
 
 
 def n_proved(results: "Results", eps: float) -> int:

@@ -26,10 +26,8 @@ _COLUMNS = (
     "witness_distance",
     "seconds",
     "reason",
-    "values",
-    "predicted",
-    "evidence",
 )
+_OPTIONAL_COLUMNS = ("values", "predicted", "witness_label", "evidence")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +70,8 @@ class Results:
         Class label that the model gives each row as it stands; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
+    evidence : object (n_rows,), optional
+        Proof of each answer, as text that a checker reads; None where there is none.
     """
 
     row: NDArray[np.int64]
@@ -90,6 +90,7 @@ class Results:
     values: FloatArray | None = None
     predicted: NDArray[Any] | None = None
     witness_label: NDArray[Any] | None = None
+    evidence: NDArray[Any] | None = None
 
     @classmethod
     def of(
@@ -107,13 +108,11 @@ class Results:
             See `Results`.
         first_row : int
             Number of the first row in the data.
-        values : float64 (n_rows, n_features), optional
-            The rows themselves.
-        predicted : object (n_rows,), optional
-            What the model says of each row.
         """
-        evidence = np.full(len(outcomes), None, dtype=object)
-        evidence[: len(outcomes.evidence)] = outcomes.evidence
+        evidence = None
+        if outcomes.evidence:
+            evidence = np.empty(len(outcomes), dtype=object)
+            evidence[:] = outcomes.evidence
         return cls(
             row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
             label=label,
@@ -128,8 +127,6 @@ class Results:
             reason=np.array([reason.value for reason in outcomes.reason], dtype=np.str_),
             statistics=outcomes.statistics,
             header=header,
-            values=np.empty((0, 0)) if values is None else values,
-            predicted=np.empty(0, dtype=object) if predicted is None else predicted,
             evidence=evidence,
         )
 
@@ -207,8 +204,7 @@ class Results:
         Returns
         -------
         DataFrame
-            Every column of the results but `values`, `witness` and `evidence`, which are no
-            single numbers.
+            Every column of the results but the witness, whose changes are better read in `witness`.
         """
         names = [library] if library else ["pandas", "polars"]
         for name in names:
@@ -223,8 +219,7 @@ class Results:
         )
 
     def _columns(self) -> dict[str, Any]:
-        hidden = ("witness", "values", "evidence")
-        columns = {name: getattr(self, name).tolist() for name in _COLUMNS if name not in hidden}
+        columns = {name: getattr(self, name).tolist() for name in _COLUMNS if name != "witness"}
         return columns | {name: values.tolist() for name, values in self.statistics.items()}
 
     @classmethod
@@ -239,10 +234,13 @@ class Results:
         Returns
         -------
         Results
-            All rows, block after block. Of the statistics, those that every block has.
+            All rows, block after block. Of the statistics and of the columns that may be left out,
+            those that every block has.
         """
         columns = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in _COLUMNS + _OPTIONAL_COLUMNS
+            if all(getattr(part, name) is not None for part in parts)
         }
         counted = [
             name for name in parts[0].statistics if all(name in part.statistics for part in parts)

@@ -27,8 +27,8 @@ FORMAT = 1
 """Rises when a key changes its meaning or goes away."""
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
-_LABELS = ("predicted", "witness_label")
-"""Optional, as `values` is: files without them are read, too."""
+_OPTIONAL = ("predicted", "witness_label", "evidence")
+"""Files without them, and without `values`, are read, too."""
 
 
 def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
@@ -74,27 +74,28 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
             "verdict": str(results.verdict[i]),
             "exact": bool(results.exact[i]),
             "attained": bool(results.attained[i]),
-            "values": row_values(results.values[i]),
-            "predicted": plain(results.predicted[i]),
-            "witness": row_values(results.witness[i]),
+            "witness": witness_values(results.witness[i]),
             "reason": str(results.reason[i]),
         }
         record |= {name: plain(getattr(results, name)[i]) for name in _BOUNDS}
         record["statistics"] = {k: plain(v[i]) for k, v in results.statistics.items()}
         if results.values is not None:
-            record["values"] = [plain(value) for value in results.values[i]]
-        for name in _LABELS:
+            record["values"] = list_of(results.values[i])
+        for name in _OPTIONAL:
             if getattr(results, name) is not None:
                 record[name] = plain(getattr(results, name)[i])
         yield record
 
 
-def row_values(values: np.ndarray) -> list[Any] | None:
-    """A row or a witness as a list; None where there is none (all entries NaN)."""
+def witness_values(witness: FloatArray) -> list[Any] | None:
+    """A witness as a list; None where there is none (all entries NaN)."""
+    return None if np.isnan(witness).all() else list_of(witness)
+
+
+def list_of(values: FloatArray) -> list[Any]:
+    """Numbers as JSON can hold them."""
     if np.isfinite(values).all():
         return list(values.tolist())
-    if np.isnan(values).all():
-        return None
     return [plain(value) for value in values]
 
 
@@ -195,10 +196,6 @@ def _check_header(header: dict[str, Any], path: Any) -> None:
 
 def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     n_features = int(header["model"]["n_features"])
-    witness = np.full((len(rows), n_features), np.nan)
-    for i, record in enumerate(rows):
-        if record["witness"] is not None:
-            witness[i] = [number(value) for value in record["witness"]]
     names = rows[0]["statistics"] if rows else {}
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
@@ -207,42 +204,28 @@ def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         exact=np.array([record["exact"] for record in rows], dtype=bool),
         attained=np.array([record["attained"] for record in rows], dtype=bool),
         witness=_matrix(rows, "witness", n_features),
-        values=_matrix(rows, "values", n_features),
-        predicted=_objects(rows, "predicted"),
-        evidence=_objects(rows, "evidence"),
         reason=np.array([record["reason"] for record in rows], dtype=np.str_),
         statistics={k: np.array([record["statistics"][k] for record in rows]) for k in names},
         header=header,
-        values=_values(rows, n_features),
-        **{name: _objects(rows, name) for name in _LABELS if all(name in r for r in rows)},
+        values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,
+        **{name: _objects(rows, name) for name in _OPTIONAL if _all_have(rows, name)},
         **{name: np.array([number(record[name]) for record in rows]) for name in _BOUNDS},
     )
 
 
-def _objects(rows: list[dict[str, Any]], name: str) -> np.ndarray:
-    column = np.empty(len(rows), dtype=object)
-    column[:] = [record[name] for record in rows]
-    return column
-
-
-def _values(rows: list[dict[str, Any]], n_features: int) -> np.ndarray | None:
-    if not all("values" in record for record in rows):
-        return None
-    values = np.empty((len(rows), n_features))
-    for i, record in enumerate(rows):
-        values[i] = [number(value) for value in record["values"]]
-    return values
+def _all_have(rows: list[dict[str, Any]], name: str) -> bool:
+    return all(name in record for record in rows)
 
 
 def _matrix(rows: list[dict[str, Any]], name: str, n_features: int) -> FloatArray:
     matrix = np.full((len(rows), n_features), np.nan)
     for i, record in enumerate(rows):
-        if record.get(name) is not None:
+        if record[name] is not None:
             matrix[i] = [number(value) for value in record[name]]
     return matrix
 
 
 def _objects(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:
     column = np.empty(len(rows), dtype=object)
-    column[:] = [record.get(name) for record in rows]
+    column[:] = [record[name] for record in rows]
     return column

@@ -138,20 +138,6 @@ def class_labels(query: Query) -> NDArray[Any]:
     return labels
 
 
-def predicted_labels(query: Query) -> NDArray[Any]:
-    """What the model says of each row: its label, or its score; None where it has many scores."""
-    ensemble = query.ensemble
-    predicted = np.full(len(query), None, dtype=object)
-    scores = evaluate.finish(ensemble, accumulators(ensemble, query.rows))
-    if ensemble.decision.kind == "score":
-        if scores.shape[1] == 1:
-            predicted[:] = scores[:, 0].astype(np.float64).tolist()
-        return predicted
-    for row, number in enumerate(evaluate.label_indices(ensemble, scores)):
-        predicted[row] = ensemble.classes[number]
-    return predicted
-
-
 def _only_attacked(query: Query, attacker_class: Any) -> Query:
     """Rows of every other class cannot move: their bounds shrink to the row itself."""
     if attacker_class not in query.ensemble.classes:

@@ -116,3 +116,29 @@ def test_frames_come_in_both_kinds(results):
     assert other["lower"].to_list() == results.lower.tolist()
     with pytest.raises(tp.InvalidInput, match="'pandas' or 'polars'"):
         results.to_frame("tables")
+
+
+def test_evidence_is_saved_loaded_and_joined(results, tmp_path):
+    results.save(tmp_path / "without.jsonl")
+    assert tp.load_results(tmp_path / "without.jsonl").evidence is None
+    results.evidence = np.array(["proof", None, None, "more\n"], dtype=object)
+    results.save(tmp_path / "with.jsonl")
+    again = tp.load_results(tmp_path / "with.jsonl")
+    assert again.evidence.tolist() == ["proof", None, None, "more\n"]
+    twice = Results.join([again, again])
+    assert twice.evidence.tolist() == 2 * again.evidence.tolist()
+    assert twice.row.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert twice.statistics["nodes"].tolist() == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert Results.join([again, tp.load_results(tmp_path / "without.jsonl")]).evidence is None
+
+
+def test_saving_replaces_a_file_in_one_step_or_leaves_it_alone(results, tmp_path, monkeypatch):
+    path = tmp_path / "run.jsonl"
+    path.write_text("something old")
+    results.header["broken"] = object()  # no JSON
+    with pytest.raises(TypeError):
+        results.save(path)
+    assert path.read_text() == "something old"
+    assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
+    with pytest.raises(tp.InvalidInput, match="cannot be written: No such file or directory"):
+        results.save(tmp_path / "nowhere" / "run.jsonl")

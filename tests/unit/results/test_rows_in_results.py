@@ -3,7 +3,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.cli.run_output import joined
+from treeproof.results.results import Results
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,6 @@ def test_run_files_without_them_are_read(results, tmp_path):
 
 
 def test_joined_blocks_keep_them(results):
-    both = joined([results, results])
+    both = Results.join([results, results])
     assert both.values.shape == (8, 2)
     assert both.witness_label.tolist() == results.witness_label.tolist() * 2
