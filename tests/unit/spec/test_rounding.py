@@ -19,6 +19,28 @@ def test_a_move_is_the_largest_double_not_above_the_exact_sum():
         assert Fraction(float(np.nextafter(moved, np.inf))) > exact
 
 
+@pytest.mark.parametrize("exponents", [2, 12, 60, 300])
+def test_whole_tables_of_moves_are_rounded_down_exactly(exponents):
+    rng = np.random.default_rng(exponents)
+
+    def numbers(n):
+        values = rng.standard_normal(n) * 2.0 ** rng.integers(-exponents, exponents, n)
+        short = (rng.random(n) < 0.3) & (np.abs(values) < 1e30)
+        values[short] = values[short].astype(np.float32)
+        return values
+
+    for sign in (-1, 1):
+        radius, rate = abs(float(numbers(1)[0])), np.abs(numbers(40))
+        rate[::7] = 1.0
+        start = np.concatenate([numbers(800), -sign * radius * rate]).reshape(21, 40)
+        moved = move_rounded_down(start, radius, rate, sign)
+        for place, value in np.ndenumerate(moved):
+            exact = Fraction(float(start[place])) + sign * Fraction(radius) * Fraction(
+                float(rate[place[1]])
+            )
+            assert Fraction(float(value)) <= exact < Fraction(float(np.nextafter(value, np.inf)))
+
+
 def test_terms_that_cancel_need_no_walk_through_the_smallest_floats():
     # 0.2 - 2 * 0.1 rounds to 0.0, while the exact difference is a few 1e-17.
     moved = move_rounded_down(np.array([0.3]), 0.1, np.array([3.0]), -1)
