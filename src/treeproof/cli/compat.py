@@ -63,14 +63,14 @@ def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
     The bounds are those of its algorithm with the same first radius, clique size, levels and
     steps. Paths are relative to the configuration file.
     """
-    from treeproof.cli.run_output import check_out, save_run
+    from treeproof.cli.run_output import check_out
 
     if out is not None:
         check_out(out)
     configuration = read_configuration(Path(config_path))
     results = answer_configuration(configuration, absent=absent, jobs=jobs)
     if out is not None:
-        save_run(results, out)
+        results.save(out)
     eps = configuration.eps_init
     click.echo(f"clique method average bound:{results.average_lower_bound:.6g}")
     click.echo(f"verified error at epsilon {eps:.6g} = {results.verified_error(eps):.6g}")
@@ -123,7 +123,7 @@ def answer_configuration(configuration: Configuration, *, absent: str, jobs: int
     import numpy as np
 
     import treeproof
-    from treeproof.cli.run_output import joined, progress_bar
+    from treeproof.cli.run_output import progress_bar
 
     model, rows, labels = _read(configuration, absent)
     engine = treeproof.multilevel(
@@ -153,7 +153,7 @@ def answer_configuration(configuration: Configuration, *, absent: str, jobs: int
                 )
             )
             advance(min(part.stop, len(rows)))
-    results = joined(parts)
+    results = treeproof.Results.join(parts)
     results.row = np.arange(len(rows), dtype=np.int64) + configuration.start_idx
     return results
 
