@@ -1,6 +1,5 @@
 """`Results`: what was found about many rows, with the question that was asked."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.results.outcomes import Outcomes
+from treeproof.results.tally import Tally, proved_within
 
 FloatArray = NDArray[np.float64]
 
@@ -161,37 +161,15 @@ class Results:
         protocol = self.header.get("question", {}).get("search", {})
         if protocol.get("first_eps") == eps and "proved_at_first_eps" in self.statistics:
             return float(1.0 - np.mean(self.statistics["proved_at_first_eps"]))
-        at_most = self.exact & ~self.attained & (self.lower == eps)
-        if not self.asks_radius:
-            at_most = (self.verdict == "verified") & (self.lower == eps)
-        return float(1.0 - np.mean((self.lower > eps) | at_most))
+        return float(1.0 - np.mean(proved_within(self, eps, asks_radius=self.asks_radius)))
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
-        n = len(self)
-        counts = Counter(self.verdict.tolist())
-        if self.asks_radius:
-            lines = [
-                f"{n} rows: radius exact on {int(self.exact.sum())},"
-                f" broken as they stand {counts['falsified']}, bounds apart {counts['unknown']}"
-            ]
-            bounded = np.isfinite(self.upper)
-            lines.append(f"lower bound: {_spread(self.lower)}")
-            if bounded.any():
-                lines.append(f"upper bound: {_spread(self.upper[bounded])} ({bounded.sum()} rows)")
-        else:
-            lines = [
-                f"{n} rows: {counts['verified']} verified, {counts['falsified']} falsified,"
-                f" {counts['unknown']} unknown"
-            ]
-        reasons = Counter(self.reason[self.reason != ""].tolist())
-        if reasons:
-            lines.append("unknown: " + ", ".join(f"{why} ({k})" for why, k in reasons.items()))
-        lines.append(
-            f"time per row: median {_time(np.median(self.seconds))}, mean"
-            f" {_time(np.mean(self.seconds))}, longest {_time(np.max(self.seconds))}"
-        )
-        return "\n".join(lines)
+        if len(self) == 0:
+            return "0 rows"
+        tally = Tally(self.asks_radius)
+        tally.add(self)
+        return "\n".join(tally.lines())
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.
@@ -263,11 +241,3 @@ class Results:
         from treeproof.results.run_file import save_results
 
         save_results(self, path)
-
-
-def _spread(values: FloatArray) -> str:
-    return f"mean {np.mean(values):.6g}, median {np.median(values):.6g}, least {np.min(values):.6g}"
-
-
-def _time(seconds: Any) -> str:
-    return f"{float(seconds) * 1e3:.3g} ms" if seconds < 1.0 else f"{float(seconds):.3g} s"
