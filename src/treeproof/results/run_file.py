@@ -7,6 +7,7 @@ text "inf"; NaN is written as null. The format is described in docs/reference/ru
 import contextlib
 import itertools
 import math
+import operator
 import os
 import platform
 import secrets
@@ -25,6 +26,12 @@ from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
 """Rises when a key changes its meaning or goes away."""
+
+AS_FINISHED = "as finished"
+"""Value of the header's `order` where rows are written as they are answered."""
+
+UNDERWAY, COMPLETE = "underway", "complete"
+"""Values of the header's `state`; equally long, so that one can be written over the other."""
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
 _OPTIONAL = ("predicted", "witness_label", "evidence")
@@ -151,40 +158,86 @@ def load_results(path: str | PathLike[str]) -> Results:
     Parameters
     ----------
     path : str or path
-        A file that `Results.save` wrote.
+        A file that `Results.save` or a run wrote, JSON lines or Parquet. Of a run that was killed
+        while it wrote, everything but a torn last line is read.
 
     Returns
     -------
     Results
-        The same answers, bit for bit.
+        The same answers, bit for bit. Those of a run come in the order of the rows, whatever the
+        order in which they were found.
     """
+    source = Path(path)
+    if is_parquet(source):
+        from treeproof.results.run_parquet import load_parquet
+
+        return load_parquet(source)
     header: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    try:
-        lines = Path(path).read_bytes().splitlines()
-    except OSError as error:
-        raise InvalidInput(f"The run file {path} must be readable. Got: {error}.") from error
-    for line_number, line in enumerate(lines, start=1):
-        try:
-            record = msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
-            raise InvalidInput(
-                f"Line {line_number} of {path} must be a JSON record. Got: {error}."
-            ) from error
-        if not isinstance(record, dict) or record.get("record") not in ("header", "row"):
-            raise InvalidInput(f"Line {line_number} of {path} must be a header or a row record.")
+    for record, _ in read_records(source):
         if record["record"] == "row":
             rows.append(record)
-        else:
+        elif record["record"] == "header":
             header = record
-    _check_header(header, path)
+    return results_of(header, rows, path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a run file is a Parquet file, by its first bytes."""
     try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str | PathLike[str], error: OSError) -> InvalidInput:
+    """Return the error for a run file that the system does not let us read."""
+    return InvalidInput(f"The run file {path} must be readable. Got: {error}.")
+
+
+def read_records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """Every record of a run file with its place in bytes; a torn last line is left out."""
+    try:
+        with path.open("rb") as file:
+            offset = 0
+            for line_number, line in enumerate(file, start=1):
+                record = _decoded(line, line_number, path)
+                if record is not None:
+                    yield record, offset
+                offset += len(line)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _decoded(line: bytes, line_number: int, path: Path) -> dict[str, Any] | None:
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # Only a line that was being written when everything ended has no end of line.
+        if line_number > 1 and not line.endswith(b"\n"):
+            return None
+        raise InvalidInput(
+            f"Line {line_number} of {path} must be a JSON record. Got: {error}."
+        ) from error
+    if not isinstance(record, dict) or record.get("record") not in ("header", "row"):
+        raise InvalidInput(f"Line {line_number} of {path} must be a header or a row record.")
+    return record
+
+
+def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) -> Results:
+    """Answers of decoded records, in the order of the rows where the run says it had none."""
+    check_header(header, path)
+    try:
+        if header.get("order") == AS_FINISHED:
+            rows = sorted(rows, key=operator.itemgetter("row"))
         return _results_of(header, rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"A row record of {path} is incomplete: {error}.") from error
 
 
-def _check_header(header: dict[str, Any], path: Any) -> None:
+def check_header(header: dict[str, Any], path: Any) -> None:
+    """Refuse what is no header of this format."""
     if not header:
         raise InvalidInput(f"The run file {path} must start with a header record. Got none.")
     if header.get("format") != FORMAT:
@@ -196,7 +249,7 @@ def _check_header(header: dict[str, Any], path: Any) -> None:
 
 def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     n_features = int(header["model"]["n_features"])
-    names = rows[0]["statistics"] if rows else {}
+    names = dict.fromkeys(name for record in rows for name in record["statistics"])
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
@@ -205,12 +258,18 @@ def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         attained=np.array([record["attained"] for record in rows], dtype=bool),
         witness=_matrix(rows, "witness", n_features),
         reason=np.array([record["reason"] for record in rows], dtype=np.str_),
-        statistics={k: np.array([record["statistics"][k] for record in rows]) for k in names},
+        statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,
         **{name: _objects(rows, name) for name in _OPTIONAL if _all_have(rows, name)},
         **{name: np.array([number(record[name]) for record in rows]) for name in _BOUNDS},
     )
+
+
+def _counted(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:
+    values = [record["statistics"].get(name) for record in rows]
+    # A row that failed has no counts; NaN stands for them.
+    return np.array([math.nan if value is None else value for value in values])
 
 
 def _all_have(rows: list[dict[str, Any]], name: str) -> bool:
