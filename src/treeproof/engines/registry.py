@@ -45,6 +45,9 @@ _ENTRIES = {
     "multilevel": Entry(
         "treeproof.engines.multilevel", "MultilevelEngine", "lower bounds, level by level"
     ),
+    "attack": Entry(
+        "treeproof.engines.attack", "AttackEngine", "upper bounds with witnesses, white box"
+    ),
 }
 
 

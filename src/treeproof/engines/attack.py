@@ -1,0 +1,163 @@
+"""`attack`: near violations by descent over leaf tuples; upper bounds with replayed witnesses."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget
+from treeproof.engines.exact import (
+    CHUNK,
+    _broken,
+    _columns,
+    _in_chunks,
+    _outcomes,
+    _setting,
+    _start_radius,
+)
+from treeproof.errors import InvalidInput
+from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
+from treeproof.kernels.exact_batch import Columns
+from treeproof.query import Query
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import UnknownReason, Verdict
+
+_REASONS = {OUT_OF_TIME: UnknownReason.TIME_LIMIT, OUT_OF_STARTS: UnknownReason.NODE_LIMIT}
+
+
+@dataclass(frozen=True, slots=True)
+class AttackEngine:
+    """White-box attack; falsifies rows, never proves them.
+
+    The budget's nodes are starts.
+
+    Parameters
+    ----------
+    starts : int
+        Starts in a row without success after which the search ends.
+    random_state : int
+        Seed of the random starts; equal seeds give equal answers.
+    """
+
+    starts: int = 100
+    random_state: int = 0
+
+    name: ClassVar[str] = "attack"
+    is_complete: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that describe no search."""
+        if isinstance(self.starts, bool) or int(self.starts) != self.starts or self.starts < 1:
+            raise InvalidInput(
+                f"'starts' of attack must be a whole number >= 1. Got {self.starts!r}."
+            )
+        if not 0 <= self.random_state < 2**32:
+            raise InvalidInput(
+                "'random_state' of attack must be a whole number from 0 to 2**32 - 1."
+                f" Got {self.random_state!r}."
+            )
+
+    def refusal(self, query: Query) -> str | None:
+        """Every question can be asked; rows without a violation stay unknown."""
+        del query
+        return None
+
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Look for any violation in the query's own ball or box."""
+        sides = query.reach.box(query.rows, query.reach.radius or 0.0)
+        columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=False)
+        outcomes, is_confirmed = _outcomes(query, columns, skip)
+        is_ball = query.reach.is_ball
+        outcomes.lower[~skip] = 0.0 if is_ball else np.nan
+        outcomes.upper[~skip] = np.inf if is_ball else np.nan
+        for row in np.flatnonzero(~skip):
+            if is_confirmed[row]:
+                outcomes.verdict[row] = Verdict.FALSIFIED
+                outcomes.exact[row] = outcomes.attained[row] = True
+                if is_ball:
+                    # The witness may lie one float outside a ball of real numbers.
+                    radius = query.reach.radius or 0.0
+                    outcomes.upper[row] = min(radius, outcomes.witness_distance[row])
+            else:
+                outcomes.reason[row] = _reason(columns, int(row))
+        return outcomes
+
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Find a near violation of every row; the upper bound is its distance."""
+        sides = query.reach.low, query.reach.high
+        columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=True)
+        outcomes, is_confirmed = _outcomes(query, columns, skip)
+        for row in np.flatnonzero(~skip):
+            outcomes.reason[row] = _reason(columns, int(row))
+            if is_confirmed[row]:
+                outcomes.upper[row] = columns.upper[row]
+                outcomes.attained[row] = not columns.is_open[row]
+                outcomes.reason[row] = UnknownReason.LOOSE_BOUND
+        return outcomes
+
+    def _attack(
+        self,
+        query: Query,
+        budget: Budget,
+        sides: tuple[NDArray[np.float64], NDArray[np.float64]],
+        n_jobs: int,
+        *,
+        is_ball: bool,
+    ) -> tuple[Columns, NDArray[np.bool_]]:
+        setting = _setting(query)
+        columns, skip = _columns(query), _broken(query)
+        # Copies are writable and contiguous whatever the caller passed: one compiled signature.
+        rows, group, skipped = query.rows.copy(), query.group.copy(), skip.copy()
+        down, up = query.reach.down.copy(), query.reach.up.copy()
+        low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
+
+        def run(part: slice, start_radius: float) -> None:
+            attack_batch(
+                *setting,
+                group[part],
+                rows[part],
+                down,
+                up,
+                low[part],
+                high[part],
+                is_ball,
+                start_radius,
+                int(self.starts),
+                int(budget.node_limit),
+                np.uint64(self.random_state + 1),
+                skipped[part],
+                float(budget.time_limit_s),
+                Columns(*(column[part] for column in columns)),
+            )
+
+        # The first rows tell the scale of the others. They run alone and first, so that the
+        # others start the same whatever the number of threads.
+        first = min(len(query), CHUNK) if is_ball else 0
+        for row in range(first):
+            run(slice(row, row + 1), _start_radius(columns.upper[:row]))
+        start = _start_radius(columns.upper[:first])
+        _in_chunks(len(query), n_jobs, lambda part: run(part, start), first)
+        return columns, skip
+
+
+def _reason(columns: Columns, row: int) -> UnknownReason:
+    return _REASONS.get(int(columns.status[row]), UnknownReason.NO_WITNESS)
+
+
+def attack(starts: int = 100, *, random_state: int = 0) -> AttackEngine:
+    """Options of the engine 'attack', to be passed as ``engine=``.
+
+    Parameters
+    ----------
+    starts : int
+        Starts in a row without success after which the search ends.
+    random_state : int
+        Seed of the random starts; equal seeds give equal answers.
+
+    Returns
+    -------
+    AttackEngine
+        The engine with these options.
+    """
+    return AttackEngine(starts=starts, random_state=random_state)
