@@ -19,6 +19,7 @@ COMMANDS = {
     "radius": "Find how far every row may change before the answer does.",
     "verify": "Decide for every row whether the answer holds within a radius.",
     "curve": "Show the share of rows that is verified at many radii.",
+    "report": "Write a page that shows a saved run, or compares two.",
     "features": "Show which single features, or sets of features, decide the answer.",
     "compat": "Answer a configuration file of treeVerification.",
     "inspect": "Show what was understood of a model.",

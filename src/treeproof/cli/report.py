@@ -1,0 +1,75 @@
+"""`treeproof report`: one self-contained page from one saved run, or from two to compare."""
+
+from pathlib import Path
+
+import click
+
+from treeproof.cli.asking import FiniteNumber
+from treeproof.cli.console import print_note
+from treeproof.errors import InvalidInput
+
+
+@click.command(short_help="Write a page that shows a saved run, or compares two.")
+@click.argument("run_paths", metavar="RUN [RUN2]", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--out", metavar="PAGE", type=click.Path(), default="report.html", show_default=True,
+    help="Where the page goes.",
+)  # fmt: skip
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="TEXT",
+    help="What the reader knows a run by; once for each run. [default: the names of the files]",
+)
+@click.option("--title", metavar="TEXT", help="Heading of the page.")
+@click.option(
+    "--at",
+    type=FiniteNumber(min=0.0),
+    metavar="EPS",
+    help="Radius that the page opens with. [default: a round one near the median]",
+)
+@click.option(
+    "--shape", metavar="HxW", help="Height and width of rows that are images, such as 8x8."
+)
+@click.option(
+    "--frozen",
+    multiple=True,
+    metavar="RUN",
+    type=click.Path(),
+    help="The same question with a feature frozen, to show what that changes; may be repeated.",
+)
+def command(
+    run_paths: tuple[str, ...],
+    out: str,
+    names: tuple[str, ...],
+    title: str | None,
+    at: float | None,
+    shape: str | None,
+    frozen: tuple[str, ...],
+) -> None:
+    """Write a page that shows the saved run RUN, or compares it with RUN2.
+
+    The page is one file that works offline: what was asked, verified accuracy over the radius, how
+    far rows are from breaking, which features break the model, rows with their witnesses, and a
+    table of all rows.
+    """
+    from treeproof.report.images import parse_shape
+    from treeproof.report.page import write_report
+
+    if len(run_paths) > 2:
+        raise click.UsageError(f"A report shows one run or compares two. Got {len(run_paths)}.")
+    if not Path(out).parent.is_dir():
+        raise InvalidInput(f"The folder of the report '{out}' must exist. Got none.")
+    if Path(out).exists() and any(Path(out).samefile(p) for p in run_paths if Path(p).exists()):
+        raise InvalidInput(f"The report must not replace the run it is made from. Got '{out}'.")
+    write_report(
+        run_paths,
+        out,
+        names=names or None,
+        at=at,
+        shape=None if shape is None else parse_shape(shape),
+        frozen=frozen,
+        title=title,
+    )
+    print_note(f"the report is in {out}.")

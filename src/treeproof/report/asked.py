@@ -1,0 +1,184 @@
+"""What was asked, of which model, by whom it was answered: in words, for the report."""
+
+from typing import Any
+
+import numpy as np
+
+from treeproof.report.axes import duration, number
+from treeproof.report.runs import Run
+
+Lines = list[tuple[str, str]]
+
+_DOMAINS = {
+    "real": "real numbers, compared with the model's exact thresholds",
+    "float64": "float64 numbers, rounded as the deployed model rounds them",
+}
+_GOALS = {
+    "KeepsLabel": "the label is kept",
+    "AvoidsTarget": "one class is never predicted",
+    "ScoreWithin": "the score stays within bounds",
+    "ScoreChange": "the score moves by no more than a given amount",
+}
+
+
+def model_lines(run: Run) -> Lines:
+    """Identity of the model."""
+    model = run.model
+    classes = [str(label) for label in model.get("classes") or []]
+    lines = [
+        ("Library", library_words(run)),
+        ("Source", str(model.get("source") or "")),
+        ("File SHA-256", str(model.get("file_sha256") or "")),
+        ("Fingerprint", str(model.get("fingerprint") or "")),
+        ("Self-test against the library", str(model.get("self_test") or "")),
+        ("Trees", _count(model.get("n_trees"))),
+        ("Features", _count(model.get("n_features"))),
+        ("Classes", _listed(classes, 12)),
+    ]
+    return [(name, text.strip()) for name, text in lines if text.strip()]
+
+
+def library_words(run: Run) -> str:
+    """Library and its version, where it is known."""
+    version = str(run.model.get("library_version") or "")
+    known = version if version != "unknown" else ""
+    return f"{run.model.get('library') or ''} {known}".strip()
+
+
+def question_lines(run: Run) -> Lines:
+    """Threat model, claim and semantics."""
+    question = run.question
+    kind = question.get("kind")
+    asked = {
+        "radius": "the smallest change that breaks each row",
+        "verify": "whether each row holds everywhere in a set around it",
+    }.get(str(kind), str(kind or ""))
+    lines = [("Question", asked)]
+    lines += perturbation_lines(run)
+    goal = dict(question.get("goal") or {})
+    name = str(goal.pop("name", "KeepsLabel"))
+    details = _options(goal)
+    lines.append(("Claim", _GOALS.get(name, name) + (f" ({details})" if details else "")))
+    if question.get("labels"):
+        given = question["labels"] == "given"
+        lines.append(("Labels", "those of the data" if given else "the model's own answers"))
+    if question.get("attacker_class") is not None:
+        lines.append(("Attacked class", str(question["attacker_class"])))
+    domain = str(question.get("domain") or "")
+    lines.append(("Semantics", _DOMAINS.get(domain, domain)))
+    if run.model.get("input_precision"):
+        lines.append(("Input precision", str(run.model["input_precision"])))
+    data = dict(run.header.get("data") or {})
+    if data.get("file"):
+        lines.append(("Data", str(data["file"])))
+    rest = {k: v for k, v in data.items() if k in ("label", "rows", "sample", "seed") and v}
+    if rest:
+        lines.append(("Selection", _options(rest)))
+    return [(name, text) for name, text in lines if text]
+
+
+def perturbation_lines(run: Run) -> Lines:
+    """How rows may change."""
+    perturbation = dict(run.question.get("perturbation") or {})
+    name = str(perturbation.pop("name", ""))
+    if name == "Box":
+        return [("Allowed changes", "any value between two bounds of each feature")]
+    eps = perturbation.pop("eps", None)
+    by = "the radius" if eps is None else number(float(eps), 6)
+    lines = [("Allowed changes", f"every feature by at most {by}, all at once (L∞)")]
+    scale = perturbation.pop("scale", None)
+    if scale is not None:
+        lines.append(("Unit", _spread(scale)))
+    for key, words in (("below", "Downwards"), ("above", "Upwards")):
+        value = perturbation.pop(key, 1.0)
+        if np.any(np.asarray(value, dtype=object) != 1.0):
+            lines.append((words, f"times {_spread(value)}"))
+    frozen = perturbation.pop("frozen", None) or []
+    if frozen:
+        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], 12)))
+    low, high = perturbation.pop("low", "-inf"), perturbation.pop("high", "inf")
+    if low != "-inf" or high != "inf":
+        lines.append(("Values stay between", f"{_spread(low)} and {_spread(high)}"))
+    lines += [(str(key), _spread(value)) for key, value in perturbation.items() if value]
+    return lines
+
+
+def answer_lines(run: Run) -> Lines:
+    """Who answered, and with which versions."""
+    engine = dict(run.question.get("engine") or {})
+    name = str(engine.pop("name", "") or "")
+    options = _options(engine)
+    lines = [("Engine", name + (f" ({options})" if options else ""))]
+    search = dict(run.question.get("search") or {})
+    if search:
+        lines.append(("Search", _options(search)))
+    versions = dict(run.header.get("versions") or {})
+    lines += [(str(key), str(value)) for key, value in versions.items()]
+    return [(label, text) for label, text in lines if text]
+
+
+def time_lines(run: Run) -> Lines:
+    """Time per row."""
+    seconds = run.results.seconds
+    return [
+        ("All rows together", duration(float(np.sum(seconds)))),
+        ("Median per row", duration(float(np.median(seconds)))),
+        ("Mean per row", duration(float(np.mean(seconds)))),
+        ("99 % of rows within", duration(float(np.quantile(seconds, 0.99)))),
+        ("Longest", duration(float(np.max(seconds)))),
+    ]
+
+
+def undecided_lines(run: Run) -> Lines:
+    """Why rows are undecided, and how many."""
+    reasons = run.results.reason[run.results.verdict == "unknown"]
+    names, counts = np.unique(reasons, return_counts=True)
+    return [
+        (str(name) or "no reason given", f"{count:,} rows")
+        for name, count in zip(names, counts, strict=True)
+    ]
+
+
+def evidence_words(run: Run) -> str:
+    """Say how much of the answers can be checked by somebody else."""
+    evidence = getattr(run.results, "evidence", None)
+    n = len(run.results)
+    n_with = 0 if evidence is None else sum(item is not None for item in evidence)
+    n_replayed = int(run.has_witness.sum() + run.broken.sum())
+    words = f"{n_replayed:,} witnesses were replayed by the model's own arithmetic. "
+    if n_with == 0:
+        return words + (
+            "The run holds no proofs: that no smaller change breaks a row is the engine's word."
+        )
+    return words + (
+        f"{n_with:,} of {n:,} rows carry a proof that an independent checker can follow:"
+        " 'treeproof check' does so."
+    )
+
+
+def _feature(run: Run, item: Any) -> str:
+    return run.feature_name(item) if isinstance(item, int) else str(item)
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
+
+
+def _listed(items: list[str], most: int) -> str:
+    more = f", and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
+
+
+def _spread(value: Any) -> str:
+    """One number, or the range of many."""
+    try:
+        values = np.unique(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
+    if len(values) == 1:
+        return number(float(values[0]), 6)
+    return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by feature"

@@ -1,0 +1,281 @@
+"""Geometry of the report's charts; the template draws it as SVG."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.report.axes import Axis, number, percent
+from treeproof.report.runs import Run
+from treeproof.results.accuracy import certified_share, resisting_share
+
+FloatArray = NDArray[np.float64]
+
+_MOST_STEPS = 600
+"""More steps than a chart has pixels cannot be seen."""
+
+_N_BINS = 26
+
+_COLUMN = 48.0
+"""Least width of the outer columns, so that their words fit below them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Size of a chart and of the margins around its plot, in pixels."""
+
+    width: float
+    height: float
+    left: float = 54.0
+    right: float = 14.0
+    top: float = 14.0
+    bottom: float = 44.0
+    tick_gap: float = 0.11
+
+    @property
+    def plot_width(self) -> float:
+        """Width between the margins."""
+        return self.width - self.left - self.right
+
+    @property
+    def plot_height(self) -> float:
+        """Height between the margins."""
+        return self.height - self.top - self.bottom
+
+    def x(self, place: float) -> float:
+        """Horizontal pixel of a place between 0 and 1."""
+        return self.left + place * self.plot_width
+
+    def y(self, share: float) -> float:
+        """Vertical pixel of a share between 0 and 1."""
+        return self.top + (1.0 - share) * self.plot_height
+
+
+WIDE = Frame(width=760.0, height=330.0)
+NARROW = Frame(width=370.0, height=290.0, left=46.0, right=10.0, tick_gap=0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A place on an axis, in pixels, and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveLine:
+    """One run's curve: two step lines and the area between them, as SVG paths."""
+
+    name: str
+    certified: str
+    resisting: str
+    gap: str
+    has_gap: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveChart:
+    """Verified accuracy over the radius."""
+
+    frame: Frame
+    lines: list[CurveLine]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+
+
+def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> CurveChart:
+    """Lay out the curves of some runs."""
+    return CurveChart(
+        frame=frame,
+        lines=[_line(run, axis, frame) for run in runs],
+        x_ticks=_radius_ticks(axis, frame),
+        y_ticks=[
+            Tick(at=_px(frame.y(share)), text=f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)
+        ],
+    )
+
+
+def _radius_ticks(axis: Axis, frame: Frame) -> list[Tick]:
+    return [
+        Tick(at=_px(frame.x(axis.position(tick))), text=number(tick, 3))
+        for tick in axis.ticks(frame.tick_gap)
+    ]
+
+
+def _line(run: Run, axis: Axis, frame: Frame) -> CurveLine:
+    steps = critical_radii(run, axis)
+    # Just beyond a critical radius both sides have made their step there.
+    beyond = np.nextafter(steps, np.inf)
+    at = np.concatenate([[0.0], beyond])
+    certified, resisting = certified_share(run.results, at), resisting_share(run.results, at)
+    places = [axis.position(radius) for radius in steps.tolist()]
+    upper = _corners(places, resisting, frame)
+    lower = _corners(places, certified, frame)
+    return CurveLine(
+        name=run.name,
+        certified=_path(lower),
+        resisting=_path(upper),
+        gap=_path([*upper, *reversed(lower)]) + "Z",
+        has_gap=bool(np.any(resisting - certified > 0.5 / len(run.results))),
+    )
+
+
+def critical_radii(run: Run, axis: Axis) -> FloatArray:
+    """Radii at which a side of the curve makes a step, thinned out to what can be seen."""
+    bounds = np.concatenate([run.results.lower, run.results.upper])
+    steps = np.unique(bounds[np.isfinite(bounds) & (bounds <= axis.high)])
+    if len(steps) <= _MOST_STEPS:
+        return steps
+    places = (np.arange(_MOST_STEPS) + 1.0) / _MOST_STEPS
+    return np.array([axis.radius(place) for place in places.tolist()])
+
+
+def _corners(places: list[float], shares: FloatArray, frame: Frame) -> list[tuple[float, float]]:
+    points = [(frame.x(0.0), frame.y(float(shares[0])))]
+    for place, share in zip(places, shares[1:].tolist(), strict=True):
+        x, before = frame.x(place), points[-1][1]
+        points += [(x, before), (x, frame.y(share))]
+    return [*points, (frame.x(1.0), points[-1][1])]
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{_px(x)},{_px(y)}" for x, y in points)
+
+
+def _px(value: float) -> float:
+    return round(value, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar of a chart, in pixels, with its words for hover and screen readers."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    run: int
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RadiusChart:
+    """Distribution of radii."""
+
+    frame: Frame
+    bars: list[Bar]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    groups: list[Tick] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bins:
+    """Rows of one run by radius: broken as they stand, by bin, beyond the axis, never broken."""
+
+    broken: int
+    settled: NDArray[np.int64]
+    undecided: NDArray[np.int64]
+    never: int
+
+
+def radius_bins(run: Run, axis: Axis) -> Bins:
+    """Count rows by their radius, undecided ones by their lower bound."""
+    results = run.results
+    never = np.isinf(results.lower)
+    shown = ~run.broken & ~never
+    places = np.array([axis.position(radius) for radius in results.lower.tolist()])
+    bins = np.minimum((places * _N_BINS).astype(np.int64), _N_BINS - 1)
+    exact = results.exact if results.asks_radius else results.verdict == "falsified"
+    return Bins(
+        broken=int(run.broken.sum()),
+        settled=np.bincount(bins[shown & exact], minlength=_N_BINS),
+        undecided=np.bincount(bins[shown & ~exact], minlength=_N_BINS),
+        never=int(never.sum()),
+    )
+
+
+def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> RadiusChart:
+    """Lay out the distribution of radii of some runs, side by side."""
+    bins = [radius_bins(run, axis) for run in runs]
+    highest = max(max(int((b.settled + b.undecided).max()), b.broken, b.never, 1) for b in bins)
+    has_broken, has_never = any(b.broken for b in bins), any(b.never for b in bins)
+    # Two outer columns, for rows that are broken already and rows that nothing breaks.
+    column = max(frame.plot_width * (0.07 if len(runs) == 1 else 0.1), _COLUMN)
+    left = frame.left + (column if has_broken else 0.0)
+    right = frame.left + frame.plot_width - (column if has_never else 0.0)
+    layout = _BarLayout(frame=frame, highest=highest, n_runs=len(runs))
+    bars: list[Bar] = []
+    groups: list[Tick] = []
+    for k, (run, counts) in enumerate(zip(runs, bins, strict=True)):
+        width = (right - left) / _N_BINS
+        for i in range(_N_BINS):
+            low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
+            words = f"{run.name}: {{}} rows with radius {number(low, 3)} to {number(high, 3)}"
+            layout.stack(bars, left + i * width, width, k, counts, i, words)
+        if counts.broken:
+            words = f"{run.name}: {counts.broken} rows are wrong as they stand"
+            bars.append(layout.bar(frame.left, column * 0.8, k, 0, counts.broken, "broken", words))
+        if counts.never:
+            words = f"{run.name}: nothing that is allowed breaks {counts.never} rows"
+            bars.append(
+                layout.bar(right + column * 0.2, column * 0.8, k, 0, counts.never, "never", words)
+            )
+    if has_broken:
+        groups.append(Tick(at=_px(frame.left + column * 0.4), text="wrong"))
+    if has_never:
+        groups.append(Tick(at=_px(right + column * 0.6), text="never"))
+    ticks = [
+        Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
+        for tick in axis.ticks(frame.tick_gap * 1.1)
+    ]
+    return RadiusChart(frame=frame, bars=bars, x_ticks=ticks, y_ticks=layout.ticks(), groups=groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BarLayout:
+    frame: Frame
+    highest: int
+    n_runs: int
+
+    def bar(
+        self, x: float, width: float, run: int, below: int, count: int, kind: str, words: str
+    ) -> Bar:
+        part = width / self.n_runs
+        height = count / self.highest * self.frame.plot_height
+        top = self.frame.y((below + count) / self.highest)
+        return Bar(
+            x=_px(x + run * part), y=_px(top), width=_px(max(part - 1.0, 0.8)),
+            height=_px(height), run=run, kind=kind, words=words,
+        )  # fmt: skip
+
+    def stack(
+        self, bars: list[Bar], x: float, width: float, run: int, counts: Bins, i: int, words: str
+    ) -> None:
+        settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
+        if settled:
+            bars.append(self.bar(x, width, run, 0, settled, "settled", words.format(settled)))
+        if undecided:
+            said = words.format(undecided) + " at least, undecided"
+            bars.append(self.bar(x, width, run, settled, undecided, "undecided", said))
+
+    def ticks(self) -> list[Tick]:
+        step = max(1, -(-self.highest // 4))
+        magnitude = 10 ** (len(str(step)) - 1)
+        step = -(-step // magnitude) * magnitude
+        return [
+            Tick(at=_px(self.frame.y(count / self.highest)), text=f"{count:,}")
+            for count in range(0, self.highest + 1, step)
+        ]
+
+
+def quantiles(run: Run) -> list[tuple[str, str]]:
+    """A few quantiles of the lower bounds, in words and numbers."""
+    lower = run.results.lower
+    shown = [("least", 0.0), ("10 %", 0.1), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75),
+             ("90 %", 0.9), ("largest", 1.0)]  # fmt: skip
+    # Infinite radii are ordinary values here, so interpolation between two rows is avoided.
+    cells = [(name, number(float(np.quantile(lower, q, method="lower")), 3)) for name, q in shown]
+    return [*cells, ("undecided", percent(float(np.mean(run.results.verdict == "unknown"))))]

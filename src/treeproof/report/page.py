@@ -1,0 +1,312 @@
+"""`write_report`: one self-contained page from one saved run, or from two to compare.
+
+The page never touches a network: styles, script and images are inside it, and a content security
+policy lets nothing run but the script that is named by its hash. Text from models and data is
+escaped by the template; numbers for the script travel as JSON that cannot end its element.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from markupsafe import Markup
+
+from treeproof.errors import InvalidInput
+from treeproof.report import asked, rows
+from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
+from treeproof.report.breaking import SHOWN, breaking_features, change_counts
+from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
+from treeproof.report.images import check_shape, heat_image
+from treeproof.report.runs import Run, read_run, renamed, same_question
+from treeproof.results.results import Results
+
+Source = Results | str | PathLike[str]
+
+
+def write_report(
+    runs: Source | Sequence[Source],
+    path: str | PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    at: float | None = None,
+    shape: tuple[int, int] | None = None,
+    frozen: Sequence[Source] = (),
+    title: str | None = None,
+) -> None:
+    """Write a page that shows one run, or compares two.
+
+    Parameters
+    ----------
+    runs : Results, path, or a sequence of one or two
+        What was found, or run files.
+    path : str or path
+        Where the page goes, such as ``report.html``.
+    names : sequence of str, optional
+        What the reader knows the runs by; by default the names of the files.
+    at : float, optional
+        Radius that the page opens with; by default a round one near the median.
+    shape : tuple of int, optional
+        Height and width of rows that are images.
+    frozen : sequence of Results or paths
+        Runs of the same question with features frozen; the page says what freezing them changes.
+    title : str, optional
+        Heading of the page.
+    """
+    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title)
+    try:
+        Path(path).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"The report '{path}' cannot be written: {error.strerror or error}."
+        ) from error
+
+
+def render(
+    runs: Source | Sequence[Source],
+    *,
+    names: Sequence[str] | None = None,
+    at: float | None = None,
+    shape: tuple[int, int] | None = None,
+    frozen: Sequence[Source] = (),
+    title: str | None = None,
+) -> str:
+    """Return the page that `write_report` writes.
+
+    Parameters
+    ----------
+    runs, names, at, shape, frozen, title
+        See `write_report`.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    shown = _read(runs, names)
+    if at is not None and not (np.isfinite(at) and at >= 0.0):
+        raise InvalidInput(f"'at' must be a radius, a finite number >= 0. Got {at!r}.")
+    if shape is not None:
+        for run in shown:
+            check_shape(shape, run.results.witness.shape[1])
+    frozen_runs = [read_run(source) for source in frozen]
+    _check_frozen(shown, frozen_runs)
+    environment = Environment(
+        loader=PackageLoader("treeproof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "percent": percent, "duration": duration}
+    context = _context(shown, frozen_runs, at, shape, title)
+    return environment.get_template("page.html.j2").render(context)
+
+
+def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[Run]:
+    sources = [runs] if isinstance(runs, Results | str | PathLike) else list(runs)
+    if len(sources) not in (1, 2):
+        raise InvalidInput(f"A report shows one run or compares two. Got {len(sources)}.")
+    if names is not None and len(names) != len(sources):
+        raise InvalidInput(
+            f"There must be one name for each of the {len(sources)} runs. Got {len(names)}."
+        )
+    given = [None] * len(sources) if names is None else list(names)
+    return renamed([read_run(s, name) for s, name in zip(sources, given, strict=True)])
+
+
+def _check_frozen(shown: list[Run], frozen_runs: list[Run]) -> None:
+    known = {run.model.get("fingerprint") for run in shown}
+    for run in frozen_runs:
+        if run.model.get("fingerprint") not in known:
+            raise InvalidInput(
+                f"A run with frozen features must be about a model of the report. Got '{run.name}',"
+                " which is about another one."
+            )
+
+
+def _context(
+    runs: list[Run],
+    frozen_runs: list[Run],
+    at: float | None,
+    shape: tuple[int, int] | None,
+    title: str | None,
+) -> dict[str, Any]:
+    with_radii = all(run.has_radii for run in runs)
+    axis = axis_for(_all_radii(runs)) if with_radii else Axis(high=1.0)
+    eps = runs[0].eps
+    if eps is not None and with_radii:
+        axis = Axis(high=max(eps, axis.high if np.isinf(axis.bend) else eps))
+    start = _start(runs, axis, at)
+    pixels = rows.pixels_of(runs, shape)
+    script, styles = _asset("page.js"), _asset("page.css")
+    context: dict[str, Any] = {
+        "title": title or _title(runs),
+        "styles": Markup(styles),  # noqa: S704 - the package's own file
+        "script": Markup(script),  # noqa: S704 - the package's own file
+        "script_hash": _hash(script),
+        "payload": Markup(_payload(runs, axis, start, with_radii, pixels)),  # noqa: S704 - see there
+        "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
+        "start": start,
+        "with_radii": with_radii,
+        "axis": axis,
+        "wide": WIDE,
+        "notes": _notes(runs),
+        "galleries": _galleries(runs, pixels),
+        "pixel_maps": _pixel_maps(runs, pixels),
+        "n_shown": SHOWN,
+        "labels": sorted({rows.text_of(x) for run in runs for x in run.results.label} - {""}),
+    }
+    if with_radii:
+        context["curves"] = [curve_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
+        context["histograms"] = [radius_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
+    return context
+
+
+def _all_radii(runs: list[Run]) -> np.ndarray:
+    return np.concatenate([bound for r in runs for bound in (r.results.lower, r.results.upper)])
+
+
+def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
+    """Radius that the page opens with."""
+    if at is not None:
+        return at
+    if runs[0].eps is not None:
+        return runs[0].eps
+    lower = np.concatenate([run.results.lower for run in runs])
+    positive = lower[np.isfinite(lower) & (lower > 0.0)]
+    return min(round_number(float(np.median(positive))), axis.high) if len(positive) else 0.0
+
+
+def _title(runs: list[Run]) -> str:
+    return " against ".join(run.name for run in runs)
+
+
+def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
+    n = len(run.results)
+    certified, resisting = run.certified(start), run.resisting(start)
+    return {
+        "index": k,
+        "name": run.name,
+        "n": n,
+        "clean": run.clean,
+        "certified": certified,
+        "resisting": resisting,
+        "undecided": resisting - certified,
+        "n_broken": int(run.broken.sum()),
+        "own_labels": run.question.get("labels") != "given",
+        "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
+        "model": asked.model_lines(run),
+        "question": asked.question_lines(run),
+        "answer": asked.answer_lines(run),
+        "time": asked.time_lines(run),
+        "undecided_lines": asked.undecided_lines(run),
+        "evidence": asked.evidence_words(run),
+        "quantiles": quantiles(run) if run.has_radii else [],
+        "breaking": breaking_features(run, frozen_runs),
+        "summary": _one_line(run),
+    }
+
+
+def _one_line(run: Run) -> str:
+    model = run.model
+    trees, features = model.get("n_trees"), model.get("n_features")
+    engine = dict(run.question.get("engine") or {}).get("name", "")
+    parts = [
+        asked.library_words(run),
+        f"{trees:,} trees" if isinstance(trees, int) else "",
+        f"{features:,} features" if isinstance(features, int) else "",
+        f"{len(run.results):,} rows",
+        f"engine {engine}" if engine else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _notes(runs: list[Run]) -> list[str]:
+    """What a reader must know before comparing two runs."""
+    if len(runs) == 1:
+        return []
+    one, other = runs
+    notes = []
+    if not same_question(one, other):
+        notes.append(
+            "The two runs allow different changes, so their radii are not in the same unit."
+        )
+    if not np.array_equal(one.results.row, other.results.row):
+        notes.append("The two runs are about different rows; rows are matched by their numbers.")
+    elif _differ(one, other):
+        notes.append("Rows of the same number differ between the runs; compare with care.")
+    return notes
+
+
+def _differ(one: Run, other: Run) -> bool:
+    first, second = one.results.values, other.results.values
+    if first is None or second is None:
+        return False
+    if first.shape != second.shape:
+        return True
+    # Libraries round rows to different precisions before they compare.
+    return not np.allclose(first, second, rtol=1e-6, atol=0.0, equal_nan=True)
+
+
+def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
+    first = runs[0]
+    order = " of the first run" if len(runs) == 2 else ""
+    galleries = [
+        ("fragile", f"Most fragile rows{order}", rows.fragile_rows(first)),
+        ("robust", f"Most robust rows{order}", rows.robust_rows(first)),
+    ]
+    if len(runs) == 2 and all(run.has_radii for run in runs):
+        gains = rows.largest_gains(*runs)
+        galleries.insert(0, ("gains", "Largest differences between the runs", gains))
+    return [
+        {"id": key, "heading": heading, "cards": [rows.card(runs, i, pixels) for i in positions]}
+        for key, heading, positions in galleries
+        if positions
+    ]
+
+
+def _pixel_maps(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
+    if pixels is None:
+        return []
+    return [
+        {
+            "name": run.name,
+            "index": k,
+            "image": heat_image(change_counts(run).astype(np.float64), pixels.shape),
+            "most": int(change_counts(run).max()),
+            "n_witnesses": int(run.has_witness.sum()),
+        }
+        for k, run in enumerate(runs)
+        if run.changed is not None
+    ]
+
+
+def _payload(
+    runs: list[Run], axis: Axis, start: float, with_radii: bool, pixels: rows.Pixels | None
+) -> str:
+    """Data for the page's script, as JSON in which nothing can end the element around it."""
+    n_features = max(run.results.witness.shape[1] for run in runs)
+    data = {
+        "withRadii": with_radii,
+        "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
+        "start": start,
+        "eps": runs[0].eps,
+        "features": [runs[0].feature_name(f) for f in range(n_features)],
+        "runs": [rows.table_columns(run) for run in runs],
+        "pixels": [rows.pixel_payload(run, pixels) for run in runs],
+    }
+    text = msgspec.json.encode(data).decode("utf-8")
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return (resources.files("treeproof.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

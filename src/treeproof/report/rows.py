@@ -1,0 +1,274 @@
+"""Single rows: cards of the most telling ones, and the columns of the table of all rows."""
+
+import base64
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.report.axes import number
+from treeproof.report.images import change_image, grey_image, grey_levels
+from treeproof.report.runs import Run
+
+CARDS = 6
+"""Rows in each gallery."""
+
+CHANGES_ON_CARD = 8
+CHANGES_IN_TABLE = 12
+
+_MOST_PIXELS = 2_000_000
+"""Images of all rows are put into the page only up to this size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One feature of a row and of its witness, in words."""
+
+    name: str
+    original: str
+    changed: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one run says about the row of a card."""
+
+    run: int
+    run_name: str
+    radius: str
+    state: str
+    predicted: str
+    becomes: str
+    changes: list[Change]
+    n_changes: int
+    n_same: int
+    image: str | None
+    change_image: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One row with its witnesses."""
+
+    row: int
+    label: str
+    image: str | None
+    views: list[View]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pixels:
+    """Images: their shape and the values that are black and white."""
+
+    shape: tuple[int, int]
+    low: float
+    high: float
+
+
+def pixels_of(runs: list[Run], shape: tuple[int, int] | None) -> Pixels | None:
+    """Choose black and white once for all rows, so that images can be compared."""
+    values = runs[0].results.values
+    if shape is None or values is None or not np.isfinite(values).any():
+        return None
+    finite = values[np.isfinite(values)]
+    return Pixels(shape=shape, low=float(finite.min()), high=float(finite.max()))
+
+
+def fragile_rows(run: Run) -> list[int]:
+    """Positions of the rows that break first, of those that hold as they stand."""
+    if not run.has_radii:
+        found = np.flatnonzero(run.has_witness)
+    else:
+        candidates = np.flatnonzero(run.has_witness & np.isfinite(run.results.upper))
+        found = candidates[np.argsort(run.results.upper[candidates], kind="stable")]
+    return [int(i) for i in found[:CARDS]]
+
+
+def robust_rows(run: Run) -> list[int]:
+    """Positions of the rows with the largest proved radii."""
+    if not run.has_radii:
+        found = np.flatnonzero(run.results.verdict == "verified")
+    else:
+        candidates = np.flatnonzero(~run.broken & (run.results.lower > 0.0))
+        # Rows with a witness come first among equals: they have something to show.
+        key = np.lexsort((~run.has_witness[candidates], -run.results.lower[candidates]))
+        found = candidates[key]
+    return [int(i) for i in found[:CARDS]]
+
+
+def largest_gains(one: Run, other: Run) -> list[int]:
+    """Positions, in the first run, of the rows whose proved radius differs most between runs."""
+    places = {int(row): i for i, row in enumerate(other.results.row)}
+    pairs = [(i, places[int(row)]) for i, row in enumerate(one.results.row) if int(row) in places]
+    gains = [
+        (abs(float(other.results.lower[j]) - float(one.results.lower[i])), i)
+        for i, j in pairs
+        if np.isfinite(one.results.lower[i]) and np.isfinite(other.results.lower[j])
+    ]
+    gains.sort(key=lambda pair: -pair[0])
+    return [i for gain, i in gains[:CARDS] if gain > 0.0]
+
+
+def card(runs: list[Run], position: int, pixels: Pixels | None) -> Card:
+    """Make the card of a row, given by its position in the first run."""
+    first = runs[0].results
+    row = int(first.row[position])
+    views = []
+    for k, run in enumerate(runs):
+        found = np.flatnonzero(run.results.row == row)
+        if len(found):
+            views.append(_view(run, k, int(found[0]), pixels))
+    image = None
+    if pixels is not None and first.values is not None:
+        image = grey_image(first.values[position], pixels.shape, pixels.low, pixels.high)
+    return Card(row=row, label=text_of(first.label[position]), image=image, views=views)
+
+
+def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> View:
+    results = run.results
+    changed = np.zeros(0, dtype=np.int64)
+    if run.changed is not None and run.has_witness[i]:
+        changed = np.flatnonzero(run.changed[i])
+    order = _by_size(run, i, changed)
+    image = difference = None
+    if pixels is not None and run.has_witness[i] and run.changed is not None:
+        image = grey_image(results.witness[i], pixels.shape, pixels.low, pixels.high)
+        difference = change_image(run.moves[i], pixels.shape)
+    return View(
+        run=k,
+        run_name=run.name,
+        radius=radius_words(run, i),
+        state=state_words(run, i),
+        predicted=text_of(results.predicted[i]) if results.predicted is not None else "",
+        becomes=text_of(results.witness_label[i])
+        if results.witness_label is not None and run.has_witness[i]
+        else "",
+        changes=[_change(run, i, f) for f in order[:CHANGES_ON_CARD]],
+        n_changes=len(changed),
+        n_same=results.witness.shape[1] - len(changed),
+        image=image,
+        change_image=difference,
+    )
+
+
+def _by_size(run: Run, i: int, changed: NDArray[np.int64]) -> list[int]:
+    """Changed features, largest change first, in units of the radius."""
+    if len(changed) == 0:
+        return []
+    moves = np.abs(run.moves[i, changed])
+    scale = run.scale[changed]
+    size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
+    return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
+
+
+def _change(run: Run, i: int, feature: int) -> Change:
+    before, after = run.rows[i, feature], run.results.witness[i, feature]
+    texts = [number(before), number(after)]
+    if texts[0] == texts[1]:
+        # Two numbers that differ must look different.
+        texts = [_all_digits(value, run.model.get("input_precision")) for value in (before, after)]
+    difference = number(after - before, 3)
+    return Change(
+        name=run.feature_name(feature),
+        original=texts[0],
+        changed=texts[1],
+        difference=difference if difference.startswith("−") else f"+{difference}",
+    )
+
+
+def _all_digits(value: float, precision: Any) -> str:
+    """As many digits as tell a number from its neighbours in the model's precision."""
+    text = str(np.float32(value) if precision == "float32" else np.float64(value))
+    return text.replace("-", "−")
+
+
+def radius_words(run: Run, i: int) -> str:
+    """Radius of a row, or its bounds."""
+    lower, upper = float(run.results.lower[i]), float(run.results.upper[i])
+    if math.isnan(lower):
+        return ""
+    if run.results.asks_radius and run.results.exact[i]:
+        return number(lower)
+    if math.isinf(upper):
+        return f"≥ {number(lower)}"
+    return f"{number(lower)} to {number(upper)}"
+
+
+def state_words(run: Run, i: int) -> str:
+    """Say in a word or two what is known of a row."""
+    if run.broken[i]:
+        return "wrong as it stands"
+    verdict = str(run.results.verdict[i])
+    if verdict == "unknown":
+        return f"undecided: {run.results.reason[i]}" if run.results.reason[i] else "undecided"
+    if run.results.asks_radius:
+        return "cannot be broken" if math.isinf(run.results.lower[i]) else "exact"
+    return verdict
+
+
+def text_of(label: Any) -> str:
+    """A label as text; nothing for scores."""
+    return "" if label is None else str(label)
+
+
+def table_columns(run: Run) -> dict[str, Any]:
+    """Columns of one run for the page's own script: compact, but with every bit of the bounds."""
+    results = run.results
+    return {
+        "name": run.name,
+        "row": results.row.tolist(),
+        "label": [text_of(label) for label in results.label],
+        "predicted": _texts(results.predicted),
+        "becomes": _texts(results.witness_label),
+        "verdict": "".join(str(verdict)[0] for verdict in results.verdict),
+        "lower": [_plain(value) for value in results.lower],
+        "upper": [_plain(value) for value in results.upper],
+        "closed": _flags(run.closed),
+        "attained": _flags(results.attained),
+        "broken": _flags(run.broken),
+        "exact": _flags(results.exact),
+        "seconds": [float(f"{value:.3g}") for value in results.seconds],
+        "reason": [str(reason) for reason in results.reason],
+        "changes": [_changes(run, i) for i in range(len(results))],
+    }
+
+
+def _texts(labels: NDArray[Any] | None) -> list[str] | None:
+    return None if labels is None else [text_of(label) for label in labels]
+
+
+def _flags(values: NDArray[np.bool_]) -> str:
+    return "".join("1" if value else "0" for value in values)
+
+
+def _plain(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return float(value) if math.isfinite(value) else "inf"
+
+
+def _changes(run: Run, i: int) -> list[Any] | None:
+    """Number of changes, then feature, value and changed value of the largest ones."""
+    if run.changed is None or not run.has_witness[i]:
+        return None
+    order = _by_size(run, i, np.flatnonzero(run.changed[i]))
+    flat: list[Any] = [len(order)]
+    for feature in order[:CHANGES_IN_TABLE]:
+        change = _change(run, i, feature)
+        flat += [feature, change.original, change.changed, change.difference]
+    return flat
+
+
+def pixel_payload(run: Run, pixels: Pixels | None) -> dict[str, Any] | None:
+    """Images of all rows and witnesses as bytes in base64, where they are small enough."""
+    values = run.results.values
+    if pixels is None or values is None or values.size > _MOST_PIXELS:
+        return None
+    encoded = [
+        base64.b64encode(grey_levels(part, pixels.low, pixels.high).tobytes()).decode("ascii")
+        for part in (values, run.results.witness)
+    ]
+    return {"shape": list(pixels.shape), "values": encoded[0], "witness": encoded[1]}

@@ -1,0 +1,209 @@
+"""A saved run as the report sees it: answers, a name, and what follows from them."""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.results.accuracy import (
+    certified_share,
+    certified_when_equal,
+    changed_features,
+    clean_share,
+    has_radii,
+    resisting_share,
+)
+from treeproof.results.results import Results
+from treeproof.results.run_file import load_results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a report.
+
+    Parameters
+    ----------
+    results : Results
+        Its answers.
+    name : str
+        What the reader knows it by.
+    """
+
+    results: Results
+    name: str
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Model, question, data and versions."""
+        return self.results.header
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What was asked."""
+        return dict(self.header.get("question", {}))
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Identity of the model."""
+        return dict(self.header.get("model", {}))
+
+    @property
+    def eps(self) -> float | None:
+        """Radius that was verified; None where the radius itself was asked for, and for boxes."""
+        eps = self.question.get("perturbation", {}).get("eps")
+        return None if eps is None else float(eps)
+
+    @property
+    def has_radii(self) -> bool:
+        """Whether the answers are about distances."""
+        return has_radii(self.results)
+
+    @property
+    def clean(self) -> float | None:
+        """Share of rows whose claim holds as they stand."""
+        return clean_share(self.results)
+
+    @cached_property
+    def broken(self) -> NDArray[np.bool_]:
+        """Rows that break the claim as they stand."""
+        results = self.results
+        if results.asks_radius:
+            return np.asarray(results.verdict == "falsified")
+        if self.changed is not None:
+            return np.asarray((results.verdict == "falsified") & ~self.changed.any(axis=1))
+        return np.asarray((results.verdict == "falsified") & (results.witness_distance == 0.0))
+
+    @cached_property
+    def has_witness(self) -> NDArray[np.bool_]:
+        """Rows with a witness that differs from the row."""
+        return ~np.isnan(self.results.witness).all(axis=1) & ~self.broken
+
+    @cached_property
+    def changed(self) -> NDArray[np.bool_] | None:
+        """Which entries each witness changes; None where rows were not recorded."""
+        return changed_features(self.results)
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """The rows themselves; NaN where they were not recorded."""
+        values = self.results.values
+        return np.full(self.results.witness.shape, np.nan) if values is None else values
+
+    @cached_property
+    def moves(self) -> NDArray[np.float64]:
+        """By how much each witness changes each entry; 0 where nothing changes or is known."""
+        if self.changed is None:
+            return np.zeros(self.results.witness.shape)
+        with np.errstate(invalid="ignore"):
+            return np.where(self.changed, self.results.witness - self.rows, 0.0)
+
+    @cached_property
+    def closed(self) -> NDArray[np.bool_]:
+        """Rows that are certified at their lower bound itself, not only below it."""
+        return certified_when_equal(self.results)
+
+    def certified(self, radius: float) -> float:
+        """Share of rows that are proved to keep their claim within a radius."""
+        if not self.has_radii:
+            return float(np.mean(self.results.verdict == "verified"))
+        return float(certified_share(self.results, [radius])[0])
+
+    def resisting(self, radius: float) -> float:
+        """Share of rows for which no violation is known within a radius."""
+        if not self.has_radii:
+            return float(np.mean(self.results.verdict != "falsified"))
+        return float(resisting_share(self.results, [radius])[0])
+
+    def feature_name(self, feature: int) -> str:
+        """Name of a feature, or its number."""
+        names = self.model.get("feature_names") or []
+        return str(names[feature]) if feature < len(names) else f"feature {feature}"
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """Unit of each feature in a radius."""
+        n_features = self.results.witness.shape[1]
+        given = self.question.get("perturbation", {}).get("scale")
+        if given is None:
+            return np.ones(n_features)
+        return np.broadcast_to(np.asarray(given, dtype=np.float64), (n_features,))
+
+
+def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
+    """Take results, or read them from a run file.
+
+    Parameters
+    ----------
+    source : Results, str or path
+        Results, or a run file.
+    name : str, optional
+        Name for the reader; by default that of the file, or of the model.
+    """
+    if isinstance(source, Results):
+        library = str(source.header.get("model", {}).get("library", "")) or "model"
+        run = Run(results=source, name=name or library)
+    else:
+        run = Run(results=load_results(source), name=name or Path(source).stem)
+    if len(run.results) == 0:
+        raise InvalidInput(f"A report needs at least one row. Got none in the run '{run.name}'.")
+    return run
+
+
+def same_question(one: Run, other: Run) -> bool:
+    """Whether two runs allow the same changes, so that their radii have one unit."""
+
+    def key(run: Run) -> Any:
+        question = run.question
+        return question.get("perturbation"), question.get("goal"), question.get("domain")
+
+    return bool(key(one) == key(other))
+
+
+def frozen_features(base: Run, frozen: Run) -> list[int]:
+    """Features that a run of the same model and the same rows froze beyond those of another.
+
+    Parameters
+    ----------
+    base : Run
+        The run of the report.
+    frozen : Run
+        The same question with more frozen features.
+
+    Returns
+    -------
+    list of int
+        Their numbers.
+    """
+    if not np.array_equal(base.results.row, frozen.results.row):
+        raise InvalidInput(
+            f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"
+            " which is about others."
+        )
+    added = set(_frozen_numbers(frozen)) - set(_frozen_numbers(base))
+    if not added:
+        raise InvalidInput(
+            "A run with frozen features must freeze some that the run of the report does not."
+            f" Got '{frozen.name}', which freezes no others."
+        )
+    return sorted(added)
+
+
+def _frozen_numbers(run: Run) -> list[int]:
+    names = [str(name) for name in run.model.get("feature_names") or []]
+    listed = run.question.get("perturbation", {}).get("frozen") or []
+    # A name may look like a number, so names come first, as where the question was asked.
+    return [names.index(str(item)) if str(item) in names else int(item) for item in listed]
+
+
+def renamed(runs: list[Run]) -> list[Run]:
+    """Give runs of one name a number each, so that a reader can tell them apart."""
+    names = [run.name for run in runs]
+    if len(set(names)) == len(names):
+        return runs
+    return [dataclasses.replace(run, name=f"{run.name} {k}") for k, run in enumerate(runs, start=1)]

@@ -1,0 +1,295 @@
+"use strict";
+// Everything that comes from data is put into the page as text, never as markup.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const real = (values) => values.map((v) => (v === null ? NaN : v === "inf" ? Infinity : v));
+  const runs = data.runs.map((run) => ({ ...run, lower: real(run.lower), upper: real(run.upper), n: run.row.length }));
+  const PAGE_SIZE = 25;
+  let radius = data.start;
+
+  const number = (value, digits = 4) => {
+    if (Number.isNaN(value) || value === null) return "–";
+    if (!Number.isFinite(value)) return "∞";
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    const text = size < 1e-4 || size >= 1e6 ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(digits)));
+    return text.replace("-", "−");
+  };
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const count = (n) => n.toLocaleString("en-US");
+  const element = (tag, text, className) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+
+  // The same rules as on the axis of the charts: linear, or bent near zero.
+  const { high, bend } = data.axis;
+  const place = (r) => Math.min(Math.max(bend === null ? r / high : Math.asinh(r / bend) / Math.asinh(high / bend), 0), 1);
+  const radiusAt = (t) => (bend === null ? t * high : bend * Math.sinh(t * Math.asinh(high / bend)));
+
+  const VERDICTS = { v: "verified", f: "broken", u: "undecided" };
+  const state = (run, i, r) => {
+    if (run.broken[i] === "1") return "wrong";
+    if (!data.withRadii) return VERDICTS[run.verdict[i]];
+    if (run.lower[i] > r || (run.lower[i] === r && run.closed[i] === "1")) return "verified";
+    if (run.upper[i] < r || (run.upper[i] === r && run.attained[i] === "1")) return "broken";
+    return "undecided";
+  };
+  const tally = (run, r) => {
+    const counts = { verified: 0, undecided: 0, broken: 0, wrong: 0 };
+    for (let i = 0; i < run.n; i += 1) counts[state(run, i, r)] += 1;
+    return counts;
+  };
+
+  const live = (name, text) => document.querySelectorAll(`[data-live="${name}"]`).forEach((node) => { node.textContent = text; });
+  const showRadius = () => {
+    live("radius", number(radius));
+    const said = [];
+    runs.forEach((run, k) => {
+      const counts = tally(run, radius);
+      live(`certified-${k}`, percent(counts.verified / run.n));
+      live(`n-verified-${k}`, count(counts.verified));
+      live(`n-undecided-${k}`, count(counts.undecided));
+      live(`n-broken-${k}`, count(counts.broken));
+      const stack = document.querySelector(`[data-stack="${k}"]`);
+      for (const name of Object.keys(counts)) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
+      const words = `${count(counts.verified)} verified, ${count(counts.undecided)} undecided, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
+      stack.setAttribute("aria-label", `${run.name}: ${words}`);
+      said.push(runs.length > 1 ? `${run.name}: ${words}` : words);
+    });
+    if (!data.withRadii) return;
+    $("live").textContent = `At radius ${number(radius)}: ${said.join(" · ")}.`;
+    $("radius").setAttribute("aria-valuetext", number(radius));
+    document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
+      const x = Number(svg.dataset.left) + place(radius) * Number(svg.dataset.plot);
+      const cursor = svg.querySelector(".cursor");
+      cursor.setAttribute("x1", x);
+      cursor.setAttribute("x2", x);
+    });
+  };
+  const setRadius = (value, from) => {
+    if (!(value >= 0)) return;
+    radius = value;
+    if (from !== "slider" && $("radius")) $("radius").value = String(Math.round(1000 * place(radius)));
+    if (from !== "number" && $("radius-number")) $("radius-number").value = String(Number(radius.toPrecision(6)));
+    showRadius();
+    showTable(false);
+  };
+
+  const tip = $("tip");
+  const showTip = (text, x, y) => {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(6, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
+    tip.style.top = `${y + box.height + 24 > window.innerHeight ? y - box.height - 12 : y + 16}px`;
+  };
+  const hideTip = () => { tip.hidden = true; };
+  document.querySelectorAll("[data-tip]").forEach((node) => {
+    node.addEventListener("pointermove", (event) => showTip(node.dataset.tip, event.clientX, event.clientY));
+    node.addEventListener("pointerleave", hideTip);
+    node.addEventListener("focus", () => { const box = node.getBoundingClientRect(); showTip(node.dataset.tip, box.left, box.bottom - 12); });
+    node.addEventListener("blur", hideTip);
+  });
+  const curveWords = (r) => {
+    const lines = runs.map((run) => {
+      const counts = tally(run, r);
+      return `${runs.length > 1 ? `${run.name}: ` : ""}certified ${percent(counts.verified / run.n)}, attacked ${percent((counts.verified + counts.undecided) / run.n)}`;
+    });
+    return [`radius ${number(r)}`, ...lines].join("\n");
+  };
+  document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
+    const hit = svg.querySelector(".hit");
+    const at = (event) => { const box = hit.getBoundingClientRect(); return radiusAt(Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1)); };
+    hit.addEventListener("pointermove", (event) => showTip(curveWords(at(event)), event.clientX, event.clientY));
+    hit.addEventListener("pointerleave", hideTip);
+    hit.addEventListener("click", (event) => setRadius(at(event)));
+  });
+  if (data.withRadii) {
+    $("radius").addEventListener("input", (event) => setRadius(radiusAt(Number(event.target.value) / 1000), "slider"));
+    $("radius-number").addEventListener("input", (event) => { if (event.target.value !== "") setRadius(Number(event.target.value), "number"); });
+    const body = $("curve-table").tBodies[0];
+    for (let k = 0; k <= 20; k += 1) {
+      const r = radiusAt(k / 20);
+      const line = element("tr");
+      line.append(element("td", number(r)));
+      runs.forEach((run) => {
+        const counts = tally(run, r);
+        line.append(element("td", percent(counts.verified / run.n)), element("td", percent((counts.verified + counts.undecided) / run.n)));
+      });
+      body.append(line);
+    }
+  }
+
+  // The table: one line per row number, whichever runs know it.
+  const known = new Map();
+  runs.forEach((run, k) => run.row.forEach((row, i) => {
+    if (!known.has(row)) known.set(row, runs.map(() => -1));
+    known.get(row)[k] = i;
+  }));
+  const lines = [...known].map(([row, at]) => {
+    const k = at.findIndex((i) => i >= 0);
+    const features = at.flatMap((i, run) => (i < 0 ? [] : changesOf(run, i).map((change) => change.name)));
+    return { row, at, label: runs[k].label[at[k]], words: features.join("\n").toLowerCase() };
+  });
+  function changesOf(k, i) {
+    const flat = runs[k].changes[i];
+    const found = [];
+    for (let j = 1; flat && j < flat.length; j += 4) found.push({ name: data.features[flat[j]], original: flat[j + 1], changed: flat[j + 2], difference: flat[j + 3] });
+    return found;
+  }
+  const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
+  const stateOf = (line, k) => (line.at[k] < 0 ? "" : state(runs[k], line.at[k], radius));
+  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", "": "–" };
+  const radiusText = (line, k) => {
+    const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
+    if (lower === upper || Number.isNaN(lower)) return number(lower);
+    return Number.isFinite(upper) ? `${number(lower)} … ${number(upper)}` : `≥ ${number(lower)}`;
+  };
+  const several = runs.length > 1;
+  const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
+  runs.forEach((run, k) => {
+    const prefix = several ? `${run.name}: ` : "";
+    if (data.withRadii) columns.push({ name: `${prefix}radius`, key: (l) => value(l, k, "lower"), cell: (l) => element("td", radiusText(l, k)) });
+    columns.push({ name: `${prefix}state`, text: true, key: (l) => stateOf(l, k), cell: (l) => { const cell = element("td", undefined, "text"); cell.append(element("span", STATE_WORDS[stateOf(l, k)], `pill ${stateOf(l, k)}`)); return cell; } });
+    if (!several) {
+      if (run.becomes) columns.push({ name: "Becomes", text: true, key: (l) => run.becomes[l.at[0]], cell: (l) => element("td", run.becomes[l.at[0]] || "–", "text") });
+      columns.push({ name: "Changes", key: (l) => (run.changes[l.at[0]] ? run.changes[l.at[0]][0] : -1), cell: (l) => element("td", run.changes[l.at[0]] ? String(run.changes[l.at[0]][0]) : "–") });
+      columns.push({ name: "Time", key: (l) => run.seconds[l.at[0]], cell: (l) => { const s = run.seconds[l.at[0]]; return element("td", s < 1 ? `${number(s * 1e3, 3)} ms` : `${number(s, 3)} s`); } });
+    }
+  });
+  if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => value(l, 1, "lower") - value(l, 0, "lower"), cell: (l) => element("td", number(value(l, 1, "lower") - value(l, 0, "lower"))) });
+
+  const table = $("all-rows");
+  let sorting = { column: data.withRadii ? 2 : 0, up: true };
+  let page = 0;
+  let chosen = lines;
+  const heads = columns.map((column, index) => {
+    const head = element("th", undefined, column.text ? "text" : "");
+    head.scope = "col";
+    const button = element("button", column.name);
+    button.type = "button";
+    button.addEventListener("click", () => { sorting = { column: index, up: sorting.column === index ? !sorting.up : true }; showTable(true); });
+    head.append(button);
+    return head;
+  });
+  const last = element("th", "");
+  last.append(element("span", "Witness"));
+  table.tHead.rows[0].replaceChildren(...heads, last);
+  const compare = (a, b) => {
+    if (typeof a === "string") return a.localeCompare(b, "en", { numeric: true });
+    if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+    return a === b ? 0 : a < b ? -1 : 1;
+  };
+  const matches = (line) => {
+    const wanted = $("state").value;
+    if (wanted.startsWith("only-")) {
+      const k = Number(wanted.slice(5));
+      if (stateOf(line, k) !== "verified" || stateOf(line, 1 - k) === "verified") return false;
+    } else if (wanted && !runs.some((_, k) => stateOf(line, k) === wanted)) return false;
+    if ($("label") && $("label").value && line.label !== $("label").value) return false;
+    const text = $("search").value.trim().toLowerCase();
+    return !text || String(line.row) === text || line.label.toLowerCase() === text || line.words.includes(text);
+  };
+  function showTable(restart) {
+    const { key } = columns[sorting.column];
+    const sign = sorting.up ? 1 : -1;
+    chosen = lines.filter(matches).map((line) => [key(line), line]).sort((a, b) => sign * compare(a[0], b[0]) || a[1].row - b[1].row).map((pair) => pair[1]);
+    const pages = Math.max(1, Math.ceil(chosen.length / PAGE_SIZE));
+    page = restart ? 0 : Math.min(page, pages - 1);
+    heads.forEach((head, index) => head.setAttribute("aria-sort", index !== sorting.column ? "none" : sorting.up ? "ascending" : "descending"));
+    const shown = chosen.slice(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).map(tableLine);
+    if (!shown.length) { const empty = element("td", "No row fits the filter."); empty.colSpan = columns.length + 1; const line = element("tr"); line.append(empty); shown.push(line); }
+    table.tBodies[0].replaceChildren(...shown);
+    $("count").textContent = chosen.length === lines.length ? `${count(lines.length)} rows` : `${count(chosen.length)} of ${count(lines.length)} rows`;
+    $("page").textContent = `Page ${count(page + 1)} of ${count(pages)}`;
+    $("first").disabled = $("previous").disabled = page === 0;
+    $("last").disabled = $("next").disabled = page === pages - 1;
+  }
+  const tableLine = (line) => {
+    const made = element("tr");
+    columns.forEach((column) => made.append(column.cell(line)));
+    const cell = element("td");
+    if (line.at.some((i, k) => i >= 0 && runs[k].changes[i])) {
+      const button = element("button", "Show", "more");
+      button.type = "button";
+      button.setAttribute("aria-expanded", "false");
+      button.setAttribute("aria-label", `Show what changes in row ${line.row}`);
+      button.addEventListener("click", () => toggle(made, line, button));
+      cell.append(button);
+    }
+    made.append(cell);
+    return made;
+  };
+  const toggle = (made, line, button) => {
+    const open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    button.textContent = open ? "Show" : "Hide";
+    if (open) { made.nextSibling.remove(); return; }
+    const cell = element("td");
+    cell.colSpan = columns.length + 1;
+    const both = element("div", undefined, "both");
+    line.at.forEach((i, k) => { if (i >= 0 && runs[k].changes[i]) both.append(witness(k, i)); });
+    cell.append(both);
+    const detail = element("tr", undefined, "detail");
+    detail.append(cell);
+    made.after(detail);
+  };
+  const witness = (k, i) => {
+    const run = runs[k];
+    const box = element("div");
+    const flips = run.becomes && run.becomes[i] ? `; ${run.predicted[i]} becomes ${run.becomes[i]}` : "";
+    box.append(element("p", `${several ? `${run.name}: ` : ""}${run.changes[i][0]} features change${flips}`));
+    if (data.pixels[k]) {
+      const { shape, values, witness: changed } = data.pixels[k];
+      box.append(picture(values, shape, i, "original"), picture(changed, shape, i, "changed"));
+    }
+    const list = element("table");
+    list.createTHead().insertRow().append(...["feature", "original", "changed", "difference"].map((name) => element("th", name)));
+    const body = list.createTBody();
+    for (const change of changesOf(k, i)) {
+      const line = body.insertRow();
+      const marked = element("td");
+      marked.append(element("mark", change.changed));
+      line.append(element("th", change.name), element("td", change.original), marked, element("td", change.difference));
+    }
+    box.append(list);
+    return box;
+  };
+  const picture = (encoded, [height, width], i, name) => {
+    const canvas = element("canvas");
+    [canvas.width, canvas.height] = [width, height];
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", name);
+    const size = height * width;
+    // Base64 has four characters for three bytes; only the part of this row is read.
+    const from = Math.floor((i * size) / 3);
+    const bytes = atob(encoded.slice(4 * from, 4 * Math.ceil(((i + 1) * size) / 3)));
+    const image = new ImageData(width, height);
+    for (let p = 0; p < size; p += 1) {
+      const grey = bytes.charCodeAt(i * size - 3 * from + p);
+      image.data.set([grey, grey, grey, 255], 4 * p);
+    }
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    return canvas;
+  };
+  const turn = (to) => { page = to; showTable(false); };
+  $("first").addEventListener("click", () => turn(0));
+  $("previous").addEventListener("click", () => turn(page - 1));
+  $("next").addEventListener("click", () => turn(page + 1));
+  $("last").addEventListener("click", () => turn(Math.ceil(chosen.length / PAGE_SIZE) - 1));
+  $("filters").addEventListener("submit", (event) => event.preventDefault());
+  for (const id of ["search", "state", "label"]) if ($(id)) $(id).addEventListener("input", () => showTable(true));
+
+  const theme = $("theme");
+  const isDark = () => document.documentElement.dataset.theme === "dark" || (!document.documentElement.dataset.theme && window.matchMedia("(prefers-color-scheme: dark)").matches);
+  theme.setAttribute("aria-pressed", String(isDark()));
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    theme.setAttribute("aria-pressed", String(isDark()));
+  });
+  setRadius(data.start);
+})();

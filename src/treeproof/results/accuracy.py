@@ -1,0 +1,110 @@
+"""Verified accuracy as a function of the radius: the certified and the attacked side."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeproof.results.results import Results
+
+FloatArray = NDArray[np.float64]
+
+
+def certified_when_equal(results: Results) -> NDArray[np.bool_]:
+    """Whether a row is proved to keep its claim in the closed ball of radius `lower` itself.
+
+    That holds where a settled radius is only approached, never attained, and for rows that were
+    verified at that very radius.
+    """
+    if results.asks_radius:
+        return results.exact & ~results.attained
+    return results.verdict == "verified"
+
+
+def certified_share(results: Results, radii: ArrayLike) -> FloatArray:
+    """Share of rows that are proved to keep their claim, at each radius.
+
+    Parameters
+    ----------
+    results : Results
+        Radii or verdicts of rows.
+    radii : array-like of shape (n,)
+        Radii of closed balls.
+
+    Returns
+    -------
+    float64 (n,)
+        A lower bound of the accuracy under any attack within the radius.
+    """
+    at = np.asarray(radii, dtype=np.float64)
+    closed = certified_when_equal(results)
+    # Rows with lower > r count, and of those with lower == r the closed ones.
+    every, open_only = np.sort(results.lower), np.sort(results.lower[~closed])
+    beyond = len(results) - np.searchsorted(every, at, side="left")
+    equal_but_open = np.searchsorted(open_only, at, side="right") - np.searchsorted(
+        open_only, at, side="left"
+    )
+    return (beyond - equal_but_open) / len(results)
+
+
+def resisting_share(results: Results, radii: ArrayLike) -> FloatArray:
+    """Share of rows for which no violation is known, at each radius.
+
+    Parameters
+    ----------
+    results : Results
+        Radii or verdicts of rows.
+    radii : array-like of shape (n,)
+        Radii of closed balls.
+
+    Returns
+    -------
+    float64 (n,)
+        An upper bound of the accuracy under the strongest attack within the radius.
+    """
+    at = np.asarray(radii, dtype=np.float64)
+    attained, approached = (
+        np.sort(results.upper[results.attained]),
+        np.sort(results.upper[~results.attained]),
+    )
+    broken = np.searchsorted(attained, at, side="right") + np.searchsorted(
+        approached, at, side="left"
+    )
+    return 1.0 - broken / len(results)
+
+
+def has_radii(results: Results) -> bool:
+    """Whether the bounds are distances; boxes have none."""
+    return len(results) > 0 and not bool(np.isnan(results.lower).all())
+
+
+def clean_share(results: Results) -> float | None:
+    """Share of rows whose claim holds as they stand; None where that was not recorded.
+
+    For labels that were given, this is the accuracy of the model on these rows.
+    """
+    goal = results.header.get("question", {}).get("goal", {}).get("name", "KeepsLabel")
+    if goal == "KeepsLabel" and results.predicted is not None:
+        same = [a == b for a, b in zip(results.predicted, results.label, strict=True)]
+        return float(np.mean(same))
+    if results.asks_radius:
+        return float(np.mean(results.verdict != "falsified"))
+    return None
+
+
+def changed_features(results: Results) -> NDArray[np.bool_] | None:
+    """Which entries of each row its witness changes; None where the rows were not recorded.
+
+    Parameters
+    ----------
+    results : Results
+        Answers with `values`.
+
+    Returns
+    -------
+    bool (n_rows, n_features) or None
+        All False for rows without a witness.
+    """
+    if results.values is None or results.values.shape != results.witness.shape:
+        return None
+    has_witness = ~np.isnan(results.witness).all(axis=1, keepdims=True)
+    both_missing = np.isnan(results.witness) & np.isnan(results.values)
+    return has_witness & (results.witness != results.values) & ~both_missing
