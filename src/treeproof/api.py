@@ -101,6 +101,7 @@ def verify(
     node_limit: int = 2**62,
     memory_limit_mb: float = 4096.0,
     n_jobs: int = 1,
+    evidence: bool = False,
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -128,6 +129,8 @@ def verify(
         Limits per row; a row that needs more is 'unknown'.
     n_jobs : int
         Threads over rows; -1 for all cores.
+    evidence : bool
+        Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
 
     Returns
     -------
@@ -161,7 +164,8 @@ def verify(
     )
     require_support(chosen, query)
     outcomes = chosen.verify(query, budget, n_jobs=n_jobs)
-    return results_of(query, outcomes, {"kind": "verify", "engine": describe(chosen)})
+    question = {"kind": "verify", "engine": describe(chosen)}
+    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
 
 
 def radius(
@@ -179,6 +183,7 @@ def radius(
     node_limit: int = 2**62,
     memory_limit_mb: float = 4096.0,
     n_jobs: int = 1,
+    evidence: bool = False,
 ) -> Results:
     """Find the minimal perturbation of every row.
 
@@ -197,7 +202,7 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs
+    goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence
         See `verify`; limits count over all radii that are tried for a row.
 
     Returns
@@ -235,7 +240,7 @@ def radius(
     question: dict[str, Any] = {"kind": "radius", "engine": describe(chosen)}
     if search is not None:
         question["search"] = describe(search)
-    return results_of(query, outcomes, question)
+    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
 
 
 def unimportant_features(

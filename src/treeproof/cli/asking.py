@@ -94,6 +94,9 @@ _QUESTION_OPTIONS = (
         metavar="DELTA",
         help="The claim: the raw score moves by at most DELTA, instead of the label being kept.",
     ),
+    click.option(
+        "--evidence", is_flag=True, help="Record a proof of every answer, for treeproof check."
+    ),
     click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file."),
     click.option(
         "--format",
@@ -133,6 +136,7 @@ class Asking:
     low: float
     high: float
     score_change: float | None
+    evidence: bool
     out: str | None
     output_format: str
     all_rows: bool
@@ -295,6 +299,8 @@ def _in_blocks(
 
     jobs = asking.jobs or -1
     settings: dict[str, Any] = {"engine": asking.engine, "n_jobs": jobs} | asking.limits
+    if asking.evidence:
+        settings["evidence"] = True
     if asking.score_change is not None:
         settings["goal"] = ScoreChange(asking.score_change)
     ask: Callable[..., Results] = treeproof.radius if ball.eps is None else treeproof.verify

@@ -21,6 +21,7 @@ COMMANDS = {
     "curve": "Show the share of rows that is verified at many radii.",
     "report": "Write a page that shows a saved run, or compares two.",
     "features": "Show which single features, or sets of features, decide the answer.",
+    "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.engines.base import Budget
+from treeproof.engines.evidence import record_evidence
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
@@ -73,8 +75,27 @@ def ask(
     return dataclasses.replace(query, description=words)
 
 
-def results_of(query: Query, outcomes: Outcomes, question: dict[str, Any]) -> Results:
-    """Join outcomes with labels, the model's identity and the question."""
+def results_of(
+    query: Query,
+    outcomes: Outcomes,
+    question: dict[str, Any],
+    evidence: Budget | None = None,
+    n_jobs: int = 1,
+) -> Results:
+    """Join outcomes with labels, the model's identity and the question.
+
+    Parameters
+    ----------
+    query, outcomes, question
+        What was asked, and what was found.
+    evidence : Budget, optional
+        Limits per row for recording evidence; without it there is none.
+    n_jobs : int
+        Threads over rows, for recording.
+    """
+    if evidence is not None:
+        is_radius = question["kind"] == "radius"
+        record_evidence(query, outcomes, evidence, asks_radius=is_radius, n_jobs=n_jobs)
     ensemble, provenance = query.ensemble, query.ensemble.provenance
     model = {
         "fingerprint": ensemble.fingerprint,

@@ -1,0 +1,268 @@
+"""Claims: what evidence says it proves, its set in cells, and the sums that must stay below.
+
+A claim is broken at a point iff some *way* to break it happens there: a sum of outputs, formed in
+real numbers, then is at least the way's floor. The floor allows for every rounding of the deployed
+model; docs/explanation/evidence.md derives it.
+"""
+
+import base64
+import binascii
+import json
+import math
+import struct
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from treeproof.checker.forest import Box, Forest
+from treeproof.errors import CertificateRejected
+from treeproof.model import evaluate
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.links import sigmoid_float64, smallest_true
+
+PREFIX = "E1:"
+LARGEST_PAYLOAD = 1 << 30
+"""Unpacked bytes of a row's evidence; no bombs."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Reject unless a condition holds."""
+    if not condition:
+        raise CertificateRejected(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The set around a row, and what must hold there; `fields` as written."""
+
+    fields: dict[str, Any]
+    row: list[float]
+    down: list[float]
+    up: list[float]
+    low: list[float]
+    high: list[float]
+    kind: str
+    radius: float
+    goal: tuple[str, Any]
+    proof: bytes
+
+
+def read_claim(text: Any, forest: Forest) -> Claim:
+    """Unpack evidence and check that it speaks of this model and its arithmetic."""
+    require(isinstance(text, str) and text.startswith(PREFIX), "evidence: the version is not E1")
+    try:
+        unpacker = zlib.decompressobj()
+        payload = unpacker.decompress(
+            base64.b64decode(text[len(PREFIX) :], validate=True), LARGEST_PAYLOAD
+        )
+        whole = unpacker.eof and not unpacker.unused_data
+        require(whole, "evidence: the text is cut off or continued")
+        (length,) = struct.unpack_from("<I", payload)
+        fields = json.loads(payload[4 : 4 + length])
+        row = base64.b64decode(fields["row"], validate=True)
+        n = forest.ensemble.n_features
+        goals = [(name, fields[name]) for name in ("keep", "avoid", "within") if name in fields]
+        require(len(goals) == 1, "claim: there must be one property")
+        claim = Claim(
+            fields=fields,
+            row=list(struct.unpack(f"<{n}d", row)),
+            **{name: _numbers(fields[name], n) for name in ("down", "up", "low", "high")},
+            kind=fields["set"],
+            radius=float.fromhex(fields["radius"]),
+            goal=goals[0],
+            proof=payload[4 + length :],
+        )
+    except (zlib.error, binascii.Error, struct.error, ValueError, TypeError, KeyError) as error:
+        raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
+    require(fields["model"] == forest.ensemble.fingerprint, "claim: it is about another model")
+    require(
+        fields["semantics"] == semantics_text(forest.ensemble), "claim: other numeric semantics"
+    )
+    require(claim.kind in ("none", "open", "closed", "box"), f"claim: unknown set {claim.kind!r}")
+    require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
+    rates = claim.down + claim.up
+    require(all(rate >= 0.0 for rate in rates), "claim: rates must be numbers >= 0")
+    require(not any(map(math.isnan, claim.low + claim.high)), "claim: bounds must not be NaN")
+    return claim
+
+
+def _numbers(texts: Any, n: int) -> list[float]:
+    if isinstance(texts, str):
+        return [float.fromhex(texts)] * n
+    require(isinstance(texts, list) and len(texts) == n, "claim: one number per feature")
+    return [float.fromhex(text) for text in texts]
+
+
+def semantics_text(ensemble: Ensemble) -> str:
+    """The numeric semantics of a model in one line."""
+    aggregation, decision = ensemble.aggregation, ensemble.decision
+    return (
+        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
+        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
+    )
+
+
+def cell_box(forest: Forest, claim: Claim, kind: str, radius: float) -> Box:
+    """Cells that a set around the row meets; missing and categorical entries do not move.
+
+    Counting thresholds is monotone, so the largest of two ends passes the larger count.
+    """
+    box: Box = {}
+    for feature, cuts in forest.cuts.items():
+        x, least, most = claim.row[feature], claim.low[feature], claim.high[feature]
+        if math.isnan(x) or feature in forest.fixed:
+            continue
+        low, high = bisect_right(cuts, least), bisect_right(cuts, most)
+        if kind != "box":
+            here = bisect_right(cuts, x)
+            down = forest.passed(feature, x, radius, -claim.down[feature])
+            up = forest.passed(feature, x, radius, claim.up[feature], is_open=kind == "open")
+            low, high = min(max(down, low), here), max(min(up, high), here)
+        box[feature] = (low, high)
+    return box
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to break a claim.
+
+    A rise of the only output to `cut` (sign 1), a fall to it (sign -1), or class `winner` winning
+    against all `losers`.
+    """
+
+    name: str
+    weights: dict[int, int]
+    cut: float = 0.0
+    winner: int = -1
+    losers: tuple[int, ...] = ()
+
+
+def ways_of(forest: Forest, claim: Claim) -> list[Way]:
+    """Every way in which the claim can be broken."""
+    decision, (goal, value) = forest.ensemble.decision, claim.goal
+    aggregation = forest.ensemble.aggregation
+    rising = aggregation.divisor > 0.0 and aggregation.scale > 0.0
+    require(rising, "claim: scores that fall when sums rise are not supported")
+    if goal == "within":
+        require(forest.ensemble.n_outputs == 1, "claim: a range needs one output")
+        least, most = (float.fromhex(text) for text in value)
+        rise = Way("rise", {0: 1}, _first_sum(forest, most, strict=True))
+        fall = Way("fall", {0: -1}, _before(forest, _first_sum(forest, least)))
+        return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
+    n_classes = len(forest.ensemble.classes)
+    require(type(value) is int and 0 <= value < n_classes, f"claim: there is no class {value!r}")
+    if decision.kind == "threshold":
+        first = _first_sum(forest, decision.cut)
+        if (goal == "keep") == (value == 0):
+            return [Way("rise", {0: 1}, first)]
+        return [Way("fall", {0: -1}, _before(forest, first))]
+    require(decision.kind == "argmax", "claim: scores have no label")
+    if goal == "keep":
+        others = [o for o in range(n_classes) if o != value]
+        return [Way(f"class {o}", {o: 1, value: -1}, 0.0, o, (value,)) for o in others]
+    losers = tuple(j for j in range(n_classes) if j != value)
+    weights = dict.fromkeys(losers, -1) | {value: len(losers)}
+    return [Way(f"class {value}", weights, 0.0, value, losers)]
+
+
+def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
+    """Smallest sum, in the model's precision, whose score is at least (or above) a number."""
+    ensemble = forest.ensemble
+
+    def reaches(total: float) -> bool:
+        with np.errstate(over="ignore"):
+            found = _scores(ensemble, [total])[0]
+        return found > score if strict else found >= score
+
+    return smallest_true(reaches, ensemble.aggregation.precision)
+
+
+def _before(forest: Forest, number: float) -> float:
+    """The float before a number of the model's precision."""
+    real = np.dtype(forest.ensemble.aggregation.precision).type
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(real(number), real(-np.inf)))
+
+
+def _scores(ensemble: Ensemble, totals: list[float]) -> list[float]:
+    """Sums as margins, in the model's own arithmetic."""
+    sums = np.array([totals], dtype=ensemble.aggregation.precision)
+    scores: list[float] = evaluate.finish(ensemble, sums)[0].astype(np.float64).tolist()
+    return scores
+
+
+def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int]) -> int:
+    """Smallest sum, in units, at which a way may happen.
+
+    errors, peaks : per output, how far a rounded sum can be from the real one, and how large any
+    partial sum can become.
+    """
+    if way.winner < 0 and math.isinf(way.cut):
+        # Nothing falls to minus infinity: the floor lies above every sum.
+        need = peaks[0] + errors[0] + 1
+    elif way.winner < 0:
+        need = math.ceil(Fraction(way.weights[0] * way.cut) / forest.unit)
+    else:
+        need = sum(_pair_need(forest, way.winner, j, errors, peaks) for j in way.losers)
+    error = sum(abs(weight) * errors[output] for output, weight in way.weights.items())
+    if error == 0:
+        # Exact sums are multiples of the model's grid.
+        need = -(-need // forest.grid) * forest.grid
+    return need - error
+
+
+def _pair_need(
+    forest: Forest, winner: int, loser: int, errors: dict[int, int], peaks: dict[int, int]
+) -> int:
+    """Smallest difference of two rounded sums, in units, with which a class may win."""
+    aggregation, decision = forest.ensemble.aggregation, forest.ensemble.decision
+    require(aggregation.finish != "isolation", "claim: isolation scores have no classes")
+    scale, bias = Fraction(1), [Fraction(0)] * forest.ensemble.n_outputs
+    if aggregation.finish == "divide":
+        scale = 1 / Fraction(aggregation.divisor)
+    elif aggregation.finish == "affine":
+        scale, bias = Fraction(aggregation.scale), [Fraction(b) for b in aggregation.bias]
+    if winner > loser and bias[winner] == bias[loser]:
+        # A tie goes to the first, and all that follows the sums is monotone: more is needed.
+        return 1
+    largest = max(peaks[o] + errors[o] for o in (winner, loser)) * forest.unit * scale
+    largest += max(abs(b) for b in bias)
+    lost = Fraction(0)
+    for rounds in (aggregation.finish != "none", decision.link_divisor != 1.0):
+        lost += 8 * largest / 2**forest.bits if rounds else 0
+    divisor = Fraction(decision.link_divisor)
+    if decision.link.startswith("softmax"):
+        lost += divisor * Fraction(1, 2 ** (20 if decision.link == "softmax_float32" else 49))
+    elif decision.link == "sigmoid_float64":
+        factor = Fraction(decision.link_scale) / divisor
+        require(factor * largest < 700, "claim: the sigmoid may saturate")
+        lost += (1 + 2 * Fraction(math.exp(factor * largest))) / 2**48 / factor
+    return math.ceil((bias[loser] - bias[winner] - lost) / scale / forest.unit)
+
+
+def happens(forest: Forest, way: Way, totals: list[float]) -> bool:
+    """Whether a way may happen at given rounded sums; entries without a weight are not read."""
+    if way.winner < 0:
+        total = totals[0] * way.weights[0]
+        return total >= way.cut * way.weights[0]
+    decision = forest.ensemble.decision
+    real = np.dtype(forest.ensemble.aggregation.precision).type
+    scores = [
+        float(real(score) / real(decision.link_divisor))
+        for score in _scores(forest.ensemble, totals)
+    ]
+    near = 0.0
+    if decision.link == "sigmoid_float64":
+        scores = [sigmoid_float64(score, decision.link_scale) for score in scores]
+    elif decision.link.startswith("softmax"):
+        near = 2.0 ** (-20 if decision.link == "softmax_float32" else -49)
+    mine = scores[way.winner]
+    for loser in way.losers:
+        lead = Fraction(scores[loser]) - Fraction(mine)
+        if lead > near or (lead >= 0 and loser < way.winner):
+            return False
+    return True

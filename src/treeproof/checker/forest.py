@@ -1,0 +1,158 @@
+"""An ensemble in integers: cells between thresholds, leaf values in one unit, pieces of trees.
+
+Cell c of a feature holds the values v with exactly c thresholds <= v; a split at its threshold
+number j sends v left iff the cell of v is at most j.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from treeproof.model.ensemble import (
+    CATEGORICAL,
+    MISSING_LEFT,
+    NONNEGATIVE_CATEGORY,
+    WHOLE_CATEGORY,
+    ZERO_BAND,
+    ZERO_IS_MISSING,
+    Ensemble,
+)
+
+EXTRA_BITS = 40
+"""The unit of all integers is so many bits finer than the model's own numbers."""
+
+Box = dict[int, tuple[int, int]]
+"""First and last cell per feature; features that are not listed keep the row's value."""
+
+
+class Forest:
+    """What the checker reads of a model; see the module."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        trees = ensemble.trees
+        self.ensemble = ensemble
+        self.root, self.feature = trees.root.tolist(), trees.feature.tolist()
+        self.right, self.flags = trees.right.tolist(), trees.flags.tolist()
+        self.threshold, self.leaf = trees.threshold.tolist(), trees.leaf.tolist()
+        self.category_set, self.set_offset = trees.category_set.tolist(), trees.set_offset.tolist()
+        self.words = trees.set_words.tolist()
+        self.output = trees.tree_output.tolist()
+        numeric: dict[int, set[float]] = {}
+        self.fixed: set[int] = set()
+        self.zero: dict[int, tuple[int, int]] = {}
+        for feature, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True):
+            if feature >= 0 and flags & CATEGORICAL:
+                self.fixed.add(feature)
+            elif feature >= 0:
+                numeric.setdefault(feature, set()).add(threshold)
+                if flags & ZERO_IS_MISSING and feature not in self.zero:
+                    self.zero[feature] = (0, 0)
+                    numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
+        self.cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
+        for feature in self.zero:
+            first = bisect_right(self.cuts[feature], -ZERO_BAND)
+            self.zero[feature] = (first, bisect_right(self.cuts[feature], ZERO_BAND))
+        places = {f: {cut: j for j, cut in enumerate(cuts)} for f, cuts in self.cuts.items()}
+        self.cut = [
+            -1 if f < 0 or flags & CATEGORICAL else places[f][threshold]
+            for f, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True)
+        ]
+        precision = ensemble.aggregation.precision
+        self.value = trees.leaf_value.astype(precision).astype(float).tolist()
+        start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()
+        self.bits = 24 if precision == "float32" else 53
+        numbers = [v for row in [*self.value, start] for v in row if v]
+        exponents = [
+            (abs(n) & -abs(n)).bit_length() - d.bit_length()
+            for n, d in map(float.as_integer_ratio, numbers)
+        ]
+        self.exponent = min(exponents, default=0) - EXTRA_BITS
+        self.unit = Fraction(2) ** self.exponent
+        self.grid = 1 << EXTRA_BITS
+        self.integers = [[self.count(v) for v in row] for row in self.value]
+        self.start = [self.count(s) for s in start]
+
+    def count(self, number: float) -> int:
+        """Units in one of the model's own numbers."""
+        n, d = number.as_integer_ratio()
+        return n * self.unit.denominator // (d * self.unit.numerator)
+
+    def goes_left(self, node: int, value: float) -> bool:
+        """Where a single value goes at an inner node."""
+        flags = self.flags[node]
+        if math.isnan(value) or (flags & ZERO_IS_MISSING and abs(value) <= ZERO_BAND):
+            return bool(flags & MISSING_LEFT)
+        if not flags & CATEGORICAL:
+            return bool(value < self.threshold[node])
+        number = self.category_set[node]
+        words = self.words[self.set_offset[number] : self.set_offset[number + 1]]
+        if not words or not -1.0 < value < 32.0 * len(words):
+            return False
+        if (flags & NONNEGATIVE_CATEGORY and value < 0.0) or (
+            flags & WHOLE_CATEGORY and value != math.floor(value)
+        ):
+            return False
+        return bool(words[int(value) // 32] >> int(value) % 32 & 1)
+
+    def pieces(self, tree: int, row: list[float], box: Box) -> Iterator[tuple[int, Box]]:
+        """Leaves of a tree that a box meets, as products of ranges; other features span the box.
+
+        Where zero counts as missing, the values of one leaf may be no range; it then comes in
+        several pieces.
+        """
+        pending: list[tuple[int, Box]] = [(self.root[tree], {})]
+        while pending:
+            node, ranges = pending.pop()
+            while (feature := self.feature[node]) >= 0:
+                if feature not in box:
+                    left = self.goes_left(node, row[feature])
+                    node = node + 1 if left else self.right[node]
+                    continue
+                low, high = ranges.get(feature) or box[feature]
+                cut = self.cut[node]
+                if self.flags[node] & ZERO_IS_MISSING:
+                    first, last = self.zero[feature]
+                    zero_left = bool(self.flags[node] & MISSING_LEFT)
+                    own = node + 1 if zero_left else self.right[node]
+                    apart = last > cut if zero_left else first <= cut
+                    if first <= low and high <= last:
+                        node = own
+                        continue
+                    if apart and first <= high and low <= last:
+                        if low < first:
+                            pending.append((node, {**ranges, feature: (low, first - 1)}))
+                        if high > last:
+                            pending.append((node, {**ranges, feature: (last + 1, high)}))
+                        ranges = {**ranges, feature: (max(low, first), min(high, last))}
+                        node = own
+                        continue
+                if low > cut:
+                    node = self.right[node]
+                elif high <= cut:
+                    node += 1
+                else:
+                    pending.append((self.right[node], {**ranges, feature: (cut + 1, high)}))
+                    ranges = {**ranges, feature: (low, cut)}
+                    node += 1
+            yield self.leaf[node], ranges
+
+    def passed(
+        self, feature: int, x: float, radius: float, rate: float, *, is_open: bool = False
+    ) -> int:
+        """Thresholds T <= x + radius * rate, or T < that for an open end; exact."""
+        cuts = self.cuts[feature]
+        if rate == 0.0 or radius == 0.0 or math.isinf(x):
+            return bisect_right(cuts, x)
+        if math.isinf(radius):
+            return bisect_right(cuts, math.copysign(math.inf, rate))
+        if abs(rate) == 1.0:
+            # Sound: the rounded sum is within half a step, so between its neighbours.
+            end = x + radius * rate
+            first = bisect_left(cuts, math.nextafter(end, -math.inf))
+            if first == bisect_right(cuts, math.nextafter(end, math.inf)):
+                return first
+        exact = Fraction(x) + Fraction(radius) * Fraction(rate)
+        return (bisect_left if is_open else bisect_right)(cuts, exact)

@@ -1,0 +1,294 @@
+"""Evidence: claims of finished rows, proved once more and written down for the checker.
+
+The proof belongs to the claim, not to the engine that made it: whatever engine found a bound, the
+same recording search (kernels/evidence.py) proves the set of that bound. The format is described in
+docs/reference/evidence.md, and read by `treeproof.checker`, which shares no code with this.
+"""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget
+from treeproof.engines.instance import rank_space
+from treeproof.kernels.evidence import MEMORY_LIMIT, NODE_LIMIT, RECORDED, TIME_LIMIT
+from treeproof.kernels.evidence_batch import RecordLimits, Ways, record_batch
+from treeproof.model import evaluate
+from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray
+from treeproof.prediction import accumulators, thread_count
+from treeproof.query import Query
+from treeproof.query_goals import LABEL_CHANGES, LABEL_IS_TARGET
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import Verdict
+from treeproof.spec.rounding import move_rounded_down
+
+PREFIX = "E1:"
+"""Version of the format; a row without evidence says why after `NO_EVIDENCE`."""
+
+NO_EVIDENCE = "none: "
+EXTRA_BITS = 40
+"""Multipliers may be finer than the model's own numbers by so many bits."""
+
+_CHUNK = 32
+_REASONS = {NODE_LIMIT: "node limit", TIME_LIMIT: "time limit", MEMORY_LIMIT: "memory limit"}
+
+CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
+
+
+def record_evidence(
+    query: Query, outcomes: Outcomes, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+) -> None:
+    """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
+
+    Parameters
+    ----------
+    query : Query
+        The question.
+    outcomes : Outcomes
+        What an engine found.
+    budget : Budget
+        Limits per row, for recording alone.
+    asks_radius : bool
+        Whether the bounds were asked for, rather than a verdict at the query's own set.
+    n_jobs : int
+        Threads over rows.
+    """
+    claimed, radius = claimed_sets(query, outcomes, asks_radius)
+    low, high = set_ends(query, claimed, radius)
+    status, seconds = np.zeros(len(query), dtype=np.int64), np.zeros(len(query))
+    records: list[bytes] = [b""] * len(query)
+    setting = _setting(query)
+    rows, group = query.rows.copy(), query.group.copy()
+    limits = RecordLimits(
+        time_s=float(budget.time_limit_s),
+        nodes=int(budget.node_limit),
+        memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
+        least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
+    )
+
+    def run(first: int) -> None:
+        part = slice(first, first + _CHUNK)
+        data, ends = record_batch(
+            *setting,
+            group[part],
+            rows[part],
+            low[part],
+            high[part],
+            claimed[part] != CLAIM_NOTHING,
+            limits,
+            status[part],
+            seconds[part],
+        )
+        content, begin = data.tobytes(), 0
+        for number, end in enumerate(ends.tolist()):
+            records[first + number] = content[begin:end]
+            begin = end
+
+    firsts = range(0, len(query), _CHUNK)
+    with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
+        list(pool.map(run, firsts))
+    outcomes.statistics["evidence_seconds"] = seconds
+    outcomes.evidence = list(_texts(query, outcomes, claimed, radius, status, records))
+
+
+def _texts(
+    query: Query,
+    outcomes: Outcomes,
+    claimed: NDArray[np.int64],
+    radius: FloatArray,
+    status: NDArray[np.int64],
+    records: list[bytes],
+) -> Iterator[str | None]:
+    write = _claim_writer(query)
+    has_witness = np.isfinite(outcomes.upper) | np.array(
+        [verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool
+    )
+    for row in range(len(query)):
+        if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
+            yield None
+        elif status[row] != RECORDED:
+            yield NO_EVIDENCE + _REASONS[int(status[row])]
+        else:
+            claim = write(row, int(claimed[row]), float(radius[row]))
+            payload = struct.pack("<I", len(claim)) + claim + records[row]
+            yield PREFIX + base64.b64encode(zlib.compress(payload, 6)).decode()
+
+
+def claimed_sets(
+    query: Query, outcomes: Outcomes, asks_radius: bool
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return which set each row's answer claims to be free of violations, and its radius.
+
+    For radii this is the open ball of the lower bound, and the closed one where the radius is exact
+    but not attained: there the closed ball is safe as well.
+    """
+    verified = np.array([verdict is Verdict.VERIFIED for verdict in outcomes.verdict], dtype=bool)
+    falsified = np.array([verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool)
+    if not asks_radius:
+        radius = np.inf if query.reach.radius is None else query.reach.radius
+        claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)
+        return claimed, np.full(len(query), radius)
+    is_closed = outcomes.exact & ~outcomes.attained
+    claimed = np.where(outcomes.lower > 0.0, CLAIM_OPEN, CLAIM_NOTHING)
+    claimed[is_closed] = CLAIM_CLOSED
+    claimed[falsified] = CLAIM_NOTHING
+    return claimed, outcomes.lower.copy()
+
+
+def set_ends(
+    query: Query, claimed: NDArray[np.int64], radius: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the claimed sets as doubles; what they pass are the thresholds up to them.
+
+    Sound: a set passes threshold T downwards iff its lower end is below T, and upwards iff its
+    upper end is at least T, or above T where the end itself is excluded. Rounding the lower end
+    and a closed upper end down keeps this, see spec/rounding.py. Above an open end b lies the
+    smallest double not below b; T < b iff T is at most the double before it.
+    """
+    reach = query.reach
+    if not reach.is_ball:
+        return np.array(reach.low), np.array(reach.high)
+    low, high = np.array(query.rows), np.array(query.rows)
+    if np.all(np.isin(reach.down, (0.0, 1.0))) and np.all(np.isin(reach.up, (0.0, 1.0))):
+        finite = np.flatnonzero(np.isfinite(radius))
+        groups = [(finite, 1.0, radius[finite, np.newaxis])] if finite.size else []
+        rest = np.flatnonzero(~np.isfinite(radius))
+    else:
+        groups, rest = [], np.arange(len(query))
+    groups += [(np.array([row]), float(radius[row]), np.ones((1, 1))) for row in rest]
+    for rows, factor, moved in groups:
+        start = query.rows[rows]
+        down, up = moved * reach.down, moved * reach.up
+        low[rows] = move_rounded_down(start, factor, down, -1)
+        closed = move_rounded_down(start, factor, up, +1)
+        opened = np.nextafter(-move_rounded_down(-start, factor, up, -1), -np.inf)
+        is_open = (claimed[rows] == CLAIM_OPEN)[:, np.newaxis] & (up > 0.0) & np.isfinite(start)
+        high[rows] = np.where(is_open, opened, closed)
+    low = np.minimum(np.maximum(low, reach.low), query.rows)
+    high = np.maximum(np.minimum(high, reach.high), query.rows)
+    return low, high
+
+
+def grid_exponent(ensemble: Ensemble) -> int:
+    """Largest e such that all leaf and start values are multiples of 2**e."""
+    numbers = np.concatenate(
+        [ensemble.trees.leaf_value.ravel(), np.array(ensemble.aggregation.start)]
+    ).astype(ensemble.aggregation.precision)
+    mantissa, exponent = np.frexp(numbers[numbers != 0.0].astype(np.float64))
+    if mantissa.size == 0:
+        return 0
+    digits = np.abs(mantissa * 2.0**53).astype(np.int64)
+    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
+    return int(np.min(exponent - 53 + trailing))
+
+
+def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
+    """Model and claims as kernels take them; sums are of plain outputs, without their scale."""
+    ensemble, table = query.ensemble, query.alternatives
+    scale = ensemble.aggregation.scale if table.judgement in (LABEL_CHANGES, LABEL_IS_TARGET) else 1
+    if ensemble.aggregation.finish != "affine":
+        scale = 1.0
+    first = table.alternative_start[:-1]
+    # Sound for a target that must beat every other class: where all sums reach their needs, so
+    # does their sum.
+    coefficient = (
+        np.add.reduceat(table.coefficient, first, axis=0)
+        if len(first)
+        else np.zeros((0, ensemble.n_outputs))
+    )
+    need = np.add.reduceat(table.need, first) if len(first) else np.zeros(0)
+    slack = np.add.reduceat(table.link_slack, first) if len(first) else np.zeros(0)
+    ways = Ways(
+        start=table.group_start,
+        coefficient=np.ascontiguousarray(np.rint(coefficient / scale)),
+        need=need / scale,
+        slack=slack / scale,
+        unit=float(table.unit[0]) if len(table.unit) else 0.0,
+    )
+    start = np.array(ensemble.aggregation.start, dtype=np.float64)
+    return ensemble.trees, rank_space(ensemble), start, ZERO_BAND, ways
+
+
+def semantics_text(ensemble: Ensemble) -> str:
+    """The numeric semantics of a model in one line; the checker writes the same line itself."""
+    aggregation, decision = ensemble.aggregation, ensemble.decision
+    return (
+        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
+        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
+    )
+
+
+def _claim_writer(query: Query) -> Any:
+    """Return a function that writes the claim of a row as JSON."""
+    ensemble, reach = query.ensemble, query.reach
+    common = {
+        "model": ensemble.fingerprint,
+        "semantics": semantics_text(ensemble),
+        "down": _numbers(reach.down),
+        "up": _numbers(reach.up),
+    }
+    head = json.dumps(common, separators=(",", ":"))[:-1]
+    sides = [_side_writer(side) for side in (reach.low, reach.high)]
+    properties = _properties(query)
+    kinds = {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: "closed"}
+    if not reach.is_ball:
+        kinds[CLAIM_CLOSED] = "box"
+
+    def write(row: int, claimed: int, radius: float) -> bytes:
+        values = base64.b64encode(query.rows[row].tobytes()).decode()
+        text = (
+            f'{head},"low":{sides[0](row)},"high":{sides[1](row)},"set":"{kinds[claimed]}",'
+            f'"radius":"{radius.hex()}",{properties[row]},"row":"{values}"}}'
+        )
+        return text.encode()
+
+    return write
+
+
+def _numbers(values: FloatArray) -> Any:
+    """Exact numbers as text; one for all where they agree."""
+    texts = [float(value).hex() for value in np.unique(values)]
+    return texts[0] if len(texts) == 1 else [float(value).hex() for value in values]
+
+
+def _side_writer(side: FloatArray) -> Any:
+    """Write one row of a bound as JSON; a bound that all rows share is written once."""
+    if side.strides[0] == 0 or np.all(side == side[0]):
+        shared = json.dumps(_numbers(side[0]), separators=(",", ":"))
+        return lambda row: shared
+    return lambda row: json.dumps(_numbers(side[row]), separators=(",", ":"))
+
+
+def _properties(query: Query) -> list[str]:
+    """What must hold, per row: the label is kept, a label is avoided, a score stays within."""
+    goal = query.description.get("goal", {"name": "KeepsLabel"})
+    table, labels = query.alternatives, query.alternatives.group_label
+    if goal["name"] in ("ScoreWithin", "ScoreChange"):
+        return [f'"within":["{a.hex()}","{b.hex()}"]' for a, b in _score_ranges(query, goal)]
+    if table.judgement == LABEL_CHANGES:
+        return [f'"keep":{labels[group]}' for group in query.group]
+    if table.judgement == LABEL_IS_TARGET:
+        return [f'"avoid":{labels[group]}' for group in query.group]
+    if goal["name"] == "AvoidsTarget":
+        return [f'"avoid":{1 - group}' for group in query.group]
+    return [f'"keep":{group}' for group in query.group]
+
+
+def _score_ranges(query: Query, goal: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    if goal["name"] == "ScoreChange":
+        score = evaluate.finish(query.ensemble, accumulators(query.ensemble, query.rows))[:, 0]
+        delta = float(goal["delta"])
+        yield from ((s - delta, s + delta) for s in score.astype(np.float64).tolist())
+        return
+    sides = [
+        np.broadcast_to(np.array(goal[name], dtype=np.float64), (len(query),)).tolist()
+        for name in ("low", "high")
+    ]
+    yield from zip(*sides, strict=True)
