@@ -1,0 +1,230 @@
+"""The report in a real browser: what a reader sees, clicks and types."""
+
+import time
+
+import numpy as np
+import pytest
+
+from tests.report.made_runs import many_rows, six_rows
+from tests.report.test_page import evil_results
+
+pytestmark = pytest.mark.browser
+
+
+def numbers(page):
+    names = ("n-verified-0", "n-undecided-0", "n-broken-0")
+    return [int(page.locator(f'[data-live="{name}"]').inner_text()) for name in names]
+
+
+def cells(page, column):
+    found = page.locator(f"#all-rows tbody tr td:nth-child({column})").all_inner_texts()
+    return [text.strip() for text in found]
+
+
+def is_quiet(opened):
+    """No console message, and no request but for the file itself and images inside it."""
+    outside = [url for url in opened.requests if not url.startswith(("file:", "data:"))]
+    files = [url for url in opened.requests if url.startswith("file:")]
+    return opened.messages == [] and outside == [] and len(files) == 1
+
+
+@pytest.mark.parametrize("shape", [None, (1, 2)])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_pages_load_without_messages_and_requests(open_page, runs, shape):
+    opened = open_page([six_rows() for _ in range(runs)], shape=shape)
+    heading = "xgboost" if runs == 1 else "xgboost 1 against xgboost 2"
+    assert opened.page.inner_text("h1") == heading
+    assert is_quiet(opened)
+
+
+def test_the_slider_changes_counts_cursor_and_table(open_page):
+    page = open_page(six_rows(), at=0.25).page
+    assert numbers(page) == [3, 2, 0]
+    before = float(page.locator("svg.wide .cursor").get_attribute("x1"))
+    page.fill("#radius-number", "0.5")
+    assert numbers(page) == [1, 2, 2]
+    assert page.locator('[data-live="radius"]').inner_text() == "0.5"
+    assert page.locator('[data-live="certified-0"]').inner_text() == "16.7 %"
+    assert float(page.locator("svg.wide .cursor").get_attribute("x1")) > before
+    page.focus("#radius")
+    page.keyboard.press("Home")
+    assert numbers(page) == [5, 0, 0]
+    assert "At radius 0: 5 verified" in page.inner_text("#live")
+    page.keyboard.press("End")
+    assert numbers(page) == [1, 1, 3]
+    assert page.locator("#radius").get_attribute("aria-valuetext") != "0"
+    assert set(cells(page, 4)) == {"verified", "undecided", "broken", "wrong as it stands"}
+
+
+def test_counts_agree_with_python_at_every_place_of_the_slider(open_page):
+    from treeproof.report.runs import Run
+
+    results = many_rows(200)
+    run = Run(results=results, name="run")
+    page = open_page(results).page
+    for place in (0, 137, 500, 861, 1000):
+        page.locator("#radius").fill(str(place))
+        radius = page.evaluate("Number(document.getElementById('radius-number').value)")
+        page.fill("#radius-number", repr(radius))
+        assert numbers(page)[0] == round(200 * run.certified(radius))
+
+
+def test_columns_sort_both_ways_by_mouse_and_keyboard(open_page):
+    page = open_page(six_rows()).page
+    head = page.locator("#all-rows thead th").nth(0)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert cells(page, 1) == ["0", "1", "2", "3", "4", "5"]
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert cells(page, 1) == ["5", "4", "3", "2", "1", "0"]
+    page.get_by_role("button", name="radius", exact=True).click()
+    assert cells(page, 3) == ["0", "0.1 … 1", "≥ 0.2", "0.25", "0.5", "∞"]
+
+
+def test_filters_narrow_the_table(open_page):
+    page = open_page(six_rows(), at=0.25).page
+    page.select_option("#state", "undecided")
+    assert sorted(cells(page, 1)) == ["3", "4"]
+    assert page.inner_text("#count") == "2 of 6 rows"
+    page.select_option("#label", "spam")
+    assert cells(page, 1) == ["4"]
+    page.select_option("#state", "")
+    page.select_option("#label", "")
+    page.fill("#search", "width")
+    assert sorted(cells(page, 1)) == ["0", "1"]
+    page.fill("#search", "5")
+    assert cells(page, 1) == ["5"]
+    page.fill("#search", "nothing like it")
+    assert "No row fits the filter" in page.inner_text("#all-rows")
+
+
+def test_a_row_shows_its_witness(open_page):
+    page = open_page(six_rows(), shape=(1, 2)).page
+    page.get_by_role("button", name="Show what changes in row 1").click()
+    detail = page.locator("tr.detail")
+    assert "2 features change; spam becomes ham" in detail.inner_text()
+    assert detail.locator("mark").all_inner_texts() == ["0.75", "3.25"]
+    shown = detail.locator("canvas").evaluate_all(
+        "all => all.map(c => [...c.getContext('2d').getImageData(0, 0, 2, 1).data])"
+    )
+    # Values 0 to 9 are black to white; the row is (1, 3) and its witness (0.75, 3.25).
+    assert [s[0] for s in shown] == [28, 21]
+    assert [s[4] for s in shown] == [85, 92]
+
+
+def test_two_runs_filter_by_who_verifies(open_page):
+    other = six_rows()
+    other.lower[0] = other.upper[0] = 2.0
+    page = open_page([six_rows(), other], names=["natural", "robust"], at=0.6).page
+    page.select_option("#state", "only-1")
+    assert cells(page, 1) == ["0"]
+    assert cells(page, 7) == ["1.5"]
+
+
+def test_hovering_and_clicking_the_curve(open_page):
+    opened = open_page(six_rows())
+    hit = opened.page.locator("svg.wide .hit")
+    hit.hover()
+    assert "certified" in opened.page.inner_text("#tip")
+    box = hit.bounding_box()
+    hit.click(position={"x": box["width"] - 1, "y": 20})
+    assert numbers(opened.page)[0] == 1
+    opened.page.locator("rect.bar").first.hover()
+    assert "rows" in opened.page.inner_text("#tip")
+    assert is_quiet(opened)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes_follow_the_reader_and_can_be_switched(open_page, scheme):
+    page = open_page(six_rows(), context={"color_scheme": scheme}).page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    first = page.evaluate(ground)
+    assert contrast(page) > 7.0
+    page.click("#theme")
+    assert page.evaluate(ground) != first
+    assert contrast(page) > 7.0
+    assert page.locator("#theme").get_attribute("aria-pressed") == str(scheme == "light").lower()
+
+
+def contrast(page):
+    """Contrast of text and ground, as accessibility guidelines count it."""
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    lights = []
+    for colour in colours:
+        parts = np.array([float(x) for x in colour[4:-1].split(",")]) / 255.0
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        lights.append(float(linear @ [0.2126, 0.7152, 0.0722]))
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_nothing_is_wider_than_a_phone(open_page, width, runs):
+    results = [six_rows(["a_very_long_feature_name_" * 6, "height"]) for _ in range(runs)]
+    page = open_page(results, context={"viewport": {"width": width, "height": 800}}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = page.locator("svg.chart:visible").evaluate_all("all => all.map(s => s.classList[1])")
+    assert set(shown) == {"narrow" if width <= 720 else "wide"}
+
+
+def test_print_hides_controls_and_keeps_answers(open_page):
+    page = open_page(six_rows(), context={"color_scheme": "dark"}).page
+    page.emulate_media(media="print")
+    for hidden in ("#theme", "#radius", "#filters", ".pages"):
+        assert not page.locator(hidden).is_visible()
+    assert page.locator(".sentence").is_visible()
+    assert page.locator("svg.wide").first.is_visible()
+    assert len(page.pdf()) > 10_000
+
+
+def test_everything_that_can_be_used_has_a_name(open_page):
+    page = open_page(six_rows(), shape=(1, 2)).page
+    nameless = page.evaluate(
+        """[...document.querySelectorAll('button, input, select, img, svg[role=img]')].filter(e =>
+        !(e.getAttribute('aria-label') || e.getAttribute('alt') || e.textContent.trim()
+          || (e.labels && e.labels.length && e.labels[0].textContent.trim())))
+        .map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+    levels = [int(t[1]) for t in page.evaluate(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName)"
+    )]  # fmt: skip
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+
+
+def test_hostile_names_and_labels_run_nothing(open_page):
+    opened = open_page(
+        [evil_results(), evil_results()], names=["</style><script>alert(3)</script>", "b"]
+    )
+    page = opened.page
+    page.get_by_role("button", name="Show what changes in row 1", exact=True).click()
+    page.locator(".bars li").first.focus()
+    page.locator("svg.wide .hit").hover()
+    assert page.locator("script").count() == 2
+    assert page.locator("img").count() == 0
+    assert is_quiet(opened)
+
+
+def test_ten_thousand_rows_open_in_three_seconds(open_page):
+    results = many_rows(10_000)
+    began = time.perf_counter()
+    opened = open_page(results)
+    seconds = opened.page.evaluate(
+        "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd / 1000"
+    )
+    assert "10,000 rows" in opened.page.inner_text("#count")
+    assert opened.page.locator("#all-rows tbody tr").count() == 25
+    assert seconds < 3.0, f"{seconds:.2f} s, {time.perf_counter() - began:.2f} s with writing"
+    opened.page.click("#last")
+    assert "Page 400 of 400" in opened.page.inner_text("#page")
+    began = time.perf_counter()
+    opened.page.fill("#radius-number", "0.123")
+    assert time.perf_counter() - began < 1.0
+    assert is_quiet(opened)

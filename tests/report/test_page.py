@@ -1,0 +1,245 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from tests.report.made_runs import EVIL, many_rows, six_rows
+from treeproof.report.page import render
+
+
+class Reader(HTMLParser):
+    """Collects elements, attributes, text and scripts, as a browser would find them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.scripts = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] == "script" and self.scripts and self.cdata_elem:
+            self.scripts[-1] += data
+        elif self.tags[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    return reader
+
+
+def words(page):
+    return re.sub(r"\s+", " ", " ".join(read(page).texts))
+
+
+def payload(page):
+    return json.loads(read(page).scripts[0])
+
+
+def test_the_headline_says_clean_and_verified_accuracy():
+    text = words(render(six_rows(), at=0.25))
+    assert (
+        "Of 6 rows, 83.3 % are classified correctly, and 50.0 % are proved to stay correct" in text
+    )
+    assert "moves by up to 0.25 ." in text
+
+
+def test_own_labels_make_no_claim_of_accuracy():
+    text = words(render(six_rows(labels="the model's own"), at=0.25))
+    assert "classified correctly" not in text
+    assert "50.0 % are proved to keep their label" in text
+
+
+def test_what_was_asked_is_there():
+    text = words(render(six_rows()))
+    for said in ("xgboost 3.2.0", "f" * 64, "a" * 64, "the label is kept", "real numbers", "exact",
+                 "time limit", "2 rows", "model.json", "numpy"):  # fmt: skip
+        assert said in text
+
+
+def test_witnesses_show_only_what_changed():
+    page = render(six_rows())
+    gallery = page[page.index('id="rows"') : page.index('id="table"')]
+    first = gallery[gallery.index("Row 1<") : gallery.index("Row 0<")]
+    assert first.count("<mark>") == 2
+    last = gallery[gallery.index("Row 0<") : gallery.index("Row 3<")]
+    assert last.count("<mark>") == 1
+    assert "<mark>1.5</mark>" in last
+    assert "ham → spam" in last
+
+
+def test_features_are_counted_over_witnesses():
+    text = words(render(six_rows()))
+    # Of three witnesses two change the height and two the width.
+    assert text.count("66.7 %") >= 2
+    assert "by 0.375 (median)" in text  # width: 0.5 up and 0.25 down
+
+
+def test_the_page_needs_nothing_from_outside():
+    reader = read(render(six_rows(), shape=(1, 2)))
+    for name, value in reader.attributes:
+        if name in ("src", "href"):
+            assert value.startswith(("data:", "#")), value
+    page = render(six_rows())
+    assert "default-src 'none'" in page
+    assert not re.search(r"@import|url\(\s*['\"]?(?!#)", page)
+
+
+def evil_results():
+    results = six_rows([EVIL, EVIL + "2"])
+    results.label[:] = EVIL
+    results.predicted[:] = EVIL
+    results.witness_label[:4] = EVIL
+    results.reason[3:5] = "bad"
+    model, question = results.header["model"], results.header["question"]
+    model["source"] = model["library"] = model["library_version"] = EVIL
+    question["goal"] = {"name": EVIL, EVIL: EVIL}
+    question["perturbation"]["frozen"] = [EVIL]
+    question["engine"] = {"name": EVIL}
+    results.header["data"] = {"file": EVIL, "rows": EVIL}
+    results.header["versions"][EVIL] = EVIL
+    return results
+
+
+def test_text_from_models_and_data_stays_text():
+    clean, evil = render(six_rows()), render(evil_results(), names=[EVIL], title=EVIL)
+    expected, found = read(clean), read(evil)
+    assert set(found.tags) == set(expected.tags)
+    assert len(found.scripts) == 2
+    assert found.tags.count("img") == 0
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert payload(evil)["features"][0] == EVIL
+    assert found.scripts[1] == expected.scripts[1]
+
+
+def test_two_runs_are_compared():
+    other = six_rows()
+    other.lower[0] = other.upper[0] = 2.0
+    text = words(render([six_rows(), other], names=["natural", "robust"], at=0.6))
+    assert "natural against robust" in text
+    assert "Largest differences between the runs" in text
+    assert "verified only by robust" in text
+    assert "different rows" not in text
+
+
+def test_runs_that_cannot_be_compared_as_they_are_say_so():
+    other = six_rows(perturbation={"name": "LInf", "eps": None, "scale": [1.0, 2.0]})
+    other.row = other.row + 1
+    text = words(render([six_rows(), other]))
+    assert "not in the same unit" in text
+    assert "about different rows" in text
+    moved = six_rows()
+    moved.values = moved.values + 1.0
+    assert "Rows of the same number differ" in words(render([six_rows(), moved]))
+
+
+def frozen_run(feature="height"):
+    results = six_rows(perturbation={"name": "LInf", "eps": None, "frozen": [feature]})
+    results.lower[:] = results.upper[:] = [0.5, np.inf, 0.0, 0.2, 0.4, np.inf]
+    return results
+
+
+def test_frozen_features_show_what_freezing_changes():
+    page = render(six_rows(), frozen=[frozen_run()])
+    # Of the rows that can be broken both times: 0.5, 0, 0.1, 0.2 become 0.5, 0, 0.2, 0.4.
+    assert "0.2 → 0.275 (+38 %), 1 rows cannot be broken any more" in words(page)
+
+
+def test_frozen_runs_must_fit():
+    other = frozen_run()
+    other.header["model"]["fingerprint"] = "0"
+    with pytest.raises(tp.InvalidInput, match="about a model of the report"):
+        render(six_rows(), frozen=[other])
+    other = frozen_run()
+    other.row = other.row + 1
+    with pytest.raises(tp.InvalidInput, match="about the rows of the report"):
+        render(six_rows(), frozen=[other])
+    with pytest.raises(tp.InvalidInput, match="freezes no others"):
+        render(six_rows(), frozen=[six_rows()])
+
+
+def test_images_are_drawn_where_a_shape_is_given():
+    assert 'class="pixels' not in render(six_rows())
+    page = render(six_rows(), shape=(1, 2))
+    # Three fragile and five robust rows; six times a witness with its change, twice none.
+    assert page.count('class="pixels"') == 3 * 3 + 3 * 3 + 2
+    assert page.count('class="pixels big"') == 1
+    assert payload(page)["pixels"][0]["shape"] == [1, 2]
+
+
+def test_runs_without_rows_still_give_a_page():
+    results = six_rows()
+    results.values = results.predicted = results.witness_label = None
+    text = words(render(results, shape=(1, 2)))
+    assert "The run file does not hold the rows" in text
+
+
+def test_verdicts_without_radii_give_a_page_without_a_curve():
+    results = six_rows(kind="verify", perturbation={"name": "Box", "low": 0.0, "high": 1.0})
+    results.lower[:] = results.upper[:] = np.nan
+    page = render(results)
+    assert 'id="curve"' not in page
+    assert "50.0 % are proved to stay correct anywhere within the given bounds" in words(page)
+
+
+def test_a_verified_radius_is_the_one_the_page_opens_with():
+    results = six_rows(kind="verify", perturbation={"name": "LInf", "eps": 0.5})
+    results.lower[[0, 1, 5]], results.upper[[0, 1, 5]] = 0.5, np.inf
+    page = render(results)
+    assert payload(page)["start"] == 0.5
+    assert payload(page)["axis"]["high"] >= 0.5
+
+
+def test_rows_that_nothing_breaks_give_a_page():
+    results = many_rows(5)
+    results.lower[:] = results.upper[:] = np.inf
+    results.witness[:] = np.nan
+    text = words(render(results))
+    assert "No witness changes anything" in text
+    assert "cannot be broken" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"runs": []}, "shows one run or compares two. Got 0"),
+        ({"runs": [six_rows()] * 3}, "shows one run or compares two. Got 3"),
+        ({"names": ["a", "b"]}, "one name for each of the 1 runs. Got 2"),
+        ({"at": -1.0}, "'at' must be a radius"),
+        ({"at": np.nan}, "'at' must be a radius"),
+        ({"shape": (3, 3)}, r"as many pixels as there are features \(2\)"),
+        ({"runs": "nowhere.jsonl"}, "must be readable"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(arguments, sentence):
+    with pytest.raises(tp.InvalidInput, match=sentence):
+        render(arguments.pop("runs", six_rows()), **arguments)
+
+
+def test_runs_without_a_single_row_are_refused():
+    empty = many_rows(1)
+    for name in ("row", "label", "verdict", "lower", "upper", "witness"):
+        setattr(empty, name, getattr(empty, name)[:0])
+    with pytest.raises(tp.InvalidInput, match="at least one row"):
+        render(empty)
+
+
+def test_the_same_runs_give_the_same_page():
+    assert render(many_rows(30)) == render(many_rows(30))
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path):
+    from treeproof.report.page import write_report
+
+    with pytest.raises(tp.InvalidInput, match="cannot be written"):
+        write_report(six_rows(), tmp_path / "no" / "report.html")
+    write_report(six_rows(), tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
