@@ -27,8 +27,11 @@ if TYPE_CHECKING:
         verify,
     )
     from treeproof.engines.multilevel import multilevel
+    from treeproof.gates import assert_robust, verified_accuracy_score
     from treeproof.prediction import Model
     from treeproof.report.feature_maps import draw_features
+    from treeproof.report.page import write_report
+    from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
@@ -58,8 +61,10 @@ __all__ = [
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
+    "VerifiedAccuracyDisplay",
     "__version__",
     "anchor_features",
+    "assert_robust",
     "draw_features",
     "feature_radius",
     "load",
@@ -67,7 +72,9 @@ __all__ = [
     "multilevel",
     "radius",
     "unimportant_features",
+    "verified_accuracy_score",
     "verify",
+    "write_report",
 ]
 
 _HOMES = {
@@ -82,7 +89,9 @@ _HOMES = {
     "Results": "treeproof.results.results",
     "ScoreChange": "treeproof.spec.goals",
     "ScoreWithin": "treeproof.spec.goals",
+    "VerifiedAccuracyDisplay": "treeproof.results.display",
     "anchor_features": "treeproof.api",
+    "assert_robust": "treeproof.gates",
     "draw_features": "treeproof.report.feature_maps",
     "feature_radius": "treeproof.api",
     "load": "treeproof.api",
@@ -90,7 +99,9 @@ _HOMES = {
     "multilevel": "treeproof.engines.multilevel",
     "radius": "treeproof.api",
     "unimportant_features": "treeproof.api",
+    "verified_accuracy_score": "treeproof.gates",
     "verify": "treeproof.api",
+    "write_report": "treeproof.report.page",
 }
 """Where each lazily imported name lives."""
 

@@ -68,7 +68,7 @@ def resisting_share(results: Results, radii: ArrayLike) -> FloatArray:
     broken = np.searchsorted(attained, at, side="right") + np.searchsorted(
         approached, at, side="left"
     )
-    return 1.0 - broken / len(results)
+    return (len(results) - broken) / len(results)
 
 
 def has_radii(results: Results) -> bool:

@@ -228,6 +228,49 @@ class Results:
         }
         return cls(statistics=statistics, header=dict(parts[0].header), **columns)
 
+    def take(self, selection: Any) -> "Results":
+        """Answers for a selection of the rows.
+
+        Parameters
+        ----------
+        selection : slice, mask or array of int
+            Which rows.
+
+        Returns
+        -------
+        Results
+            The same question about fewer rows.
+        """
+        columns = {
+            name: getattr(self, name)[selection]
+            for name in _COLUMNS + _OPTIONAL_COLUMNS
+            if getattr(self, name) is not None
+        }
+        statistics = {name: values[selection] for name, values in self.statistics.items()}
+        return Results(statistics=statistics, header=self.header, **columns)
+
+    def plot(self, **options: Any) -> Any:
+        """Draw verified accuracy over the radius; needs matplotlib.
+
+        Parameters
+        ----------
+        **options
+            Options of `VerifiedAccuracyDisplay.from_results`, such as ``ax`` and ``name``.
+
+        Returns
+        -------
+        VerifiedAccuracyDisplay
+            What was drawn, with `ax_` and `figure_`.
+        """
+        from treeproof.results.display import VerifiedAccuracyDisplay
+
+        return VerifiedAccuracyDisplay.from_results(self, **options)
+
+    def _repr_html_(self) -> str:
+        from treeproof.results.display import results_html
+
+        return results_html(self)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write a run file: JSON lines, a header record and one record per row.
 

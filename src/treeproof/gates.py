@@ -1,0 +1,113 @@
+"""Robustness as a number for model selection, and as a gate for tests."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from treeproof.api import verify
+from treeproof.errors import InvalidInput
+from treeproof.results.results import Results
+from treeproof.spec.perturbations import LInf
+
+_ROWS_NAMED = 5
+
+
+def verified_accuracy_score(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    eps: float,
+    perturbation: LInf | None = None,
+    **options: Any,
+) -> float:
+    """Share of rows whose label is proved to stay right wherever features move by up to eps.
+
+    A scorer of scikit-learn: it is called with an estimator, rows and labels. Give it a radius with
+    ``functools.partial(verified_accuracy_score, eps=0.1)`` and pass it as ``scoring``.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, Model or path
+        Anything that `load` takes.
+    X, y : array-like
+        Rows and their labels.
+    eps : float
+        The radius.
+    perturbation : LInf, optional
+        Scales, directions, frozen features and domain bounds; without a radius.
+    **options
+        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+
+    Returns
+    -------
+    float
+        Never above the accuracy under the strongest attack; undecided rows count as not verified.
+    """
+    results = verify(estimator, X, y, _ball(eps, perturbation), **options)
+    return float(np.mean(results.verdict == "verified"))
+
+
+def assert_robust(
+    model: Any,
+    X: Any,
+    y: Any,
+    eps: float,
+    *,
+    at_least: float = 0.8,
+    perturbation: LInf | None = None,
+    **options: Any,
+) -> Results:
+    """Fail unless enough rows are proved to keep their label wherever features move by up to eps.
+
+    Parameters
+    ----------
+    model : fitted estimator, Model or path
+        Anything that `load` takes.
+    X, y : array-like
+        Rows and their labels.
+    eps : float
+        The radius.
+    at_least : float
+        Smallest share of verified rows that passes.
+    perturbation : LInf, optional
+        Scales, directions, frozen features and domain bounds; without a radius.
+    **options
+        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+
+    Returns
+    -------
+    Results
+        The verdicts, where the gate is passed.
+
+    Raises
+    ------
+    AssertionError
+        Fewer rows are verified; the message says how many, and which fail.
+    """
+    if not 0.0 <= at_least <= 1.0:
+        raise InvalidInput(f"'at_least' must be a share between 0 and 1. Got {at_least!r}.")
+    results = verify(model, X, y, _ball(eps, perturbation), **options)
+    n, n_verified = len(results), int((results.verdict == "verified").sum())
+    if n_verified < at_least * n:
+        failing = results.row[results.verdict != "verified"]
+        named = ", ".join(str(row) for row in failing[:_ROWS_NAMED])
+        more = f" and {len(failing) - _ROWS_NAMED} more" if len(failing) > _ROWS_NAMED else ""
+        n_unknown = int((results.verdict == "unknown").sum())
+        raise AssertionError(
+            f"{n_verified} of {n} rows are verified at radius {eps:g} ({n_verified / n:.4g}),"
+            f" but at least {at_least:g} must be. {n - n_verified - n_unknown} are falsified and"
+            f" {n_unknown} undecided: rows {named}{more}."
+        )
+    return results
+
+
+def _ball(eps: float, perturbation: LInf | None) -> LInf:
+    ball = LInf() if perturbation is None else perturbation
+    if not isinstance(ball, LInf) or ball.eps is not None:
+        raise InvalidInput(
+            "'perturbation' must be an LInf without eps, such as LInf(low=0, high=1): the radius is"
+            f" given as 'eps'. Got {perturbation!r}."
+        )
+    return dataclasses.replace(ball, eps=eps)

@@ -1,0 +1,65 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import treeproof as tp
+from tests.report.made_runs import EVIL, many_rows, six_rows
+
+
+@pytest.fixture(autouse=True)
+def _no_window():
+    mpl.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def test_a_display_draws_both_sides_and_the_gap():
+    display = tp.VerifiedAccuracyDisplay.from_results(six_rows(), name="spam filter", color="red")
+    assert display.line_.get_color() == "red"
+    assert display.resisting_line_ is not None
+    assert display.gap_ is not None
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["spam filter (certified)", "spam filter (attacked)"]
+    assert display.ax_.get_xlabel() == "radius"
+    steps = dict(zip(display.radii, display.certified, strict=True))
+    assert steps[0.25] == pytest.approx(3 / 6)
+    assert steps[np.nextafter(0.25, 1)] == pytest.approx(2 / 6)
+
+
+def test_exact_radii_give_one_line():
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots()
+    display = many_rows(1000).plot(ax=ax)
+    assert display.ax_ is ax
+    assert len(ax.lines) == 1
+    assert display.gap_ is None
+    assert np.all(np.diff(display.certified) <= 0.0)
+
+
+def test_radii_can_be_chosen():
+    display = six_rows().plot(radii=[0.5, 0.0])
+    assert display.radii.tolist() == [0.0, 0.5]
+    assert np.round(6 * display.certified).tolist() == [5.0, 1.0]
+    with pytest.raises(tp.InvalidInput, match="'radii' must be"):
+        six_rows().plot(radii=[-1.0])
+
+
+def test_boxes_have_no_curve():
+    results = six_rows()
+    results.lower[:] = np.nan
+    with pytest.raises(tp.InvalidInput, match="needs results with radii"):
+        results.plot()
+
+
+def test_notebooks_show_a_summary_and_the_weakest_rows():
+    results = six_rows()
+    results.label[2] = EVIL
+    html = results._repr_html_()
+    assert html.count("<tr>") == 6
+    assert "<td>0.25</td>" in html
+    assert "5 of 6 rows" in html
+    assert "<script>" not in html
+    assert "broken as they stand 1" in html

@@ -1,0 +1,68 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.tree import DecisionTreeClassifier
+
+import treeproof as tp
+
+X = np.array([[0.0], [1.0], [2.0], [10.0]])
+y = np.array(["a", "a", "b", "b"])
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return DecisionTreeClassifier().fit(X, y)  # splits at 1.5
+
+
+def test_the_score_is_the_share_of_proved_rows(tree):
+    assert tp.verified_accuracy_score(tree, X, y, eps=0.0) == 1.0
+    assert tp.verified_accuracy_score(tree, X, y, eps=0.6) == 0.5
+    assert tp.verified_accuracy_score(tree, X, np.array(["a", "a", "b", "a"]), eps=0.6) == 0.25
+    bounded = tp.LInf(low=1.6)
+    assert tp.verified_accuracy_score(tree, X[2:], y[2:], eps=9.0, perturbation=bounded) == 1.0
+
+
+def test_the_score_works_in_model_selection():
+    rows, labels = load_iris(return_X_y=True)
+    scorer = partial(tp.verified_accuracy_score, eps=0.05)
+    scores = cross_val_score(DecisionTreeClassifier(random_state=0), rows, labels, scoring=scorer)
+    plain = cross_val_score(DecisionTreeClassifier(random_state=0), rows, labels)
+    assert scores.shape == (5,)
+    assert np.all(scores <= plain)
+    assert np.any(scores > 0.5)
+    search = GridSearchCV(
+        DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, scoring=scorer
+    )
+    assert search.fit(rows, labels).best_score_ > 0.6
+
+
+def test_enough_robust_rows_pass(tree):
+    results = tp.assert_robust(tree, X, y, 0.6, at_least=0.5)
+    assert (results.verdict == "verified").sum() == 2
+
+
+def test_too_few_robust_rows_fail_with_a_sentence(tree):
+    sentence = (
+        r"2 of 4 rows are verified at radius 0.6 \(0.5\), but at least 0.8 must be."
+        r" 2 are falsified and 0 undecided: rows 1, 2."
+    )
+    with pytest.raises(AssertionError, match=sentence):
+        tp.assert_robust(tree, X, y, 0.6)
+
+
+def test_many_failing_rows_are_not_all_named(tree):
+    rows = np.full((9, 1), 1.0)
+    with pytest.raises(AssertionError, match="rows 0, 1, 2, 3, 4 and 4 more"):
+        tp.assert_robust(tree, rows, np.array(["a"] * 9), 0.6)
+
+
+def test_wrong_arguments_are_refused(tree):
+    with pytest.raises(tp.InvalidInput, match="'at_least' must be a share"):
+        tp.assert_robust(tree, X, y, 0.6, at_least=80)
+    with pytest.raises(tp.InvalidInput, match="must be an LInf without eps"):
+        tp.assert_robust(tree, X, y, 0.6, perturbation=tp.LInf(0.1))
+    with pytest.raises(tp.InvalidInput, match="'eps' of LInf must be a number >= 0"):
+        tp.verified_accuracy_score(tree, X, y, eps=-1.0)
