@@ -45,6 +45,7 @@ _ENTRIES = {
     "multilevel": Entry(
         "treeproof.engines.multilevel", "MultilevelEngine", "lower bounds, level by level"
     ),
+    "milp": Entry("treeproof.engines.milp", "MilpEngine", "exact by integer programs (HiGHS)"),
     "attack": Entry(
         "treeproof.engines.attack", "AttackEngine", "upper bounds with witnesses, white box"
     ),
