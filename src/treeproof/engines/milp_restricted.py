@@ -35,6 +35,8 @@ class Restricted:
     excess : float64 (n_constraints,)
         Gain before any tree less the floor, divided by the scale: no violation unless this and the
         leaves' gains add up to 0 or more.
+    floor : float64 (n_constraints,)
+        The need of each constraint less every slack, not divided.
     """
 
     low_cell: IntArray
@@ -47,6 +49,7 @@ class Restricted:
     high: IntArray
     gain: FloatArray
     excess: FloatArray
+    floor: FloatArray
 
     @property
     def n_trees(self) -> int:
@@ -93,7 +96,7 @@ def restricted_to(
         ZERO_BAND,
     )
     gain = np.empty((len(constraints), len(leaf_row)))
-    excess = np.empty(len(constraints))
+    excess, floors = np.empty(len(constraints)), np.empty(len(constraints))
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(leaf_start))
     output = ensemble.trees.tree_output[tree]
     value = ensemble.trees.leaf_value[leaf_row]
@@ -105,6 +108,7 @@ def restricted_to(
         scale = scale if scale > 0.0 and np.isfinite(scale) else 1.0
         gain[number] /= scale
         excess[number] = (base - floor) / scale
+        floors[number] = floor
     return Restricted(
         low_cell=low_cell,
         high_cell=high_cell,
@@ -116,6 +120,7 @@ def restricted_to(
         high=high,
         gain=gain,
         excess=excess,
+        floor=floors,
     )
 
 

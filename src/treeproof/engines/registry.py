@@ -46,6 +46,8 @@ _ENTRIES = {
         "treeproof.engines.multilevel", "MultilevelEngine", "lower bounds, level by level"
     ),
     "milp": Entry("treeproof.engines.milp", "MilpEngine", "exact by integer programs (HiGHS)"),
+    "lp": Entry("treeproof.engines.lp", "LpEngine", "lower bounds by linear programs (HiGHS)"),
+    "smt": Entry("treeproof.engines.smt", "SmtEngine", "exact for small boxes, rationals (z3)"),
     "attack": Entry(
         "treeproof.engines.attack", "AttackEngine", "upper bounds with witnesses, white box"
     ),
