@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 .PHONY: help install demo test lint format test-fast test-slow clean
 
 help:
-	@echo "make demo       train small models, load them, show what was found"
+	@echo "make demo       train two models, prove, check and compare them in a report"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"

@@ -1,29 +1,58 @@
 import builtins
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from treeproof.cli.demo import MODELS
+from treeproof.cli import demo
+from treeproof.results.run_file import load_results
 
 Run = Callable[..., Result]
 
 
-def test_the_demo_shows_all_four_libraries(run: Run) -> None:
-    result = run("demo")
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few trees, and few rows of digits: their proofs are what takes time."""
+    real = demo._data
+
+    def fewer(task: demo.Task) -> Any:
+        train_rows, rows, train_labels, labels = real(task)
+        return train_rows, rows[:60], train_labels, labels[:60]
+
+    monkeypatch.setattr(demo, "N_TREES", 6)
+    monkeypatch.setattr(demo, "_data", fewer)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_demo_trains_proves_checks_and_reports(run: Run, tmp_path: Path) -> None:
+    result = run("demo", "--out", tmp_path / "made" / "here", "--jobs", 2)
     assert result.exit_code == 0
-    for name in MODELS:
-        assert f"{name}: trained, loaded and tested in" in result.stdout
-    assert result.stdout.count("passed: margins of") == len(MODELS)
-    assert result.stdout.count("rows: equal") == len(MODELS)
-    assert result.stdout.count("the same bits") == len(MODELS)
+    folder = tmp_path / "made" / "here"
+    for task in demo.TASKS:
+        natural, robust = (
+            load_results(folder / f"{task.name}-{kind}.jsonl") for kind in ("natural", "robust")
+        )
+        assert robust.lower.mean() > natural.lower.mean()
+        page = (folder / f"{task.name}.html").read_text(encoding="utf-8")
+        assert task.title in page
+        assert "independently of the engines: 60 accepted" in page
+        assert ('class="pixels"' in page) == (task.shape is not None)
+        assert ("mean radius if frozen" in page) == (task.shape is None)
+        assert str(folder / f"{task.name}.html") in result.stdout.replace("\n", "")
+    checked = re.findall(r"proofs checked in [\d.]+ s: (.*)", result.stdout)
+    assert checked == ["60 accepted"] * 4
+    for name in demo.MODELS:
+        assert re.search(rf"{name} +self-test passed: margins of .* rows equal", result.stdout)
     assert "DIFFERENT" not in result.stdout
-    assert "left out" not in result.stdout
+    assert "not installed" not in result.stdout
 
 
+@pytest.mark.usefixtures("quick")
 def test_libraries_that_are_not_installed_are_left_out(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_import = builtins.__import__
 
@@ -33,8 +62,16 @@ def test_libraries_that_are_not_installed_are_left_out(
         return real_import(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", without_boosting)
-    result = run("demo")
+    monkeypatch.setattr(demo, "TASKS", ())
+    result = run("demo", "--out", tmp_path)
     assert result.exit_code == 0
-    assert "not installed: XGBoost (pip install 'treeproof[xgboost]')" in result.stdout
-    assert result.stdout.count("left out") == 3
-    assert "scikit-learn: trained" in result.stdout
+    assert "XGBoost       not installed (pip install 'treeproof[xgboost]')" in result.stdout
+    assert result.stdout.count("not installed") == 3
+    assert "scikit-learn  self-test passed" in result.stdout
+
+
+def test_a_folder_that_cannot_be_made_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run("demo", "--out", tmp_path / "file" / "below")
+    assert result.exit_code == 2
+    assert "cannot be made" in result.stderr

@@ -75,3 +75,18 @@ def test_wrong_use_is_one_sentence_and_status_2(
     assert result.exit_code == 2
     assert sentence in result.stderr.replace("\n", " ")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_evidence_is_checked_on_request(
+    run: Run, saved_model: Path, data: Path, tmp_path: Path
+) -> None:
+    answers, page = tmp_path / "answers.jsonl", tmp_path / "page.html"
+    asked = ("radius", saved_model, data, "--label", "kind", "--out", answers)
+    assert run(*asked, "--evidence").exit_code == 0
+    assert run("report", answers, "--out", page, "--check", saved_model).exit_code == 0
+    assert "independently of the engines: 4 accepted" in page.read_text(encoding="utf-8")
+    assert run("report", answers, "--out", page).exit_code == 0
+    assert "not when this page was written" in page.read_text(encoding="utf-8")
+    result = run("report", answers, answers, "--out", page, "--check", saved_model)
+    assert result.exit_code == 2
+    assert "--check must be given once for each of the 2 runs. Got 1." in result.stderr

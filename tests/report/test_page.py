@@ -213,6 +213,7 @@ def test_rows_that_nothing_breaks_give_a_page():
         ({"runs": []}, "shows one run or compares two. Got 0"),
         ({"runs": [six_rows()] * 3}, "shows one run or compares two. Got 3"),
         ({"names": ["a", "b"]}, "one name for each of the 1 runs. Got 2"),
+        ({"checks": []}, "one check for each of the 1 runs. Got 0"),
         ({"at": -1.0}, "'at' must be a radius"),
         ({"at": np.nan}, "'at' must be a radius"),
         ({"shape": (3, 3)}, r"as many pixels as there are features \(2\)"),

@@ -23,9 +23,10 @@ COMMANDS = {
     "features": "Show which single features, or sets of features, decide the answer.",
     "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",
+    "merge": "Join runs about the same model and question into one file.",
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
-    "demo": "Train a small model of each library and show it.",
+    "demo": "Train, prove, check and compare two models on small data.",
 }
 """Every command with its line in the help, in the order in which people need them."""
 

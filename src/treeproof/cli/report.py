@@ -1,5 +1,6 @@
 """`treeproof report`: one self-contained page from one saved run, or from two to compare."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -39,6 +40,14 @@ from treeproof.errors import InvalidInput
     type=click.Path(),
     help="The same question with a feature frozen, to show what that changes; may be repeated.",
 )
+@click.option(
+    "--check",
+    "model_paths",
+    multiple=True,
+    metavar="MODEL",
+    type=click.Path(),
+    help="Check the evidence of a run with its model, and say the outcome; once for each run.",
+)
 def command(
     run_paths: tuple[str, ...],
     out: str,
@@ -47,6 +56,7 @@ def command(
     at: float | None,
     shape: str | None,
     frozen: tuple[str, ...],
+    model_paths: tuple[str, ...],
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -63,6 +73,11 @@ def command(
         raise InvalidInput(f"The folder of the report '{out}' must exist. Got none.")
     if Path(out).exists() and any(Path(out).samefile(p) for p in run_paths if Path(p).exists()):
         raise InvalidInput(f"The report must not replace the run it is made from. Got '{out}'.")
+    if model_paths and len(model_paths) != len(run_paths):
+        raise click.UsageError(
+            f"--check must be given once for each of the {len(run_paths)} runs."
+            f" Got {len(model_paths)}."
+        )
     write_report(
         run_paths,
         out,
@@ -71,5 +86,16 @@ def command(
         shape=None if shape is None else parse_shape(shape),
         frozen=frozen,
         title=title,
+        checks=[_check(*pair) for pair in zip(run_paths, model_paths, strict=True)]
+        if model_paths
+        else None,
     )
     print_note(f"the report is in {out}.")
+
+
+def _check(run_path: str, model_path: str) -> dict[str, int]:
+    """Rows of a run by what the independent checker says of their evidence."""
+    from treeproof.checker import check_run
+    from treeproof.model.loaders import load_ensemble
+
+    return dict(Counter(check.status for check in check_run(run_path, load_ensemble(model_path))))

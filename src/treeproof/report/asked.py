@@ -1,5 +1,6 @@
 """What was asked, of which model, by whom it was answered: in words, for the report."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -139,21 +140,33 @@ def undecided_lines(run: Run) -> Lines:
     ]
 
 
-def evidence_words(run: Run) -> str:
-    """Say how much of the answers can be checked by somebody else."""
-    evidence = getattr(run.results, "evidence", None)
-    n = len(run.results)
-    n_with = 0 if evidence is None else sum(item is not None for item in evidence)
+def evidence_lines(run: Run, check: Mapping[str, int] | None) -> Lines:
+    """How much of the answers can be checked by somebody else, and what a checker found.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    check : mapping of str to int, optional
+        Rows by what the checker said of them.
+    """
+    n, evidence = len(run.results), run.results.evidence
+    proofs = [] if evidence is None else evidence.tolist()
+    n_with = sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
-    words = f"{n_replayed:,} witnesses were replayed by the model's own arithmetic. "
+    lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
     if n_with == 0:
-        return words + (
-            "The run holds no proofs: that no smaller change breaks a row is the engine's word."
-        )
-    return words + (
-        f"{n_with:,} of {n:,} rows carry a proof that an independent checker can follow:"
-        " 'treeproof check' does so."
+        lines.append(("Proofs", "none: that no smaller change breaks a row is the engine's word"))
+        return lines
+    lines.append(
+        ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")
     )
+    if check is None:
+        lines.append(("Checked", "not when this page was written"))
+    else:
+        found = ", ".join(f"{count:,} {status}" for status, count in check.items() if count)
+        lines.append(("Checked", f"independently of the engines: {found}"))
+    return lines
 
 
 def _feature(run: Run, item: Any) -> str:

@@ -7,7 +7,7 @@ escaped by the template; numbers for the script travel as JSON that cannot end i
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -38,6 +38,7 @@ def write_report(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
+    checks: Sequence[Mapping[str, int] | None] | None = None,
 ) -> None:
     """Write a page that shows one run, or compares two.
 
@@ -57,8 +58,10 @@ def write_report(
         Runs of the same question with features frozen; the page says what freezing them changes.
     title : str, optional
         Heading of the page.
+    checks : sequence of mappings, optional
+        For each run what the checker found: how many rows were accepted, rejected, and so on.
     """
-    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title)
+    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, checks=checks)
     try:
         Path(path).write_text(page, encoding="utf-8")
     except OSError as error:
@@ -75,12 +78,13 @@ def render(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
+    checks: Sequence[Mapping[str, int] | None] | None = None,
 ) -> str:
     """Return the page that `write_report` writes.
 
     Parameters
     ----------
-    runs, names, at, shape, frozen, title
+    runs, names, at, shape, frozen, title, checks
         See `write_report`.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -91,6 +95,10 @@ def render(
     if shape is not None:
         for run in shown:
             check_shape(shape, run.results.witness.shape[1])
+    if checks is not None and len(checks) != len(shown):
+        raise InvalidInput(
+            f"There must be one check for each of the {len(shown)} runs. Got {len(checks)}."
+        )
     frozen_runs = [read_run(source) for source in frozen]
     _check_frozen(shown, frozen_runs)
     environment = Environment(
@@ -102,6 +110,9 @@ def render(
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
+    for k, run in enumerate(shown):
+        found = None if checks is None else checks[k]
+        context["runs"][k]["evidence"] = asked.evidence_lines(run, found)
     return environment.get_template("page.html.j2").render(context)
 
 
@@ -203,7 +214,6 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "answer": asked.answer_lines(run),
         "time": asked.time_lines(run),
         "undecided_lines": asked.undecided_lines(run),
-        "evidence": asked.evidence_words(run),
         "quantiles": quantiles(run) if run.has_radii else [],
         "breaking": breaking_features(run, frozen_runs),
         "summary": _one_line(run),
