@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
+    from treeproof.scale.merging import merge_runs
+    from treeproof.scale.runs import Run, run
+    from treeproof.scale.scorer import RobustnessScorer
     from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.spec.perturbations import Box, LInf
     from treeproof.spec.searches import PaperProtocol
@@ -55,6 +58,8 @@ __all__ = [
     "Model",
     "PaperProtocol",
     "Results",
+    "RobustnessScorer",
+    "Run",
     "ScoreChange",
     "ScoreWithin",
     "SelfTestFailed",
@@ -69,8 +74,10 @@ __all__ = [
     "feature_radius",
     "load",
     "load_results",
+    "merge_runs",
     "multilevel",
     "radius",
+    "run",
     "unimportant_features",
     "verified_accuracy_score",
     "verify",
@@ -87,6 +94,8 @@ _HOMES = {
     "Model": "treeproof.prediction",
     "PaperProtocol": "treeproof.spec.searches",
     "Results": "treeproof.results.results",
+    "RobustnessScorer": "treeproof.scale.scorer",
+    "Run": "treeproof.scale.runs",
     "ScoreChange": "treeproof.spec.goals",
     "ScoreWithin": "treeproof.spec.goals",
     "VerifiedAccuracyDisplay": "treeproof.results.display",
@@ -96,8 +105,10 @@ _HOMES = {
     "feature_radius": "treeproof.api",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
+    "merge_runs": "treeproof.scale.merging",
     "multilevel": "treeproof.engines.multilevel",
     "radius": "treeproof.api",
+    "run": "treeproof.scale.runs",
     "unimportant_features": "treeproof.api",
     "verified_accuracy_score": "treeproof.gates",
     "verify": "treeproof.api",

@@ -4,19 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import (
-    EXIT_INTERRUPTED,
-    EXIT_UNDECIDED,
-    answer,
-    n_proved,
-    question_options,
-    radii,
-)
-from treeproof.cli.console import print_json, print_note
+from treeproof.cli.asking import Asking, finish, radii, run_options
+from treeproof.cli.console import print_json
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
+    from treeproof.results.tally import Tally
 
 _FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
 
@@ -31,7 +25,7 @@ _FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
     metavar="EPS,EPS,...",
     help="Radii, with commas between them, such as 0,0.01,0.1.",
 )
-@question_options
+@run_options
 def command(source_path: str, data_path: str | None, at: tuple[float, ...], **options: Any) -> None:
     """Show verified accuracy at many radii.
 
@@ -40,20 +34,27 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **op
     their label at a radius, the attacked side rows for which no attack is known; the truth lies
     between, and where every radius is exact both are equal.
     """
-    is_complete = True
+    from treeproof.results.tally import Tally
+
     if data_path is None:
         results = _saved(source_path)
+        tally = Tally(True, at)
+        tally.add(results)
+        header, is_complete = results.header, True
     else:
-        answered = answer(source_path, data_path, options)
-        results, is_complete = answered.results, answered.is_complete
-    points = [_point(results, eps) for eps in at]
-    _print(results, points, options["output_format"])
-    if not is_complete:
-        raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    n_undecided = int((results.verdict == "unknown").sum())
-    if options["strict"] and n_undecided:
-        print_note(f"{n_undecided} of {len(results)} rows are undecided (--strict).")
-        raise click.exceptions.Exit(EXIT_UNDECIDED)
+        from treeproof.cli.running import answered
+
+        asking, loading = Asking.split(options)
+        with answered(source_path, data_path, asking, loading, asks_radius=True, radii=at) as found:
+            tally = found.run.tally
+            header, is_complete = found.run.header, found.run.is_complete
+    _print(header, tally, options["output_format"])
+    finish(
+        n_rows=tally.n_rows,
+        n_undecided=tally.verdicts["unknown"],
+        is_complete=is_complete,
+        strict=options["strict"],
+    )
 
 
 def _saved(path: str) -> "Results":
@@ -79,11 +80,9 @@ def _saved(path: str) -> "Results":
     return results
 
 
-def _point(results: "Results", eps: float) -> dict[str, Any]:
-    # A violation is known at `upper` itself only where it is attained, else just beyond it.
-    attacked = (results.upper < eps) | ((results.upper == eps) & results.attained)
-    n, certified = len(results), n_proved(results, eps)
-    resisting = n - int(attacked.sum())
+def _point(tally: "Tally", eps: float) -> dict[str, Any]:
+    n, certified = tally.n_rows, tally.proved[eps]
+    resisting = n - tally.attacked[eps]
     return {
         "eps": eps,
         "certified": certified / n,
@@ -92,15 +91,16 @@ def _point(results: "Results", eps: float) -> dict[str, Any]:
     }
 
 
-def _print(results: "Results", points: list[dict[str, Any]], output_format: str) -> None:
+def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
 
     columns = ("eps", "certified", "attacked", "undecided")
+    points = [_point(tally, eps) for eps in tally.radii]
     if output_format == "json":
-        print_json({"header": results.header, "rows": len(results), "curve": points})
+        print_json({"header": header, "rows": tally.n_rows, "curve": points})
     elif output_format == "csv":
         print_csv(columns, ([point[name] for name in columns] for point in points))
     else:
-        labels = results.header.get("question", {}).get("labels", "given")
-        click.echo(f"{len(results)} rows, labels: {labels}")
+        labels = header.get("question", {}).get("labels", "given")
+        click.echo(f"{tally.n_rows} rows, labels: {labels}")
         print_table(columns, ([f"{point[name]:.6g}" for name in columns] for point in points))

@@ -7,17 +7,14 @@ import click
 from treeproof.cli.asking import (
     Asking,
     FiniteNumber,
-    answer,
     data_argument,
     fail_under_option,
-    finish,
-    n_proved,
-    question_options,
+    run_options,
 )
 from treeproof.cli.options import model_argument
 
 if TYPE_CHECKING:
-    from treeproof.results.results import Results
+    from treeproof.results.tally import Tally
 
 
 @click.command(short_help="Find how far every row may change before the answer does.")
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     help="Also say which share of the rows is verified at this radius.",
 )
 @fail_under_option
-@question_options
+@run_options
 def command(
     model_path: str, data_path: str, at: float | None, fail_under: float | None, **options: Any
 ) -> None:
@@ -41,31 +38,31 @@ def command(
     the model's own.
     """
     from treeproof.cli.run_output import print_answers
+    from treeproof.cli.running import answered
 
     if fail_under is not None and at is None:
         raise click.UsageError("--fail-under needs a radius: give it with --at.")
-    answered = answer(model_path, data_path, options)
-    results = answered.results
-    share = None if at is None else n_proved(results, at) / len(results)
-    lines = results.summary().splitlines()
-    if share is not None:
-        lines.append(f"verified at radius {at:g}: {share:.6g} of the rows")
-    summary = _summary(results) | {"at": at, "share_verified": share}
-    asking, _ = Asking.split(options)
-    print_answers(answered, summary, lines, asking)
-    finish(answered, strict=asking.strict, fail_under=fail_under, share=share)
+    asking, loading = Asking.split(options)
+    radii = () if at is None else (at,)
+    with answered(model_path, data_path, asking, loading, asks_radius=True, radii=radii) as found:
+        tally = found.run.tally
+        share = None if at is None else tally.share_proved(at)
+        lines = tally.lines()
+        if share is not None:
+            lines.append(f"verified at radius {at:g}: {share:.6g} of the rows")
+        summary = _summary(tally) | {"at": at, "share_verified": share}
+        print_answers(found, summary, lines, asking)
+        found.end(asking, fail_under=fail_under, share=share)
 
 
-def _summary(results: "Results") -> dict[str, Any]:
-    import numpy as np
-
+def _summary(tally: "Tally") -> dict[str, Any]:
     from treeproof.results.run_file import plain
 
     return {
-        "rows": len(results),
-        "exact": int(results.exact.sum()),
-        "broken": int((results.verdict == "falsified").sum()),
-        "undecided": int((results.verdict == "unknown").sum()),
-        "mean_lower": plain(np.mean(results.lower)),
-        "median_lower": plain(np.median(results.lower)),
+        "rows": tally.n_rows,
+        "exact": tally.n_exact,
+        "broken": tally.verdicts["falsified"],
+        "undecided": tally.verdicts["unknown"],
+        "mean_lower": plain(tally.lower.mean),
+        "median_lower": plain(tally.lower.median),
     }

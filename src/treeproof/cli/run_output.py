@@ -4,20 +4,21 @@ import contextlib
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import console, print_json, printable
+from treeproof.cli.console import console, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from treeproof.cli.asking import Answered
+    from treeproof.cli.running import Answered
 
 ROWS_SHOWN = 20
 _CHANGES_SHOWN = 1
+_PRINT_BYTES = 1 << 16
 _RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "bounds apart"}
 _ROW_COLUMNS = (
     "row",
@@ -49,19 +50,28 @@ def print_answers(
     asking : Asking
         Holds the form.
     """
-    from treeproof.results.run_file import row_records
-
-    results = answered.results
+    runner = answered.runner
     if asking.output_format == "json":
-        print_json(
-            {"header": results.header, "summary": summary, "rows": list(row_records(results))}
-        )
+        print_json_rows({"header": runner.header, "summary": summary}, runner.records())
     elif asking.output_format == "csv":
-        print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in row_records(results)))
+        print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in runner.records()))
     else:
         for line in lines:
             click.echo(printable(line))
-        _print_rows(answered, len(results) if asking.all_rows else ROWS_SHOWN)
+        _print_rows(answered, everything=asking.all_rows)
+
+
+def print_json_rows(head: dict[str, Any], records: Iterable[dict[str, Any]]) -> None:
+    """Print one JSON object whose last entry, the rows, is never in memory as a whole."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(head), indent=2).decode()
+    click.echo(text.rstrip().removesuffix("}").rstrip() + ',\n  "rows": [', nl=False)
+    comma = ""
+    for record in records:
+        click.echo(f"{comma}\n    {msgspec.json.encode(record).decode()}", nl=False)
+        comma = ","
+    click.echo("\n  ]\n}")
 
 
 def print_csv(columns: Sequence[str], rows: Any) -> None:
@@ -71,6 +81,10 @@ def print_csv(columns: Sequence[str], rows: Any) -> None:
     writer.writerow(columns)
     for row in rows:
         writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
+        if text.tell() > _PRINT_BYTES:
+            click.echo(text.getvalue(), nl=False)
+            text.seek(0)
+            text.truncate()
     click.echo(text.getvalue(), nl=False)
 
 
@@ -91,57 +105,69 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
     console().print(table)
 
 
-def _print_rows(answered: "Answered", n_shown: int) -> None:
-    results = answered.results
-    states = _RADIUS_STATES if results.asks_radius else {name: name for name in _RADIUS_STATES}
-    rows = (
+def _print_rows(answered: "Answered", *, everything: bool) -> None:
+    asks_radius = answered.run.tally.asks_radius
+    states = _RADIUS_STATES if asks_radius else {name: name for name in _RADIUS_STATES}
+    columns = ("row", "label", "radius" if asks_radius else "verdict", "lower", "upper", "note")
+    names = answered.runner.header["model"]["feature_names"]
+    n_rows = len(answered.run)
+    records = answered.runner.first_records(None if everything else ROWS_SHOWN)
+    shown = [
         (
-            results.row[i],
-            results.label[i],
-            states[results.verdict[i]],
-            f"{results.lower[i]:.6g}",
-            f"{results.upper[i]:.6g}",
-            results.reason[i] if results.reason[i] else _changes(answered, i),
+            record["row"],
+            record["label"],
+            states[record["verdict"]],
+            _figure(record["lower"]),
+            _figure(record["upper"]),
+            record["reason"] or _changes(record, names),
         )
-        for i in range(min(n_shown, len(results)))
-    )
-    kind = "radius" if results.asks_radius else "verdict"
-    print_table(("row", "label", kind, "lower", "upper", "note"), rows)
-    if len(results) > n_shown:
-        click.echo(f"… {len(results) - n_shown} more rows (--all-rows shows them)")
+        for record in records
+    ]
+    print_table(columns, shown)
+    if n_rows > len(shown):
+        click.echo(f"… {n_rows - len(shown)} more rows (--all-rows shows them)")
 
 
-def _changes(answered: "Answered", row: int) -> str:
+def _figure(value: Any) -> str:
+    return "nan" if value is None else f"{float(value):.6g}"
+
+
+def _changes(record: dict[str, Any], names: Sequence[str]) -> str:
     """Say in a few words what the witness of a row changes."""
-    import numpy as np
-
-    ensemble = answered.model.ensemble
-    witness = answered.results.witness[row]
-    # A witness is in the model's precision, so the row is compared in that precision, too.
-    values = answered.rows[row].astype(ensemble.input_precision).astype(np.float64)
-    changed = np.flatnonzero((witness != values) & ~np.isnan(witness))
-    if len(changed) == 0:
+    if record["witness"] is None:
         return ""
-    names = ensemble.feature_names
+    pairs = list(zip(record["values"], record["witness"], strict=True))
+    changed = [f for f, (old, new) in enumerate(pairs) if old != new and new is not None]
     said = [
-        f"{names[f] if names else f'feature {f}'}: {values[f]:.7g} → {witness[f]:.7g}"
+        f"{names[f] if names else f'feature {f}'}: {_digits(pairs[f][0])} → {_digits(pairs[f][1])}"
         for f in changed[:_CHANGES_SHOWN]
     ]
     more = f", and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
     return ", ".join(said) + more
 
 
+def _digits(value: Any) -> str:
+    return "nan" if value is None else f"{float(value):.7g}"
+
+
 @contextlib.contextmanager
-def progress_bar(n_rows: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
     """Show rate and time left on standard error where that is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
     from rich.progress import TimeRemainingColumn as TimeLeft
+    from rich.text import Text
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("rows,"), TimeLeft(), "left")
+    class Rate(ProgressColumn):
+        """Rows per second, lately."""
+
+        def render(self, task: Task) -> Text:
+            return Text("rows," if task.speed is None else f"rows, {task.speed:.3g} rows/s,")
+
+    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeLeft(), "left")
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("rows", total=n_rows)
         yield lambda done: progress.update(task, completed=done)

@@ -7,11 +7,9 @@ import click
 from treeproof.cli.asking import (
     Asking,
     FiniteNumber,
-    answer,
     data_argument,
     fail_under_option,
-    finish,
-    question_options,
+    run_options,
 )
 from treeproof.cli.options import model_argument
 
@@ -22,14 +20,13 @@ from treeproof.cli.options import model_argument
 @click.option(
     "--eps",
     type=FiniteNumber(min=0.0),
-    required=True,
     metavar="EPS",
-    help="How far every feature may move, both ways.",
+    help="How far every feature may move, both ways; needed unless --threat says it.",
 )
 @fail_under_option
-@question_options
+@run_options
 def command(
-    model_path: str, data_path: str, eps: float, fail_under: float | None, **options: Any
+    model_path: str, data_path: str, eps: float | None, fail_under: float | None, **options: Any
 ) -> None:
     """Decide for every row of DATA whether the model MODEL keeps its label within a radius.
 
@@ -38,16 +35,17 @@ def command(
     the model's own.
     """
     from treeproof.cli.run_output import print_answers
+    from treeproof.cli.running import answered
 
-    answered = answer(model_path, data_path, options, eps=eps)
-    results = answered.results
-    counts = {
-        name: int((results.verdict == name).sum()) for name in ("verified", "falsified", "unknown")
-    }
-    share = counts["verified"] / len(results)
-    lines = results.summary().splitlines()
-    lines.append(f"verified at radius {eps:g}: {share:.6g} of the rows")
-    summary = {"rows": len(results)} | counts | {"at": eps, "share_verified": share}
-    asking, _ = Asking.split(options)
-    print_answers(answered, summary, lines, asking)
-    finish(answered, strict=asking.strict, fail_under=fail_under, share=share)
+    asking, loading = Asking.split(options)
+    if eps is None and asking.threat.eps is None:
+        raise click.MissingParameter(param_hint="'--eps'", param_type="option")
+    with answered(model_path, data_path, asking, loading, eps=eps, asks_radius=False) as found:
+        tally, at = found.run.tally, found.ball.eps
+        counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
+        share = counts["verified"] / tally.n_rows
+        lines = tally.lines()
+        lines.append(f"verified at radius {at:g}: {share:.6g} of the rows")
+        summary = {"rows": tally.n_rows} | counts | {"at": at, "share_verified": share}
+        print_answers(found, summary, lines, asking)
+        found.end(asking, fail_under=fail_under, share=share)

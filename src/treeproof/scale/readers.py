@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.rows import column_order, label_numbers, numeric_rows
+from treeproof.model.rows import TextTable, column_order, label_numbers, numeric_rows
 
 FileKind = Literal["csv", "parquet", "npy", "npz", "libsvm"]
 
@@ -122,6 +122,11 @@ class Chunk:
     values: Any
     columns: tuple[str, ...] = ()
     labels: Any = None
+
+    def __len__(self) -> int:
+        if isinstance(self.values, TextTable):
+            return len(next(iter(self.values.columns.values()), []))
+        return len(self.values)
 
     def matrix(self, ensemble: Ensemble) -> FloatArray:
         """Rows as the model takes them: float64 (n_rows, n_features)."""

@@ -1,0 +1,23 @@
+"""`treeproof merge`: several runs about one model and one question as one."""
+
+import click
+
+from treeproof.cli.run_output import check_out
+
+
+@click.command(short_help="Join runs about the same model and question into one file.")
+@click.argument("run_paths", metavar="RUN...", type=click.Path(), nargs=-1, required=True)
+@click.option(
+    "--out", metavar="RUN", type=click.Path(), required=True, help="The file to write, in one step."
+)
+def command(run_paths: tuple[str, ...], out: str) -> None:
+    """Join run files about the same model and question into one, in the order of the rows.
+
+    Where several runs have an answer for a row, a settled one is taken. Runs about another model or
+    question, and rows whose values differ, are refused.
+    """
+    from treeproof.scale.merging import merge_runs
+
+    check_out(out)
+    n_rows = merge_runs(run_paths, out)
+    click.echo(f"{n_rows} rows of {len(run_paths)} runs in {out}")

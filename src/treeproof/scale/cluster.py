@@ -1,0 +1,211 @@
+"""Workers of a Dask cluster (extra ``treeproof[dask]``).
+
+The model is the result of a task, not scattered data: every worker fetches it once, and the
+scheduler makes it anew when all workers that held it are lost. Batches of lost workers are run
+again by the scheduler; a batch that has cost many workers is asked row by row, to find the row.
+"""
+
+import contextlib
+import logging
+import pickle
+import queue
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import treeproof
+from treeproof.errors import InvalidInput, TreeproofError, require_backend
+from treeproof.prediction import Model
+from treeproof.scale.batches import Answer, Batch, answer_batch, failed
+from treeproof.scale.questions import Question
+from treeproof.scale.sources import Rows
+from treeproof.scale.workers import Finished
+
+_CONNECT_TIMEOUT_S = 10
+_WORKERS_TIMEOUT_S = 60
+_TRIES = 3
+"""How often a batch is sent again after the scheduler gave it up."""
+
+_LOOK_EVERY_S = 2.0
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Give a client of a running scheduler, such as ``tcp://scheduler:8786``.
+
+    Parameters
+    ----------
+    address : str
+        Where the scheduler listens.
+    """
+    require_backend("distributed", "dask")
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=_CONNECT_TIMEOUT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        said = str(error).split("\n", 1)[0].rstrip(".") or type(error).__name__
+        raise InvalidInput(f"The Dask scheduler '{address}' cannot be reached: {said}.") from error
+    try:
+        yield client
+    finally:
+        # Tasks under way keep sending messages for a moment, which nobody waits for any more.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        client.close(timeout=_CONNECT_TIMEOUT_S)
+
+
+def _model_of(ensemble: bytes, version: str) -> Model:
+    """Unpack the model on a worker."""
+    if version != treeproof.__version__:
+        raise InvalidInput(
+            f"Workers must have treeproof {version}, as the process that asks. Got"
+            f" {treeproof.__version__}."
+        )
+    # Made by the process that asks, which Dask lets run any code here anyway.
+    return Model(pickle.loads(ensemble))  # noqa: S301
+
+
+class DaskWorkers:
+    """Workers of a Dask cluster; see the top of the module.
+
+    Parameters
+    ----------
+    model, question
+        What is asked.
+    client : distributed.Client
+        A connected client.
+    """
+
+    target_s = 1.0
+
+    def __init__(self, model: Model, question: Question, client: Any) -> None:
+        require_backend("distributed", "dask")
+        self._model = model
+        self._question = question
+        self._client = client
+        self._run = uuid.uuid4().hex
+        self._n_tasks = 0
+        self._done: queue.SimpleQueue[tuple[Any, Batch]] = queue.SimpleQueue()
+        self._arrived = threading.Semaphore(0)
+        self._under_way: dict[str, Any] = {}
+        self._tries: dict[int, int] = {}
+        self._n_threads, self._looked = 0, -_LOOK_EVERY_S
+        try:
+            client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
+        except (TimeoutError, OSError) as error:
+            raise InvalidInput(
+                f"The Dask cluster must have a worker within {_WORKERS_TIMEOUT_S} s. Got none."
+            ) from error
+        packed = pickle.dumps(model.ensemble, protocol=pickle.HIGHEST_PROTOCOL)
+        with warnings.catch_warnings():
+            # A large model in the graph is meant: from there it can be made again.
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            self._remote_model = client.submit(
+                _model_of, packed, treeproof.__version__, key=f"treeproof-model-{self._run}"
+            )
+
+    @property
+    def n_at_once(self) -> int:
+        """One batch per thread of the cluster, and one that waits there for it."""
+        now = time.monotonic()
+        if now - self._looked > _LOOK_EVERY_S:
+            self._looked = now
+            with contextlib.suppress(OSError):
+                self._n_threads = sum(self._client.nthreads().values())
+        return max(2, 2 * self._n_threads)
+
+    def submit(self, batch: Batch) -> None:
+        """Have a batch answered."""
+        future = self._send(batch.rows)
+        self._under_way[future.key] = future
+        future.add_done_callback(lambda done: self._note(done, batch))
+
+    def _note(self, future: Any, batch: Batch) -> None:
+        self._done.put((future, batch))
+        self._arrived.release()
+
+    def _send(self, rows: Rows) -> Any:
+        self._n_tasks += 1
+        return self._client.submit(
+            answer_batch,
+            self._remote_model,
+            self._question,
+            rows,
+            key=f"treeproof-batch-{self._run}-{self._n_tasks}",
+            pure=False,
+        )
+
+    def wait(self) -> None:
+        """Wait until there may be something to take."""
+        self._arrived.acquire()
+
+    def take(self) -> Finished | None:
+        """Give a finished batch, if there is one."""
+        try:
+            future, batch = self._done.get_nowait()
+        except queue.Empty:
+            return None
+        if self._under_way.pop(future.key, None) is None:
+            return None
+        outcome = self._outcome(future)
+        if not isinstance(outcome, BaseException):
+            self._tries.pop(id(batch), None)
+            return batch, outcome
+        if isinstance(outcome, TreeproofError):
+            return batch, outcome
+        if not _is_loss(outcome):
+            said = str(outcome).split("\n", 1)[0].rstrip(".")
+            return batch, InvalidInput(f"A Dask worker failed: {type(outcome).__name__}: {said}.")
+        if self._client.status != "running":
+            return batch, InvalidInput("The connection to the Dask scheduler was lost.")
+        self._tries[id(batch)] = self._tries.get(id(batch), 0) + 1
+        if self._tries[id(batch)] > _TRIES:
+            return batch, self._row_by_row(batch)
+        self.submit(batch)
+        return None
+
+    def _outcome(self, future: Any) -> Answer | BaseException:
+        try:
+            answer: Answer = future.result()
+        except Exception as error:
+            return error
+        finally:
+            future.release()
+        return answer
+
+    def _row_by_row(self, batch: Batch) -> Answer:
+        """Ask about every row alone; one whose workers are lost, too, is recorded as failed."""
+        began = time.perf_counter()
+        pieces = []
+        for i in range(len(batch)):
+            row = batch.rows.take(slice(i, i + 1))
+            outcome = self._outcome(self._send(row))
+            if isinstance(outcome, Answer):
+                pieces += outcome.pieces
+            elif _is_loss(outcome):
+                why = "the workers that answered it were lost"
+                pieces.append(failed(self._model, self._question, row, why))
+            else:
+                raise outcome
+        return Answer(pieces, time.perf_counter() - began)
+
+    def stop(self) -> None:
+        """Answer nothing more."""
+        left = list(self._under_way.values())
+        self._under_way.clear()
+        with contextlib.suppress(Exception):
+            if left:
+                self._client.cancel(left)
+            self._remote_model.release()
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Whether a batch failed because workers went away."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+
+    return isinstance(error, KilledWorker | CancelledError | OSError)
