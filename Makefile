@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint format test-fast test-slow clean
+.PHONY: help install demo docs test lint format test-fast test-slow clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
+	@echo "make docs       build the documentation as a site, in site/"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"
@@ -28,6 +29,9 @@ $(STAMP): pyproject.toml
 
 demo: install
 	$(BIN)/treeproof demo
+
+docs: install
+	$(BIN)/python scripts/build-docs site
 
 test: install
 	$(BIN)/ruff format --check .

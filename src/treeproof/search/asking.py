@@ -136,7 +136,10 @@ def describe(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
-            is_array = isinstance(value, np.ndarray | list | tuple)
+            # Columns of data frames are arrays to NumPy, but not to JSON.
+            is_array = isinstance(value, list | tuple) or (
+                hasattr(value, "__array__") and not isinstance(value, np.generic)
+            )
             words[field.name] = (
                 nested_plain(np.asarray(value).tolist()) if is_array else plain(value)
             )

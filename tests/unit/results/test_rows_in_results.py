@@ -44,3 +44,13 @@ def test_joined_blocks_keep_them(results):
     both = Results.join([results, results])
     assert both.values.shape == (8, 2)
     assert both.witness_label.tolist() == results.witness_label.tolist() * 2
+
+
+def test_units_from_a_data_frame_can_be_saved(tmp_path):
+    import pandas as pd
+
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 1.0, 0.0, 0.0]})
+    tree = DecisionTreeClassifier(random_state=0).fit(X, [0, 0, 1, 1])
+    tp.radius(tp.load(tree), X, None, tp.LInf(scale=X.std())).save(tmp_path / "run.jsonl")
+    again = tp.load_results(tmp_path / "run.jsonl")
+    assert again.header["question"]["perturbation"]["scale"] == X.std().tolist()

@@ -1,0 +1,41 @@
+"""The support tables of the documentation, made from the registries.
+
+`python -m tests.docs.support` writes the page; a test keeps it in step with the code.
+"""
+
+from pathlib import Path
+
+from treeproof.engines.registry import engines
+from treeproof.model.loaders.registry import ENTRIES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "support.md"
+
+INTRODUCTION = """\
+# What is supported
+
+Made from the registries of the package. What cannot be loaded or answered exactly is refused with a
+sentence that says why.
+"""
+
+CLOSING = """\
+A complete engine always decides unless a limit is reached; the others give bounds, or witnesses,
+and leave what they cannot decide undecided. Which guarantees stand behind each is told under
+[soundness](../explanation/soundness.md).
+"""
+
+
+def support_page() -> str:
+    models = ["| model | options of `load` |", "|---|---|"]
+    for entry in ENTRIES:
+        options = ", ".join(f"`{name}`" for name in sorted(entry.options)) or "none"
+        models += [f"| {kind} | {options} |" for kind in entry.kinds]
+    answers = ["| engine | answers | complete |", "|---|---|---|"]
+    for name, engine in engines().items():
+        complete = "yes" if engine.build().is_complete else "no"
+        answers.append(f"| `{name}` | {engine.answers} | {complete} |")
+    tables = ["## Models", "\n".join(models), "## Engines", "\n".join(answers)]
+    return "\n".join([INTRODUCTION, "\n\n".join(tables), "", CLOSING])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(support_page(), encoding="utf-8")
