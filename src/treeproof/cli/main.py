@@ -26,6 +26,7 @@ COMMANDS = {
     "merge": "Join runs about the same model and question into one file.",
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
+    "train": "Train a robust model on the rows of a data file.",
     "demo": "Train, prove, check and compare two models on small data.",
 }
 """Every command with its line in the help, in the order in which people need them."""

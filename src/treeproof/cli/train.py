@@ -1,0 +1,293 @@
+"""`treeproof train`: a robust model from a data file, saved as an XGBoost model."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treeproof.cli.asking import FiniteNumber, data_argument
+from treeproof.cli.console import print_note, printable
+from treeproof.errors import InvalidInput, require_backend
+
+if TYPE_CHECKING:
+    from treeproof.model.ensemble import Ensemble
+    from treeproof.scale.readers import DataFile
+
+_SUFFIXES = (".json", ".ubj", ".treeproof")
+
+
+@click.command(short_help="Train a robust model on the rows of a data file.")
+@data_argument
+@click.option("--label", metavar="COLUMN", help="Column of DATA with the labels of the rows.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="MODEL",
+    type=click.Path(),
+    help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
+)
+@click.option(
+    "--eps",
+    type=FiniteNumber(min=0.0),
+    default=0.0,
+    show_default=True,
+    help="How far an attacker may move every feature; 0 trains an ordinary model.",
+)
+@click.option(
+    "--eps-scale",
+    type=click.Choice(["one", "std", "range"]),
+    default="one",
+    show_default=True,
+    help="Unit of --eps: 1, or each feature's spread in DATA.",
+)
+@click.option(
+    "--frozen", multiple=True, metavar="NAME", help="A feature that no attacker can change."
+)
+@click.option(
+    "--monotone",
+    multiple=True,
+    metavar="NAME=SIGN",
+    help="A feature with which margins may only rise (1) or fall (-1).",
+)
+@click.option("--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, from 0.")
+@click.option("--trees", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--depth", type=click.IntRange(min=1), default=6, show_default=True)
+@click.option(
+    "--learning-rate", type=FiniteNumber(min=0.0, min_open=True), default=0.3, show_default=True
+)
+@click.option("--reg-lambda", type=FiniteNumber(min=0.0), default=1.0, show_default=True)
+@click.option("--gamma", type=FiniteNumber(min=0.0), default=0.0, show_default=True)
+@click.option("--min-child-weight", type=FiniteNumber(min=0.0), default=1.0, show_default=True)
+@click.option(
+    "--subsample", type=FiniteNumber(0.0, 1.0, min_open=True), default=1.0, show_default=True
+)
+@click.option(
+    "--colsample", type=FiniteNumber(0.0, 1.0, min_open=True), default=1.0, show_default=True
+)
+@click.option("--method", type=click.Choice(["hist", "exact"]), default="hist", show_default=True)
+@click.option(
+    "--early-stopping",
+    type=click.IntRange(min=1),
+    metavar="ROUNDS",
+    help="Stop when a tenth of the rows, held out, has not improved for so long.",
+)
+@click.option("--test", "test_path", metavar="DATA", type=click.Path(), help="Rows to try it on.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--jobs", type=click.IntRange(min=1), help="Threads. [default: all cores]")
+def command(
+    data_path: str,
+    label: str | None,
+    out: str,
+    rows: str | None,
+    test_path: str | None,
+    **options: Any,
+) -> None:
+    """Train gradient-boosted trees on DATA, against an attacker who moves every feature.
+
+    The model is an ordinary one for XGBoost, with the same margins bit for bit; radius, verify and
+    report take it as any other.
+    """
+    require_backend("sklearn", "sklearn")
+    _check_out(out)
+    data = _read(data_path, label, rows)
+    estimator = _estimator(data, options)
+    from treeproof.cli.run_output import progress_bar
+
+    with progress_bar(options["trees"]) as advance:
+        estimator.set_params(progress=lambda done, planned, scores: advance(done))
+        try:
+            estimator.fit(_named(data), data.labels)
+        except ValueError as error:  # scikit-learn's own refusals are sentences, too
+            raise InvalidInput(str(error).split("\n", 1)[0]) from error
+    estimator.set_params(progress=None)
+    _save(estimator, out)
+    n_classes = len(estimator.classes_)
+    click.echo(
+        f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
+        f" features and {n_classes} classes, against eps {options['eps']:g}"
+    )
+    click.echo(f"accuracy on these rows: {estimator.score(_named(data), data.labels):.6g}")
+    if test_path is not None:
+        tested = _read(test_path, label, None)
+        accuracy = estimator.score(_named(tested), tested.labels)
+        click.echo(
+            f"accuracy on {len(tested.labels)} rows of {printable(test_path)}: {accuracy:.6g}"
+        )
+    click.echo(f"saved as {printable(out)}")
+    _say_classes(estimator.classes_.tolist(), out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """Rows in memory: values (float64), labels (whole numbers or texts), and column names."""
+
+    values: Any
+    labels: Any
+    names: tuple[str, ...]
+
+
+def _check_out(out: str) -> None:
+    target = Path(out)
+    if target.suffix not in _SUFFIXES:
+        raise InvalidInput(
+            f"The model file must end in {', '.join(_SUFFIXES)}. Got '{target.name}'."
+        )
+    if not target.parent.is_dir():
+        raise InvalidInput(f"The folder of the model file '{out}' must exist. Got none.")
+
+
+def _read(path: str, label: str | None, rows: str | None) -> _Data:
+    """Read all rows; training needs them together."""
+    import numpy as np
+
+    from treeproof.scale.readers import ReadOptions, open_data, parse_rows
+
+    wanted = slice(0, None) if rows is None else parse_rows(rows)
+    file = open_data(path, ReadOptions(label=label, rows=wanted))
+    if not file.has_labels:
+        raise InvalidInput(
+            f"Training needs labels. Say with --label which column of '{path}' has them."
+        )
+    values: list[Any] = []
+    labels: list[Any] = []
+    shape = None
+    for chunk in file.chunks():
+        shape = shape or _shape_of(file, chunk)
+        values.append(chunk.matrix(shape))
+        labels += list(chunk.labels)
+    if not values:
+        raise InvalidInput(f"There must be at least one row to train on. Got none in '{path}'.")
+    return _Data(np.concatenate(values), _label_array(labels), file.columns)
+
+
+def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
+    """A model with the columns of a file and one leaf: cells are read as any model reads them."""
+    import numpy as np
+
+    from treeproof.model.builder import TreeBuilder
+    from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+
+    builder = TreeBuilder()
+    nothing = np.array([-1])
+    builder.add_tree(
+        feature=nothing,
+        threshold=np.zeros(1),
+        left=nothing,
+        right=nothing,
+        flags=np.zeros(1, dtype=np.uint8),
+        value=np.zeros(1),
+        output=0,
+    )
+    n_features = len(file.columns) or chunk.values.shape[1]
+    return Ensemble(
+        trees=builder.finish(),
+        n_features=n_features,
+        n_outputs=1,
+        input_precision="float32",
+        aggregation=Aggregation(precision="float32", start=(0.0,)),
+        decision=Decision(kind="score"),
+        feature_names=file.columns,
+        infinite_allowed=False,
+        provenance=Provenance(library="treeproof"),
+    )
+
+
+def _label_array(labels: list[Any]) -> Any:
+    """Labels as whole numbers where all of them are numbers, as texts otherwise."""
+    import numpy as np
+
+    try:
+        numbers = np.array([float(label) for label in labels])
+    except (TypeError, ValueError):
+        return np.array([str(label) for label in labels])
+    broken = numbers != np.rint(numbers)
+    if broken.any():
+        raise InvalidInput(
+            f"Labels must be classes, whole numbers or texts. Got {numbers[broken][0]}."
+        )
+    return numbers.astype(np.int64)
+
+
+def _named(data: _Data) -> Any:
+    """Rows as a data frame, which is how scikit-learn learns names; plain where there are none."""
+    if data.names:
+        for library in ("pandas", "polars"):
+            with contextlib.suppress(ImportError):
+                frame = __import__(library).DataFrame
+                return frame({name: data.values[:, i] for i, name in enumerate(data.names)})
+    return data.values
+
+
+def _estimator(data: _Data, options: dict[str, Any]) -> Any:
+    from treeproof.spec.perturbations import feature_number
+    from treeproof.training import RobustGBDTClassifier
+
+    def number(name: str) -> int:
+        known: str | int = name
+        if name not in data.names and name.isdecimal():
+            known = int(name)
+        return feature_number(known, data.values.shape[1], data.names)
+
+    monotone = {}
+    for pair in options["monotone"]:
+        name, _, sign = pair.rpartition("=")
+        if sign not in ("1", "-1", "+1"):
+            raise InvalidInput(f"--monotone must have the form NAME=1 or NAME=-1. Got {pair!r}.")
+        monotone[number(name)] = int(sign)
+    return RobustGBDTClassifier(
+        eps=options["eps"],
+        n_estimators=options["trees"],
+        max_depth=options["depth"],
+        learning_rate=options["learning_rate"],
+        reg_lambda=options["reg_lambda"],
+        gamma=options["gamma"],
+        min_child_weight=options["min_child_weight"],
+        subsample=options["subsample"],
+        colsample_bytree=options["colsample"],
+        tree_method=options["method"],
+        feature_scale=None if options["eps_scale"] == "one" else options["eps_scale"],
+        frozen_features=[number(name) for name in options["frozen"]] or None,
+        monotone_constraints=monotone or None,
+        early_stopping_rounds=options["early_stopping"],
+        random_state=options["seed"],
+        n_jobs=options["jobs"] or -1,
+    )
+
+
+def _save(estimator: Any, out: str) -> None:
+    from treeproof.model.file_format import save_ensemble
+
+    with _replacing(Path(out)) as temporary:
+        if temporary.suffix == ".treeproof":
+            save_ensemble(estimator.to_ensemble(), temporary)
+        else:
+            estimator.save_xgboost(temporary)
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give a name to write to, which takes the place of the target when that has worked."""
+    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
+    try:
+        try:
+            yield temporary
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"The model file '{target}' cannot be written: {error.strerror or error}."
+        ) from error
+
+
+def _say_classes(classes: list[Any], out: str) -> None:
+    if out.endswith(".treeproof") or classes == list(range(len(classes))):
+        return
+    said = ", ".join(f"{number} is {label!r}" for number, label in enumerate(classes[:10]))
+    print_note(
+        f"XGBoost files know classes by number: {said}. A file that ends in .treeproof keeps them."
+    )
