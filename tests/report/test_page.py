@@ -120,6 +120,17 @@ def test_text_from_models_and_data_stays_text():
     assert found.scripts[1] == expected.scripts[1]
 
 
+def test_the_headline_says_what_it_rests_on():
+    results = six_rows()
+    assert "the run holds no proofs for others to check" in words(render(results))
+    results.evidence = np.array(["proof"] * 5 + ["none: too hard"], dtype=object)
+    assert "5 answers carry proofs, which were not checked" in words(render(results))
+    found = {"accepted": 4, "rejected": 1, "unproved": 1}
+    text = words(render(results, checks=[found]))
+    assert "checker accepted 4 of 6 answers, and did not accept 2." in text
+    assert "independently of the engines: 4 accepted, 1 rejected, 1 unproved" in text
+
+
 def test_two_runs_are_compared():
     other = six_rows()
     other.lower[0] = other.upper[0] = 2.0

@@ -150,9 +150,7 @@ def evidence_lines(run: Run, check: Mapping[str, int] | None) -> Lines:
     check : mapping of str to int, optional
         Rows by what the checker said of them.
     """
-    n, evidence = len(run.results), run.results.evidence
-    proofs = [] if evidence is None else evidence.tolist()
-    n_with = sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
+    n, n_with = len(run.results), _n_proofs(run)
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
     lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
     if n_with == 0:
@@ -167,6 +165,37 @@ def evidence_lines(run: Run, check: Mapping[str, int] | None) -> Lines:
         found = ", ".join(f"{count:,} {status}" for status, count in check.items() if count)
         lines.append(("Checked", f"independently of the engines: {found}"))
     return lines
+
+
+def trust_words(run: Run, check: Mapping[str, int] | None) -> str:
+    """Say in one sentence what the verified count of a run rests on.
+
+    Parameters
+    ----------
+    run, check
+        See `evidence_lines`.
+    """
+    n_proofs = _n_proofs(run)
+    if n_proofs == 0:
+        return "Proved by the engine; the run holds no proofs for others to check."
+    if check is None:
+        return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
+    accepted, failed = check.get("accepted", 0), check.get("rejected", 0) + check.get("unproved", 0)
+    words = f"An independent checker accepted {accepted:,} of {len(run.results):,} answers"
+    return f"{words}, and did not accept {failed:,}." if failed else f"{words}."
+
+
+def threat_words(run: Run) -> str:
+    """Say in one sentence how rows may change."""
+    lines = perturbation_lines(run)
+    rest = "; ".join(f"{name.lower()} {text}" for name, text in lines[1:])
+    return f"Allowed changes: {lines[0][1]}{'; ' + rest if rest else ''}."
+
+
+def _n_proofs(run: Run) -> int:
+    evidence = run.results.evidence
+    proofs = [] if evidence is None else evidence.tolist()
+    return sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
 
 
 def _feature(run: Run, item: Any) -> str:

@@ -113,6 +113,7 @@ def render(
     for k, run in enumerate(shown):
         found = None if checks is None else checks[k]
         context["runs"][k]["evidence"] = asked.evidence_lines(run, found)
+        context["runs"][k]["trust"] = asked.trust_words(run, found)
     return environment.get_template("page.html.j2").render(context)
 
 
@@ -217,6 +218,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "quantiles": quantiles(run) if run.has_radii else [],
         "breaking": breaking_features(run, frozen_runs),
         "summary": _one_line(run),
+        "threat": asked.threat_words(run),
     }
 
 
