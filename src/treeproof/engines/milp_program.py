@@ -15,6 +15,8 @@ from treeproof.model.ensemble import FloatArray
 
 TOLERANCE = 1e-9
 """Feasibility and gap tolerances given to HiGHS; near the smallest that it takes."""
+_LARGE = 5000
+"""Columns from which interior points beat the simplex method."""
 
 
 @dataclass(slots=True)
@@ -123,12 +125,18 @@ def solve(
         "random_seed": 0,
         "time_limit": min(max(time_limit_s, 1e-3), 1e9),
         "mip_max_nodes": min(node_limit, 2**31 - 1),
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": TOLERANCE,
-        "mip_feasibility_tolerance": TOLERANCE,
-        "primal_feasibility_tolerance": TOLERANCE,
-        "dual_feasibility_tolerance": TOLERANCE,
     }
+    if not relaxed:
+        options |= {
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": TOLERANCE,
+            "mip_feasibility_tolerance": TOLERANCE,
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+        }
+    elif len(program.cost) > _LARGE:
+        # Any multipliers will do, so the corner that the last phase looks for is not needed.
+        options |= {"solver": "ipm", "run_crossover": "off"}
     if target is not None:
         options["objective_target"] = target
     for name, value in options.items():

@@ -45,6 +45,9 @@ _ENTRIES = {
     "multilevel": Entry(
         "treeproof.engines.multilevel", "MultilevelEngine", "lower bounds, level by level"
     ),
+    "combination": Entry(
+        "treeproof.engines.combination", "CombinationEngine", "lower bounds, tree by tree"
+    ),
     "milp": Entry("treeproof.engines.milp", "MilpEngine", "exact by integer programs (HiGHS)"),
     "lp": Entry("treeproof.engines.lp", "LpEngine", "lower bounds by linear programs (HiGHS)"),
     "smt": Entry("treeproof.engines.smt", "SmtEngine", "exact for small boxes, rationals (z3)"),
