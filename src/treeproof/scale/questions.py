@@ -135,8 +135,9 @@ class Question:
         """Header of a run; the rows are only looked at."""
         header = self.unanswered(model, rows, labels).header
         limits = {
-            name: plain(getattr(self, name))
-            for name in ("time_limit_s", "node_limit", "memory_limit_mb")
+            "time_limit_s": None if math.isinf(self.time_limit_s) else float(self.time_limit_s),
+            "node_limit": None if self.node_limit >= 2**62 else int(self.node_limit),
+            "memory_limit_mb": float(self.memory_limit_mb),
         }
         asked = {"question": header["question"], "limits": limits}
         if self.evidence:

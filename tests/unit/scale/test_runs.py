@@ -236,7 +236,7 @@ def test_another_model_or_question_or_row_is_refused(
         tp.run(model, X, y, tp.LInf(0.1), **again)
     with pytest.raises(tp.InvalidInput, match=r"Its perturbation is .* there"):
         tp.run(model, X, y, tp.LInf(frozen=[1]), **again)
-    with pytest.raises(tp.InvalidInput, match=r'Its time_limit_s is "inf" there, and 9.0 here'):
+    with pytest.raises(tp.InvalidInput, match=r'Its time_limit_s is null there, and 9.0 here'):
         tp.run(model, X, y, time_limit_s=9.0, **again)
     with pytest.raises(tp.InvalidInput, match='Its labels is "given" there'):
         tp.run(model, X, **again)
