@@ -85,7 +85,7 @@ def test_another_model_is_not_resumed(run: Run, words: Any, tmp_path: Path) -> N
     save_ensemble(binary_stump(classes=(0, 1)), tmp_path / "other.treeproof")
     result = run("radius", tmp_path / "other.treeproof", *words[2:], "--resume")
     assert result.exit_code == 2
-    assert "must be about the same model. Its fingerprint there is" in result.stderr
+    assert "must be about the same model. Its classes there: " in result.stderr
 
 
 def test_changed_data_is_not_resumed(run: Run, words: Any, rows: Path, tmp_path: Path) -> None:

@@ -252,12 +252,13 @@ def _check_replaceable(path: Path) -> None:
 
 def check_same(there: dict[str, Any], header: dict[str, Any], path: Path) -> None:
     """Refuse the header of a run file that is about another model or question."""
-    if there["model"].get("fingerprint") != header["model"]["fingerprint"]:
-        raise InvalidInput(
-            f"The run file '{path}' must be about the same model. Its fingerprint there is"
-            f" {str(there['model'].get('fingerprint'))[:12]}…, here"
-            f" {header['model']['fingerprint'][:12]}…. Give another file with --out."
-        )
+    for name in ("fingerprint", "classes"):
+        if there["model"].get(name) != header["model"][name]:
+            raise InvalidInput(
+                f"The run file '{path}' must be about the same model. Its {name} there:"
+                f" {_short(there['model'].get(name))}, here: {_short(header['model'][name])}."
+                " Give another file with --out."
+            )
     if there.get("question_hash") != header["question_hash"]:
         raise InvalidInput(
             f"The run file '{path}' must be about the same question.{_difference(there, header)}"

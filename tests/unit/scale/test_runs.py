@@ -236,7 +236,7 @@ def test_another_model_or_question_or_row_is_refused(
         tp.run(model, X, y, tp.LInf(0.1), **again)
     with pytest.raises(tp.InvalidInput, match=r"Its perturbation is .* there"):
         tp.run(model, X, y, tp.LInf(frozen=[1]), **again)
-    with pytest.raises(tp.InvalidInput, match=r'Its time_limit_s is null there, and 9.0 here'):
+    with pytest.raises(tp.InvalidInput, match=r"Its time_limit_s is null there, and 9.0 here"):
         tp.run(model, X, y, time_limit_s=9.0, **again)
     with pytest.raises(tp.InvalidInput, match='Its labels is "given" there'):
         tp.run(model, X, **again)
@@ -398,7 +398,15 @@ def test_progress_counts_all_rows(model: tp.Model, rows: tuple[Any, Any], tmp_pa
     seen: list[tuple[int, int | None]] = []
     out = tmp_path / "run.jsonl"
     tp.run(model, rows[0][:96], rows[1][:96], out=out)
-    tp.run(model, *rows, out=out, resume=True, batch_rows=32, on_progress=lambda *x: seen.append(x))
+    tp.run(
+        model,
+        *rows,
+        out=out,
+        resume=True,
+        batch_rows=32,
+        n_jobs=1,
+        on_progress=lambda *x: seen.append(x),
+    )
     assert [done for done, _ in seen] == [128, N_ROWS]
     assert {total for _, total in seen} == {N_ROWS}
 
