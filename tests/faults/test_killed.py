@@ -1,0 +1,129 @@
+"""Processes and workers killed at random moments: the file in the end is that of a quiet run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from tests.faults.killed_runs import save_model, save_rows
+from tests.unit.scale.test_runs import assert_same
+from treeproof.results.run_file import read_records
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def prepare(folder: Path, n_rows: int) -> tp.Results:
+    """Model and rows, and what an undisturbed run finds about them."""
+    save_model(folder / "model.treeproof")
+    save_rows(folder / "rows.npz", n_rows)
+    quiet = folder / "quiet.jsonl"
+    model = tp.load(folder / "model.treeproof")
+    return tp.run(model, folder / "rows.npz", None, tp.LInf(0.05), out=quiet, n_jobs=1).load()
+
+
+def kill_at_random(folder: Path, out: Path, n_kills: int, n_rows: int, seed: int) -> int:
+    """Start the run again and again, killing it each time; return how often it was killed."""
+    random = np.random.default_rng(seed)
+    n_batches = n_rows // 50
+    # As much time for all lives together as the run needs, so that most of them are cut off.
+    pause = 0.02
+    kills = 0
+    while kills < n_kills:
+        program = [sys.executable, "-m", "tests.faults.killed_runs", folder, out, str(pause)]
+        process = subprocess.Popen(list(map(str, program)), cwd=ROOT)
+        if random.random() < 0.8:
+            # Imports and loading take most of a life; wait until there is something to disturb.
+            size = out.stat().st_size if out.exists() else 0
+            while process.poll() is None and (out.stat().st_size if out.exists() else 0) <= size:
+                time.sleep(0.002)
+        time.sleep(float(random.uniform(0.0, 1.5 * pause * n_batches / n_kills)))
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            break  # it was done before
+        kills += 1
+        if out.exists():
+            left = tp.load_results(out)  # readable after every kill
+            assert len(set(left.row.tolist())) == len(left)
+    return kills
+
+
+def check_killed_process(folder: Path, n_rows: int, n_kills: int) -> None:
+    expected = prepare(folder, n_rows)
+    out = folder / "run.jsonl"
+    kills = kill_at_random(folder, out, n_kills, n_rows, seed=n_kills)
+    assert kills == n_kills
+    run = tp.run(
+        folder / "model.treeproof",
+        folder / "rows.npz",
+        None,
+        tp.LInf(0.05),
+        out=out,
+        resume=True,
+    )
+    print(f"{kills} kills, {run.n_new} of {n_rows} rows left for the last life")
+    assert_same(run.load(), expected)
+    assert sum(1 for _ in read_records(out)) == n_rows + 1  # no row twice
+
+
+def test_a_killed_process_loses_nothing_that_it_wrote(tmp_path: Path) -> None:
+    check_killed_process(tmp_path, n_rows=1500, n_kills=3)
+
+
+@pytest.mark.slow
+def test_a_process_killed_twenty_times(tmp_path: Path) -> None:
+    check_killed_process(tmp_path, n_rows=20_000, n_kills=20)
+
+
+def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
+    from distributed import Client, LocalCluster
+
+    expected = prepare(folder, n_rows)
+    random = np.random.default_rng(n_kills)
+    kill_times = sorted(random.uniform(0.1, 0.9, n_kills) * n_rows)
+    killed: list[int] = []
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def kill_some(done: int, _: int | None) -> None:
+            if len(killed) < n_kills and done >= kill_times[len(killed)]:
+                alive = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+                if alive:
+                    victim = int(random.choice(alive))
+                    os.kill(victim, signal.SIGKILL)
+                    killed.append(victim)
+
+        run = tp.run(
+            folder / "model.treeproof",
+            folder / "rows.npz",
+            None,
+            tp.LInf(0.05),
+            out=folder / "run.jsonl",
+            client=client,
+            batch_rows=50,
+            on_progress=kill_some,
+        )
+    assert len(killed) == n_kills
+    assert_same(run.load(), expected)
+    assert sum(1 for _ in read_records(folder / "run.jsonl")) == n_rows + 1
+
+
+def test_batches_of_killed_workers_are_run_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("CRITICAL"):
+        check_killed_workers(tmp_path, n_rows=1500, n_kills=2)
+
+
+@pytest.mark.slow
+def test_workers_killed_twenty_times(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("CRITICAL"):
+        check_killed_workers(tmp_path, n_rows=20_000, n_kills=20)
