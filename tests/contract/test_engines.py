@@ -4,14 +4,34 @@ import numpy as np
 import pytest
 
 from tests.contract import engine_checks
+from treeproof.engines.attack import attack
+from treeproof.engines.combination import combination
+from treeproof.engines.hard_label import hard_label
+from treeproof.engines.lp import lp
+from treeproof.engines.milp import milp
 from treeproof.engines.registry import engine_named, engines
 
 NAMES = list(engines())
 
+WITH_OPTIONS = {
+    "attack": attack(10),
+    "hard_label": hard_label(600),
+}
+"""Options that keep the checks short; the answers may be weaker but must be as sound."""
 
-@pytest.fixture(params=NAMES)
+MORE = {
+    "combination, splits": combination(10_000),
+    "lp of distances": lp("distance"),
+    "milp, whole model": milp("whole"),
+}
+"""Engines of the registry with options that change what they do."""
+
+
+@pytest.fixture(params=[*NAMES, *MORE])
 def engine(request):
-    return engine_named(request.param)
+    if request.param in MORE:
+        return MORE[request.param]
+    return WITH_OPTIONS.get(request.param) or engine_named(request.param)
 
 
 def test_the_registry_builds_what_it_lists():

@@ -44,7 +44,8 @@ class LpEngine:
     ----------
     of : {"decision", "distance"}
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
-        paper's baseline, how near one is, over the whole model.
+        paper's baseline, how near one is, over the whole model (boxes have no distance, so they
+        are decided).
     """
 
     of: Literal["decision", "distance"] = "decision"
@@ -59,9 +60,8 @@ class LpEngine:
         require_backend("highspy", "milp")
 
     def refusal(self, query: Query) -> str | None:
-        """Distances are those of balls."""
-        if self.of == "distance" and not query.reach.is_ball:
-            return "The engine lp of distances cannot answer a box, which has none. Use lp()."
+        """Every question can be asked; rows that a point does break stay unknown."""
+        del query
         return None
 
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
@@ -73,7 +73,7 @@ class LpEngine:
                 settle_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
-            if self.of == "decision":
+            if self.of == "decision" or not query.reach.is_ball:
                 is_proved = _excludes(search, *cells_of(query, row, low[row], high[row]))
             else:
                 level = _nearest_possible(search)
@@ -194,7 +194,8 @@ def lp(of: Literal["decision", "distance"] = "decision") -> LpEngine:
     ----------
     of : {"decision", "distance"}
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
-        paper's baseline, how near one is, over the whole model.
+        paper's baseline, how near one is, over the whole model (boxes have no distance, so they
+        are decided).
 
     Returns
     -------

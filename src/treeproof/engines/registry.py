@@ -54,6 +54,9 @@ _ENTRIES = {
     "attack": Entry(
         "treeproof.engines.attack", "AttackEngine", "upper bounds with witnesses, white box"
     ),
+    "hard_label": Entry(
+        "treeproof.engines.hard_label", "HardLabelEngine", "upper bounds with witnesses, by queries"
+    ),
 }
 
 
