@@ -175,7 +175,7 @@ def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
 
     def reaches(total: float) -> bool:
         with np.errstate(over="ignore"):
-            found = _scores(ensemble, [total])[0]
+            found = margins(ensemble, [total])[0]
         return found > score if strict else found >= score
 
     return smallest_true(reaches, ensemble.aggregation.precision)
@@ -188,8 +188,8 @@ def _before(forest: Forest, number: float) -> float:
         return float(np.nextafter(real(number), real(-np.inf)))
 
 
-def _scores(ensemble: Ensemble, totals: list[float]) -> list[float]:
-    """Sums as margins, in the model's own arithmetic."""
+def margins(ensemble: Ensemble, totals: list[float]) -> list[float]:
+    """Margins of rounded sums, in the model's own arithmetic."""
     sums = np.array([totals], dtype=ensemble.aggregation.precision)
     scores: list[float] = evaluate.finish(ensemble, sums)[0].astype(np.float64).tolist()
     return scores
@@ -239,8 +239,10 @@ def _pair_need(
         lost += divisor * Fraction(1, 2 ** (20 if decision.link == "softmax_float32" else 49))
     elif decision.link == "sigmoid_float64":
         factor = Fraction(decision.link_scale) / divisor
-        require(factor * largest < 700, "claim: the sigmoid may saturate")
-        lost += (1 + 2 * Fraction(math.exp(factor * largest))) / 2**48 / factor
+        z = float(factor * largest) * (1.0 + 2.0**-20)
+        merged = (1 + Fraction(math.exp(min(z, 700.0)))) / 2**49 / factor + 8 * largest / 2**52
+        # Where it may saturate, any two margins of these sizes may have one sigmoid.
+        lost += 2 * largest if z >= 700.0 else merged
     return math.ceil((bias[loser] - bias[winner] - lost) / scale / forest.unit)
 
 
@@ -253,7 +255,7 @@ def happens(forest: Forest, way: Way, totals: list[float]) -> bool:
     real = np.dtype(forest.ensemble.aggregation.precision).type
     scores = [
         float(real(score) / real(decision.link_divisor))
-        for score in _scores(forest.ensemble, totals)
+        for score in margins(forest.ensemble, totals)
     ]
     near = 0.0
     if decision.link == "sigmoid_float64":

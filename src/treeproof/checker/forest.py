@@ -6,11 +6,12 @@ number j sends v left iff the cell of v is at most j.
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
 
+from treeproof.errors import CertificateRejected
 from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
@@ -138,6 +139,21 @@ class Forest:
                     ranges = {**ranges, feature: (low, cut)}
                     node += 1
             yield self.leaf[node], ranges
+
+    def rounded_sums(
+        self, row: list[float], box: Box, trees: Iterable[int], place: str
+    ) -> list[float]:
+        """Sums of the one leaf per tree that a box reaches, rounded as the model rounds them."""
+        real = np.dtype(self.ensemble.aggregation.precision).type
+        totals = [real(start) for start in self.ensemble.aggregation.start]
+        for tree in trees:
+            leaves = [leaf for leaf, _ in self.pieces(tree, row, box)]
+            if len(leaves) != 1:
+                raise CertificateRejected(f"{place}: tree {tree} has {len(leaves)} leaves here")
+            own = self.output[tree]
+            for output, value in enumerate(self.value[leaves[0]]):
+                totals[output if own < 0 else own] += real(value)
+        return [float(total) for total in totals]
 
     def passed(
         self, feature: int, x: float, radius: float, rate: float, *, is_open: bool = False

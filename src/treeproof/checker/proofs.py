@@ -9,8 +9,6 @@ For any multipliers λ the value of every point of a box is at most
 import struct
 from bisect import bisect_right
 
-import numpy as np
-
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
 from treeproof.checker.forest import Box, Forest
 
@@ -242,7 +240,7 @@ def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) 
             pending += [] if left is None else [left]
         else:
             require(letter == "E", f"{place}: unknown node {letter!r}")
-            totals = _deployed_sums(forest, claim, box, sums.trees, place)
+            totals = forest.rounded_sums(claim.row, box, sums.trees, place)
             require(not happens(forest, way, totals), f"{place}: the model's own sums break it")
 
 
@@ -262,18 +260,3 @@ def _trim(bound: Bound, reader: Reader, place: str) -> Box | None:
         left[feature] = (low, high)
         is_closed |= low > high
     return None if is_closed else left
-
-
-def _deployed_sums(
-    forest: Forest, claim: Claim, box: Box, trees: list[int], place: str
-) -> list[float]:
-    """Sums of the one leaf per tree that a box reaches, rounded as the deployed model rounds."""
-    real = np.dtype(forest.ensemble.aggregation.precision).type
-    totals = [real(start) for start in forest.ensemble.aggregation.start]
-    for tree in trees:
-        leaves = [leaf for leaf, _ in forest.pieces(tree, claim.row, box)]
-        require(len(leaves) == 1, f"{place}: tree {tree} has {len(leaves)} leaves in the box")
-        values, own = forest.value[leaves[0]], forest.output[tree]
-        for output, value in enumerate(values):
-            totals[output if own < 0 else own] += real(value)
-    return [float(total) for total in totals]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.checker.claims import Claim, cell_box, read_claim, require, ways_of
+from treeproof.checker.claims import Claim, cell_box, margins, read_claim, require, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import Reader, check_way
 from treeproof.errors import CertificateRejected, InvalidInput
@@ -145,32 +145,26 @@ class RunChecker:
 
     def _margins(self, point: list[float]) -> list[float]:
         """The model's own margins of a point."""
-        ensemble = self.forest.ensemble
-        real = np.dtype(ensemble.aggregation.precision).type
-        totals = [real(start) for start in ensemble.aggregation.start]
-        for tree, own in enumerate(self.forest.output):
-            ((leaf, _),) = self.forest.pieces(tree, point, {})
-            for output, value in enumerate(self.forest.value[leaf]):
-                totals[output if own < 0 else own] += real(value)
-        margins: list[float] = evaluate.finish(ensemble, np.array([totals]))[0].tolist()
-        return margins
+        totals = self.forest.rounded_sums(point, {}, range(len(self.forest.output)), "point")
+        return margins(self.forest.ensemble, totals)
 
     def _check_witness(self, claim: Claim, record: dict[str, Any]) -> None:
         """Replay the witness, and see that the set reaches its cells."""
-        require(record["witness"] is not None, "witness: there is none")
-        point = [_number(value) for value in record["witness"]]
+        # A row without any value is its own witness, and is written as none.
+        stated = record["witness"] or [None] * len(claim.row)
+        point = [_number(value) for value in stated]
         require(len(point) == len(claim.row), "witness: one value per feature")
         ensemble = self.forest.ensemble
         cast = evaluate.cast_rows(ensemble, np.array([point]))[0].tolist()
         require(_same(cast, point), "witness: it is not in the model's input precision")
-        margins = self._margins(point)
+        scores = self._margins(point)
         name, value = claim.goal
         if name == "within":
             least, most = _floats(value)
-            require(not least <= margins[0] <= most, "witness: its score is in the range")
+            require(not least <= scores[0] <= most, "witness: its score is in the range")
         else:
             real = np.dtype(ensemble.aggregation.precision)
-            label = int(evaluate.label_indices(ensemble, np.array([margins], dtype=real))[0])
+            label = int(evaluate.label_indices(ensemble, np.array([scores], dtype=real))[0])
             require((label == value) == (name == "avoid"), f"witness: its label is {label}")
         radius = _number(record["upper"])
         kind = "box" if self.is_box and not self.asks_radius else "closed"

@@ -1,0 +1,202 @@
+"""Runs with evidence of random questions, and ways to take evidence apart and to damage it."""
+
+import base64
+import copy
+import dataclasses
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.strategies import Case, Sizes, random_case
+from treeproof.checker import RunChecker
+from treeproof.engines.base import Budget
+from treeproof.engines.exact import ExactEngine
+from treeproof.query import Query
+from treeproof.results.run_file import row_records
+from treeproof.search.asking import describe, results_of
+
+Record = dict[str, Any]
+MANY_TREES = Sizes(trees=9, depth=2, features=2, outputs=3, rows=2)
+DEEP = Sizes(trees=4, depth=4, features=3, outputs=3, rows=2)
+BUDGET = Budget(time_limit_s=20.0)
+
+
+def described(case: Case) -> Query:
+    """The question with its words, as a run file holds them."""
+    words = {
+        "perturbation": describe(case.perturbation),
+        "goal": describe(case.goal),
+        "domain": "real",
+        "attacker_class": None,
+        "labels": "given",
+    }
+    return dataclasses.replace(case.query, description=words)
+
+
+def run_of(query: Query, ask: str, engine: Any = None) -> tuple[Record, list[Record]]:
+    """Header and row records of a run with evidence, as a file gives them back."""
+    chosen = ExactEngine() if engine is None else engine
+    question = {"kind": "radius" if ask == "radius" else "verify", "engine": {"name": chosen.name}}
+    outcomes = (chosen.radius if ask == "radius" else chosen.verify)(query, BUDGET)
+    results = results_of(query, outcomes, question, BUDGET)
+    through_json = json.loads(json.dumps([results.header, *row_records(results)]))
+    return through_json[0], through_json[1:]
+
+
+def random_run(
+    rng: np.random.Generator, sizes: Sizes, ask: str
+) -> tuple[Query, Record, list[Record]]:
+    """A random question, and its answers with evidence."""
+    query = described(random_case(rng, sizes, ask=ask))
+    return query, *run_of(query, ask)
+
+
+def unpacked(text: str) -> tuple[Record, bytes]:
+    """Claim and proof of evidence."""
+    payload = zlib.decompress(base64.b64decode(text[3:]))
+    (length,) = struct.unpack_from("<I", payload)
+    return json.loads(payload[4 : 4 + length]), payload[4 + length :]
+
+
+def packed(claim: Record, proof: bytes) -> str:
+    """Evidence of a claim and a proof, with a checksum of its own: damage is re-signed."""
+    text = json.dumps(claim, separators=(",", ":")).encode()
+    payload = struct.pack("<I", len(text)) + text + proof
+    return "E1:" + base64.b64encode(zlib.compress(payload)).decode()
+
+
+def with_row(claim: Record, change: Callable[[np.ndarray], None]) -> Record:
+    """The claim about a changed row."""
+    values = np.frombuffer(base64.b64decode(claim["row"]), dtype=np.float64).copy()
+    change(values)
+    return claim | {"row": base64.b64encode(values.tobytes()).decode()}
+
+
+def damaged(rng: np.random.Generator, records: list[Record], number: int) -> tuple[str, Record]:
+    """One row record with random damage, and what was damaged."""
+    record = copy.deepcopy(records[number])
+    claim, proof = unpacked(record["evidence"])
+    kind = str(rng.choice(list(DAMAGES)))
+    changed = DAMAGES[kind](rng, record, claim, proof, records)
+    if changed is not None:
+        record["evidence"] = packed(*changed)
+    return kind, record
+
+
+def _claim_field(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
+    name = str(rng.choice(["down", "up", "low", "high", "radius"]))
+    factor = float(rng.choice([0.0, 0.5, 0.99, 1.01, 2.0]))
+    texts = claim[name]
+    new = [(float.fromhex(t) * factor if factor else 0.0) for t in np.atleast_1d(texts)]
+    hexes = [(0.0).hex() if np.isnan(x) else x.hex() for x in new]
+    return claim | {name: hexes if isinstance(texts, list) else hexes[0]}
+
+
+def _both_radii(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
+    """A wider claim that the record makes, too: only the proof can tell."""
+    step = float(rng.choice([1.0 + 2.0**-52, 1.001, 1.3, 3.0, 0.9]))
+    for name in ("lower", "upper"):
+        if isinstance(record[name], float) and (name == "lower" or rng.random() < 0.5):
+            record[name] *= step
+    return claim | {"radius": (float.fromhex(claim["radius"]) * step).hex()}
+
+
+def _kind(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
+    record["attained"] = bool(rng.random() < 0.5)
+    record["exact"] = bool(rng.random() < 0.8)
+    return claim | {"set": str(rng.choice(["open", "closed", "none", "box"]))}
+
+
+def _goal(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
+    for name in ("keep", "avoid"):
+        if name in claim:
+            return claim | {name: int(rng.integers(-1, 5))}
+    ends = [float.fromhex(text) for text in claim["within"]]
+    ends[int(rng.integers(2))] += float(rng.choice([-0.5, 2.0**-40, 0.5]))
+    return claim | {"within": [end.hex() for end in ends]}
+
+
+def _row(rng: np.random.Generator, record: Record, claim: Record, *_: Any) -> Record:
+    def change(values: np.ndarray) -> None:
+        values[int(rng.integers(len(values)))] += float(rng.choice([-0.2, 1e-9, 0.3]))
+
+    moved = with_row(claim, change)
+    if rng.random() < 0.7:
+        values = np.frombuffer(base64.b64decode(moved["row"]), dtype=np.float64)
+        record["values"] = [None if np.isnan(v) else v for v in values.tolist()]
+    return moved
+
+
+def _bytes(rng: np.random.Generator, proof: bytes) -> bytes:
+    data = bytearray(proof)
+    at = int(rng.integers(len(data)))
+    data[at] = int(rng.integers(256)) if rng.random() < 0.5 else (data[at] + 1) % 256
+    return bytes(data)
+
+
+def _structure(rng: np.random.Generator, proof: bytes) -> bytes:
+    """Cut off, continued, a piece left out or doubled, or a node replaced by another letter."""
+    first, last = sorted(rng.integers(0, len(proof) + 1, 2).tolist())
+    letter = bytes([int(rng.choice(list(b"PLSTE")))])
+    choices = [
+        proof[:first],
+        proof + letter,
+        proof[:first] + proof[last:],
+        proof[:last] + proof[first:],
+        letter + proof[1:],
+        letter,
+        letter * 3,
+    ]
+    return choices[int(rng.integers(len(choices)))]
+
+
+def _swapped(rng: np.random.Generator, record: Record, claim: Record, proof: bytes,
+             records: list[Record]) -> None:  # fmt: skip
+    record["evidence"] = records[int(rng.integers(len(records)))]["evidence"]
+
+
+def _answer(rng: np.random.Generator, record: Record, *_: Any) -> None:
+    """Another answer with the same evidence."""
+    name = str(rng.choice(["lower", "upper", "verdict", "label", "attained", "witness", "exact"]))
+    if name in ("lower", "upper"):
+        record[name] = (
+            record[name] * float(rng.choice([0.5, 1.0 + 2.0**-52, 2.0]))
+            if isinstance(record[name], float)
+            else 0.25
+        )
+    elif name == "verdict":
+        record[name] = str(rng.choice(["verified", "falsified", "unknown", "sure"]))
+    elif name in ("attained", "exact"):
+        record[name] = not record[name]
+    elif name == "label":
+        record[name] = rng.choice([0, 1, 2, 3]).item()
+    elif record["witness"] is not None:
+        values = record["witness"]
+        at = int(rng.integers(len(values)))
+        if isinstance(values[at], float):
+            values[at] += float(rng.choice([-0.5, 1e-3, 0.5]))
+
+
+DAMAGES: dict[str, Callable[..., Any]] = {
+    "claim": lambda *a: (_claim_field(*a), a[3]),
+    "model": lambda rng, r, c, p, s: (c | {"model": c["model"][::-1]}, p),
+    "semantics": lambda rng, r, c, p, s: (c | {"semantics": c["semantics"] + " "}, p),
+    "radius": lambda *a: (_both_radii(*a), a[3]),
+    "set": lambda *a: (_kind(*a), a[3]),
+    "goal": lambda *a: (_goal(*a), a[3]),
+    "row": lambda *a: (_row(*a), a[3]),
+    "bytes": lambda rng, r, c, p, s: (c, _bytes(rng, p)) if p else None,
+    "more bytes": lambda rng, r, c, p, s: (c, _bytes(rng, p)) if p else None,
+    "structure": lambda rng, r, c, p, s: (c, _structure(rng, p)),
+    "swapped": _swapped,
+    "answer": _answer,
+}
+
+
+def checker_of(query: Query, header: Record) -> RunChecker:
+    """The checker of a run."""
+    return RunChecker(header, query.ensemble)
