@@ -118,6 +118,9 @@ def solve(
     """
     import highspy
 
+    # Without whole columns HiGHS runs no search, and the bound of a search that it reports is
+    # none; the cost of the linear program is.
+    relaxed = relaxed or not any(program.is_whole)
     solver = highspy.Highs()
     options: dict[str, Any] = {
         "output_flag": False,

@@ -1,0 +1,228 @@
+"""The integer programs: what the solver says is used with care, and tolerances decide nothing."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.ensemble import RandomForestClassifier
+from xgboost import XGBClassifier
+
+import treeproof as tp
+from tests.oracle import brute_force
+from tests.strategies import Sizes, random_case
+from treeproof.engines import milp_search
+from treeproof.engines.base import Budget
+from treeproof.engines.milp import MilpEngine, milp
+from treeproof.engines.milp_model import encode
+from treeproof.engines.milp_program import Answer, Program, _answer, safe_bound, solve
+from treeproof.engines.milp_restricted import restricted_to
+from treeproof.engines.milp_search import RowSearch
+from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.asking import ask
+
+
+@pytest.fixture(scope="module")
+def boosted():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X / X.max(axis=0)).astype(np.float32)
+    return tp.load(XGBClassifier(n_estimators=10, max_depth=3).fit(X, y)), X[:12]
+
+
+@pytest.mark.parametrize("form", ["restricted", "whole"])
+def test_radii_of_a_boosted_model_are_those_of_the_exact_engine(boosted, form):
+    model, X = boosted
+    exact = tp.radius(model, X)
+    found = tp.radius(model, X, engine=milp(form))
+    assert found.exact.all()
+    np.testing.assert_array_equal(found.upper, exact.upper)
+    np.testing.assert_array_equal(found.attained, exact.attained)
+    assert np.all(model.predict(found.witness) != model.predict(X))
+
+
+def test_several_classes_and_boxes():
+    X, y = load_iris(return_X_y=True)
+    model = tp.load(RandomForestClassifier(n_estimators=7, max_depth=4, random_state=1).fit(X, y))
+    rows = X[::10]
+    np.testing.assert_array_equal(
+        tp.radius(model, rows, engine="milp").upper, tp.radius(model, rows).upper
+    )
+    box = tp.Box(rows - 0.4, rows + 0.3)
+    by_milp = tp.verify(model, rows, perturbation=box, engine="milp").verdict
+    assert by_milp.tolist() == tp.verify(model, rows, perturbation=box).verdict.tolist()
+    assert set(by_milp) == {"verified", "falsified"}
+
+
+def test_no_time_gives_unknown_and_bounds_that_hold(boosted):
+    model, X = boosted
+    truth = tp.radius(model, X).upper
+    found = tp.radius(model, X, engine="milp", time_limit_s=1e-6)
+    assert np.all(found.verdict == "unknown")
+    assert np.all(found.reason == "time limit")
+    assert np.all((found.lower <= truth) & (truth <= found.upper))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(-math.inf, None, False, False), UnknownReason.SOLVER_FAILED),
+        (Answer(-math.inf, None, False, True), UnknownReason.TIME_LIMIT),
+    ],
+)
+def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
+    model, X = boosted
+    monkeypatch.setattr(milp_search, "solve", lambda *_, **__: answer)
+    radius = float(tp.radius(model, X).upper.min())
+    query = ask(model.ensemble, X, None, tp.LInf(2 * radius))
+    found = MilpEngine().verify(query, Budget())
+    assert Verdict.FALSIFIED not in found.verdict
+    # What the sums of the best leaves settle needs no program; the others stay open.
+    assert set(found.reason[found.verdict == Verdict.UNKNOWN]) == {reason}
+    assert (found.verdict == Verdict.UNKNOWN).any()
+
+
+def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
+    model, X = boosted
+
+    def nearly(program, **_):
+        return Answer(0.9 * program.margin, None, False, False)
+
+    monkeypatch.setattr(milp_search, "solve", nearly)
+    query = ask(model.ensemble, X, None, tp.LInf(1.0))
+    assert set(MilpEngine().verify(query, Budget()).verdict) == {Verdict.UNKNOWN}
+
+
+def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
+    model, X = boosted
+    safe = 0.5 * float(tp.radius(model, X).upper.min())
+
+    def lies(program, **_):
+        return Answer(-1.0, np.full(len(program.cost), 1.0), False, False)
+
+    monkeypatch.setattr(milp_search, "solve", lies)
+    monkeypatch.setattr(
+        "treeproof.engines.milp_restricted.Restricted.is_hopeless", lambda self: False
+    )
+    query = ask(model.ensemble, X, None, tp.LInf(safe))
+    found = MilpEngine().verify(query, Budget(node_limit=20))
+    assert set(found.verdict) == {Verdict.UNKNOWN}
+
+
+def test_only_known_endings_count():
+    from highspy import HighsModelStatus
+
+    class Solver:
+        def __init__(self, status):
+            self.status = status
+
+        def getModelStatus(self):  # noqa: N802 - HiGHS's name
+            return self.status
+
+        def getInfo(self):  # noqa: N802
+            class Info:
+                primal_solution_status = 2
+                mip_dual_bound = 5.0
+                objective_function_value = 5.0
+
+            return Info()
+
+        def getSolution(self):  # noqa: N802
+            class Solution:
+                col_value = (0.5,)
+                dual_valid = False
+
+            return Solution()
+
+    program = Program()
+    program.add_columns(1)
+    names = [n for n in dir(HighsModelStatus) if n.startswith("k")]
+    useful = {"kOptimal", "kTimeLimit", "kObjectiveTarget", "kSolutionLimit", "kIterationLimit"}
+    assert len(names) > 10
+    for name in names:
+        answer = _answer(Solver(getattr(HighsModelStatus, name)), program, False)
+        if name in useful:
+            assert answer.bound == 5.0
+        elif name == "kInfeasible":
+            assert answer.is_infeasible
+        else:
+            assert answer == Answer(-math.inf, None, False, False), name
+
+
+def test_the_program_and_enumeration_have_the_same_maximum():
+    """The largest margin of the program is the largest over all points, up to the tolerance."""
+    rng = np.random.default_rng(4)
+    compared = 0
+    for _ in range(60):
+        query = random_case(rng, Sizes(rows=1), ask="ball").query
+        groups = query.alternatives.of_group(int(query.group[0]))
+        if not groups or len(groups[0]) > 1:
+            continue
+        search = RowSearch(query, 0, Budget())
+        levels = search.all_levels()
+        box = search.box_below(levels[-1], inclusive=True) if levels else (search.home,) * 2
+        restricted = restricted_to(query, 0, groups[0], *box)
+        if not np.isfinite(restricted.excess).all():
+            continue
+        encoding = encode(restricted)
+        encoding.ask_margin()
+        answer = solve(encoding.program, time_limit_s=60.0)
+        values = []
+        for cells in np.ndindex(*(box[1] - box[0] + 1)):
+            leaves = restricted.leaves_at((box[0] + np.array(cells)).astype(np.int32))
+            values.append(restricted.gain[0, leaves].sum() + restricted.excess[0])
+        assert -answer.bound == pytest.approx(max(values), abs=1e-7)
+        compared += 1
+    assert compared > 20
+
+
+def test_bounds_from_any_multipliers_hold():
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        program = Program()
+        program.add_columns(4, low=-1.0, high=1.0)
+        program.cost = rng.normal(size=4).tolist()
+        inside = rng.uniform(-1.0, 1.0, size=4)
+        for _ in range(3):
+            weights = rng.normal(size=4)
+            program.add_row([0, 1, 2, 3], weights.tolist(), float(weights @ inside) - 0.1, np.inf)
+        cost = float(np.array(program.cost) @ inside)
+        assert safe_bound(program, rng.normal(size=3)) <= cost
+        best = solve(program, time_limit_s=10.0, relaxed=True)
+        assert safe_bound(program, best.row_multiplier) == pytest.approx(best.bound, abs=1e-6)
+
+
+def test_the_missing_solver_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "highspy", None)
+    for name in ("milp", "lp"):
+        with pytest.raises(tp.BackendMissing, match=r"pip install 'treeproof\[milp\]'"):
+            tp.radius(None, None, engine=name)
+
+
+def test_unknown_forms_are_refused():
+    with pytest.raises(tp.InvalidInput, match="'form' of milp"):
+        MilpEngine(form="other")  # type: ignore[arg-type]
+
+
+def test_ties_are_settled_by_the_model_itself():
+    """Where sums are rounded, leaf combinations within the tolerance are replayed one by one."""
+    rng = np.random.default_rng(11)
+    excluded = 0
+    for _ in range(150):
+        query = random_case(rng, Sizes(rows=1, trees=5), ask="ball").query
+        found = MilpEngine().verify(query, Budget())
+        excluded += int(found.statistics["excluded"][0])
+        is_broken = brute_force.violation(query, 0) is not None
+        assert found.verdict[0] is (Verdict.FALSIFIED if is_broken else Verdict.VERIFIED) or (
+            found.reason[0] is UnknownReason.NEAR_TIE
+        )
+    assert excluded > 0
+
+
+def test_rows_that_cannot_move_need_no_program(boosted):
+    model, X = boosted
+    ball = tp.LInf(frozen=tuple(range(X.shape[1])))
+    found = tp.radius(model, X, perturbation=ball, engine="milp")
+    assert np.all(found.upper == np.inf)
+    assert found.exact.all()
+    assert dataclasses.astuple(MilpEngine()) == ("restricted",)
