@@ -144,6 +144,7 @@ def _grow(search: RowSearch, alternatives: list[range], levels: list[Level]) -> 
             break
         proved = levels[number + 1]
         farther = (_GROWTH * levels[number][0], False)
+        number += 1  # also from a distance of 0, which does not grow
         while number < len(levels) - 1 and levels[number] < farther:
             number += 1
     return proved, True
