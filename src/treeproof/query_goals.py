@@ -169,7 +169,13 @@ def _rising_cut(ensemble: Ensemble, score_cut: float, *, strict: bool) -> float:
     """Smallest accumulator whose finished margin is >= (or >) a score; finishing is monotone."""
     aggregation = ensemble.aggregation
     if aggregation.finish == "none" and not strict:
-        return score_cut
+        real = np.dtype(aggregation.precision).type
+        with np.errstate(over="ignore"):
+            nearest = real(score_cut)
+        # Sums are floats of that precision, and a bound of a score need not be one.
+        return float(
+            nearest if float(nearest) >= score_cut else np.nextafter(nearest, real(np.inf))
+        )
 
     def holds(accumulator: float) -> bool:
         total = np.array([[accumulator]], dtype=aggregation.precision)
