@@ -5,12 +5,14 @@ ways decide what the checker must say: enumeration tells whether an answer is tr
 (tests/unit/checker/dense.py) whether the bytes are a proof. Damage is re-signed.
 """
 
+import json
 from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+import treeproof
 from tests.oracle import brute_force
 from tests.strategies import SMALL
 from tests.unit.checker import dense
@@ -25,11 +27,21 @@ from tests.unit.checker.certificates import (
     run_of,
     unpacked,
 )
+from treeproof.checker import RunChecker
 from treeproof.checker.claims import cell_box, read_claim
 from treeproof.engines.registry import engine_named
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_IS_MISSING
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import (
+    ZERO_IS_MISSING,
+    Aggregation,
+    Decision,
+    Ensemble,
+    Provenance,
+)
+from treeproof.prediction import Model
 from treeproof.query import Query, build_query
+from treeproof.results.run_file import row_records
 from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.spec.perturbations import Box, LInf
 
@@ -97,7 +109,7 @@ def stated_query(query: Query, header: Record, record: Record) -> Query | None:
     values = np.array([[np.nan if v is None else v for v in record["values"]]], dtype=np.float64)
     rows = evaluate.cast_rows(ensemble, values)
     labels = None
-    if ensemble.classes:
+    if ensemble.classes and question["goal"]["name"] == "KeepsLabel":
         if record["label"] not in ensemble.classes:
             return None
         labels = np.array([ensemble.classes.index(record["label"])])
@@ -113,7 +125,7 @@ def stated_query(query: Query, header: Record, record: Record) -> Query | None:
         perturbation = LInf(eps if eps is None else float(eps), frozen=frozen, **numbers)
     words = question["goal"]
     kinds = {
-        "KeepsLabel": lambda: KeepsLabel(),
+        "KeepsLabel": KeepsLabel,
         "AvoidsTarget": lambda: AvoidsTarget(words["target"]),
         "ScoreChange": lambda: ScoreChange(float(words["delta"])),
         "ScoreWithin": lambda: ScoreWithin(
@@ -208,6 +220,42 @@ def test_much_damaged_evidence_is_told_apart(seed):
     found = try_damage(seed, 150, 12)
     print(sorted(found.items()))
     assert found["accepted"] + found["rejected"] > 1000
+
+
+def test_a_range_that_ends_between_floats_is_decided_right():
+    # float32(0.7) lies below 0.7: a score of that value has left the range.
+    builder = TreeBuilder(leaf_width=1)
+    builder.add_tree(
+        feature=[0, -1, -1], threshold=[0.5, 0.0, 0.0], left=[1, -1, -1], right=[2, -1, -1],
+        flags=[0, 0, 0], value=np.array([[0.0], [np.float32(0.7)], [1.0]]), output=0,
+        category_set=[-1, -1, -1],
+    )  # fmt: skip
+    ensemble = Ensemble(
+        trees=builder.finish(),
+        n_features=1,
+        n_outputs=1,
+        input_precision="float32",
+        aggregation=Aggregation(precision="float32", start=(0.0,)),
+        decision=Decision(kind="score"),
+        provenance=Provenance(library="test"),
+    )
+    found = treeproof.verify(
+        Model(ensemble), [[0.7]], None, LInf(1.0), goal=ScoreWithin(0.7, 2.0), evidence=True
+    )
+    assert found.verdict.tolist() == ["falsified"]
+    assert check_all(found, ensemble) == ["accepted"]
+    wider = treeproof.verify(
+        Model(ensemble), [[0.7]], None, LInf(1.0), goal=ScoreWithin(0.69, 2.0), evidence=True
+    )
+    assert wider.verdict.tolist() == ["verified"]
+    assert check_all(wider, ensemble) == ["accepted"]
+
+
+def check_all(results, ensemble) -> list[str]:
+    """Status of every row of results, read back as a file would give them."""
+    header, *records = json.loads(json.dumps([results.header, *row_records(results)]))
+    checker = RunChecker(header, ensemble)
+    return [checker.check(record).status for record in records]
 
 
 def test_limits_leave_a_row_without_evidence_and_say_why():

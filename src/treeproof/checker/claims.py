@@ -201,18 +201,21 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
     errors, peaks : per output, how far a rounded sum can be from the real one, and how large any
     partial sum can become.
     """
-    if way.winner < 0 and math.isinf(way.cut):
+    error = sum(abs(weight) * errors[output] for output, weight in way.weights.items())
+    if way.winner >= 0:
+        need = sum(_pair_need(forest, way.winner, j, errors, peaks) for j in way.losers)
+    elif math.isinf(way.cut):
         # Nothing falls to minus infinity: the floor lies above every sum.
         need = peaks[0] + errors[0] + 1
-    elif way.winner < 0:
-        need = math.ceil(Fraction(way.weights[0] * way.cut) / forest.unit)
     else:
-        need = sum(_pair_need(forest, way.winner, j, errors, peaks) for j in way.losers)
-    error = sum(abs(weight) * errors[output] for output, weight in way.weights.items())
-    if error == 0:
-        # Exact sums are multiples of the model's grid.
-        need = -(-need // forest.grid) * forest.grid
+        need = math.ceil(Fraction(way.weights[0] * way.cut) / forest.unit)
+        need = need if error else _on_grid(forest, need)
     return need - error
+
+
+def _on_grid(forest: Forest, need: int) -> int:
+    """Sums that were not rounded are multiples of the model's grid."""
+    return -(-need // forest.grid) * forest.grid
 
 
 def _pair_need(
@@ -228,7 +231,7 @@ def _pair_need(
         scale, bias = Fraction(aggregation.scale), [Fraction(b) for b in aggregation.bias]
     if winner > loser and bias[winner] == bias[loser]:
         # A tie goes to the first, and all that follows the sums is monotone: more is needed.
-        return 1
+        return 1 if errors[winner] or errors[loser] else forest.grid
     largest = max(peaks[o] + errors[o] for o in (winner, loser)) * forest.unit * scale
     largest += max(abs(b) for b in bias)
     lost = Fraction(0)
@@ -243,7 +246,8 @@ def _pair_need(
         merged = (1 + Fraction(math.exp(min(z, 700.0)))) / 2**49 / factor + 8 * largest / 2**52
         # Where it may saturate, any two margins of these sizes may have one sigmoid.
         lost += 2 * largest if z >= 700.0 else merged
-    return math.ceil((bias[loser] - bias[winner] - lost) / scale / forest.unit)
+    need = math.ceil((bias[loser] - bias[winner] - lost) / scale / forest.unit)
+    return need if errors[winner] or errors[loser] else _on_grid(forest, need)
 
 
 def happens(forest: Forest, way: Way, totals: list[float]) -> bool:

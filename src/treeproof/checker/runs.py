@@ -208,6 +208,7 @@ def check_run(
         The data, in the model's input precision, by row number; a row that is missing is rejected.
     """
     checker: RunChecker | None = None
+    n_asked, n_found = None, 0
     with Path(path).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -216,13 +217,18 @@ def check_run(
                 if kind == "header":
                     require(checker is None, "a second header")
                     checker = RunChecker(record, ensemble)
+                    n_asked = record.get("data", {}).get("n_asked")
                     continue
                 require(kind == "row" and checker is not None, "no header before it")
             except (ValueError, KeyError, TypeError, CertificateRejected) as error:
                 yield RowCheck(-1, "rejected", f"line {number}: {error}")
                 continue
             values = None if rows is None else rows.get(int(record.get("row", -1)), [])
+            n_found += 1
             yield checker.check(record, values)  # type: ignore[union-attr]
+    if n_asked is not None and n_found < n_asked:
+        reason = f"run: {n_asked} rows were asked about, {n_found} are here"
+        yield RowCheck(-1, "rejected", reason)
 
 
 def _number(value: Any) -> float:

@@ -21,7 +21,7 @@ from treeproof.query import Query
 Cells = dict[int, list[int]]
 
 
-class NoProof(Exception):
+class NoProof(Exception):  # noqa: N818 - reads as a statement
     """The bytes are not a proof, or a node does not hold."""
 
 
@@ -29,7 +29,8 @@ def cells_of(query: Query, kind: str, radius: float) -> Cells:
     """Cells of the claimed set around the only row of a query, by exact fractions."""
     cells: Cells = {}
     for feature in range(query.rows.shape[1]):
-        if brute_force.is_fixed(query, 0, feature):
+        tested = len(brute_force.thresholds(query.ensemble, feature)) > 0
+        if brute_force.is_fixed(query, 0, feature) or not tested:
             continue
         if kind == "box":
             cuts = brute_force.thresholds(query.ensemble, feature)

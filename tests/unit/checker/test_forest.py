@@ -1,0 +1,130 @@
+from bisect import bisect_right
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.random_ensembles import random_ensemble, random_rows
+from treeproof.checker.forest import EXTRA_BITS, Forest
+from treeproof.errors import CertificateRejected
+from treeproof.model import evaluate
+from treeproof.model.ensemble import CATEGORICAL
+
+
+def forests(n: int):
+    for seed in range(n):
+        rng = np.random.default_rng([5, seed])
+        ensemble = random_ensemble(rng)
+        rows = evaluate.cast_rows(ensemble, random_rows(rng, ensemble, 5))
+        yield Forest(ensemble), ensemble, rows
+
+
+def whole(forest: Forest, row: list[float]):
+    """Every cell of every feature that may move."""
+    return {
+        feature: (0, len(cuts))
+        for feature, cuts in forest.cuts.items()
+        if feature not in forest.fixed and row[feature] == row[feature]
+    }
+
+
+def test_a_row_reaches_the_leaves_that_the_plain_model_gives():
+    for forest, ensemble, rows in forests(150):
+        expected = evaluate.leaf_rows(ensemble, rows)
+        for row, leaves in zip(rows.tolist(), expected.tolist(), strict=True):
+            for tree, leaf in enumerate(leaves):
+                assert [found for found, _ in forest.pieces(tree, row, {})] == [leaf]
+
+
+def test_pieces_of_a_tree_divide_the_box():
+    for forest, ensemble, rows in forests(150):
+        expected = evaluate.leaf_rows(ensemble, rows)
+        for row, leaves in zip(rows.tolist(), expected.tolist(), strict=True):
+            for tree, leaf in enumerate(leaves):
+                holding = [
+                    found
+                    for found, ranges in forest.pieces(tree, row, whole(forest, row))
+                    if all(
+                        low <= bisect_right(forest.cuts[f], row[f]) <= high
+                        for f, (low, high) in ranges.items()
+                    )
+                ]
+                assert holding == [leaf]
+
+
+def test_pieces_stay_inside_a_smaller_box():
+    for forest, _, rows in forests(60):
+        row = rows[0].tolist()
+        box = {f: (b // 3, b - b // 4) for f, (_, b) in whole(forest, row).items()}
+        for tree in range(len(forest.output)):
+            for _, ranges in forest.pieces(tree, row, box):
+                for feature, (low, high) in ranges.items():
+                    assert box[feature][0] <= low <= high <= box[feature][1]
+                    assert (low, high) != box[feature]
+
+
+def test_features_used_as_categories_are_fixed():
+    seen = 0
+    for forest, ensemble, _ in forests(60):
+        trees = ensemble.trees
+        inner = trees.feature >= 0
+        expected = set(trees.feature[inner & ((trees.flags & CATEGORICAL) > 0)].tolist())
+        assert forest.fixed == expected
+        seen += len(expected)
+    assert seen > 10
+
+
+def test_units_are_exact():
+    for forest, ensemble, _ in forests(60):
+        precision = ensemble.aggregation.precision
+        values = ensemble.trees.leaf_value.astype(precision).astype(np.float64)
+        for row, integers in zip(values.tolist(), forest.integers, strict=True):
+            assert [Fraction(v) for v in row] == [i * forest.unit for i in integers]
+        start = np.array(ensemble.aggregation.start, dtype=precision).astype(np.float64)
+        assert [Fraction(s) for s in start.tolist()] == [i * forest.unit for i in forest.start]
+        numbers = [n for row in [*forest.integers, forest.start] for n in row]
+        assert all(n % forest.grid == 0 for n in numbers)
+        # The grid is as coarse as it can be: some number is no multiple of twice the grid.
+        assert any(n % (2 * forest.grid) for n in numbers) or not any(numbers)
+        assert forest.grid == 1 << EXTRA_BITS
+        assert forest.unit == Fraction(2) ** forest.exponent
+        assert forest.bits == (24 if precision == "float32" else 53)
+
+
+@pytest.mark.parametrize("rate", [1.0, -1.0, 0.1, -0.3, 0.0])
+@pytest.mark.parametrize("radius", [0.0, 0.1, 0.30000000000000004, 1.0, 1e300, np.inf])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_thresholds_are_counted_exactly(rate, radius, is_open):
+    for forest, _, _ in forests(8):
+        for feature, cuts in forest.cuts.items():
+            for x in [0.0, 0.1, -0.2, 0.5, *cuts, *(c - 0.1 for c in cuts), np.inf, -np.inf]:
+                found = forest.passed(feature, x, radius, rate, is_open=is_open)
+                if rate == 0.0 or radius == 0.0 or np.isinf(x):
+                    assert found == sum(c <= x for c in cuts)
+                elif np.isinf(radius):
+                    assert found == (len(cuts) if rate > 0 else sum(c == -np.inf for c in cuts))
+                else:
+                    end = Fraction(x) + Fraction(radius) * Fraction(rate)
+                    assert found == sum(c < end if is_open else c <= end for c in cuts)
+
+
+def test_rounded_sums_are_those_of_the_plain_model():
+    for forest, ensemble, rows in forests(60):
+        expected = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+        for row, sums in zip(rows.tolist(), expected.astype(np.float64).tolist(), strict=True):
+            trees = range(ensemble.n_trees)
+            assert forest.rounded_sums(row, {}, trees, "here") == sums
+
+
+def test_rounded_sums_need_one_leaf_per_tree():
+    refused = 0
+    for forest, ensemble, rows in forests(40):
+        row = rows[0].tolist()
+        trees = range(ensemble.n_trees)
+        counts = [len(list(forest.pieces(t, row, whole(forest, row)))) for t in trees]
+        if max(counts) > 1:
+            tree = next(t for t in trees if counts[t] > 1)
+            with pytest.raises(CertificateRejected, match=f"place 7: tree {tree} has"):
+                forest.rounded_sums(row, whole(forest, row), trees, "place 7")
+            refused += 1
+    assert refused > 5

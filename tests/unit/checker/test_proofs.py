@@ -1,0 +1,192 @@
+import numpy as np
+
+from tests.strategies import SMALL
+from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
+from tests.unit.checker.dense import DenseSums, cells_of
+from treeproof.checker.claims import cell_box, read_claim, ways_of
+from treeproof.checker.proofs import Bound, Sums, added, span
+from treeproof.model.ensemble import ZERO_IS_MISSING
+from treeproof.query import Query
+
+
+def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
+    """Sums over the boxes of real claims, with the question about the one row."""
+    for number in range(n):
+        rng = np.random.default_rng([6, number])
+        query, header, records = random_run(rng, sizes[number % len(sizes)], "radius")
+        checker = checker_of(query, header)
+        for record in records:
+            if not record["evidence"] or (query.ensemble.trees.flags & ZERO_IS_MISSING).any():
+                continue
+            claim = read_claim(record["evidence"], checker.forest)
+            # A wide ball around the row: more to bound than the small one that was proved.
+            kind, radius = "closed", float(rng.choice([0.1, 0.3, 1.0]))
+            box = cell_box(checker.forest, claim, kind, radius)
+            one = query.take(slice(record["row"], record["row"] + 1))
+            for way in ways_of(checker.forest, claim):
+                yield rng, one, checker.forest, claim, way, box, (kind, radius)
+
+
+def random_multipliers(rng: np.random.Generator, sums: Sums) -> list[list[list[int]]]:
+    return [
+        [[0, *rng.integers(-5, 6, len(s) - 1).tolist()] for s in factor.starts]
+        for factor in sums.factors
+    ]
+
+
+def flat(multipliers: list[list[list[int]]]) -> list[int]:
+    return [value for factor in multipliers for row in factor for value in row[1:]]
+
+
+def scaled(multipliers: list[list[list[int]]], unit: int) -> list[list[list[int]]]:
+    return [[[value * unit for value in row] for row in factor] for factor in multipliers]
+
+
+def random_part(rng: np.random.Generator, box: dict) -> dict:
+    part = {}
+    for feature, (low, high) in box.items():
+        first, last = sorted(rng.integers(low, high + 1, 2).tolist())
+        part[feature] = (first, last) if rng.random() < 0.5 else (low, high)
+    return part
+
+
+def listed(box: dict) -> dict:
+    return {feature: list(range(low, high + 1)) for feature, (low, high) in box.items()}
+
+
+def test_bounds_are_those_of_dense_tables():
+    compared = 0
+    for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
+        sums = Sums(forest, claim, way, box)
+        cells = cells_of(query, kind, radius)
+        assert cells == listed(box)
+        tables = DenseSums(query, way, cells, forest.unit)
+        assert tables.n_multipliers() == sums.n_multipliers()
+        for _ in range(3):
+            values = scaled(random_multipliers(rng, sums), forest.grid // 4 or 1)
+            part = random_part(rng, box)
+            assert Bound(sums, part, values).total == tables.bound(listed(part), flat(values))
+            compared += len(sums.factors) > 0
+    assert compared > 30
+
+
+def test_bounds_with_a_cell_held_are_those_of_dense_tables():
+    compared = 0
+    for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
+        sums = Sums(forest, claim, way, box)
+        tables = DenseSums(query, way, cells_of(query, kind, radius), forest.unit)
+        values = scaled(random_multipliers(rng, sums), forest.grid // 4 or 1)
+        part = random_part(rng, box)
+        bound = Bound(sums, part, values)
+        for feature, (low, high) in part.items():
+            first = int(rng.integers(low, high + 2))
+            last = int(rng.integers(first - 1, high + 1))
+            outside = [c for c in range(low, high + 1) if not first <= c <= last]
+            expected = [tables.bound(listed(part) | {feature: [c]}, flat(values)) for c in outside]
+            found = bound.largest_outside(feature, first, last)
+            # Cells that no tree tells apart may be looked at together, so a cell inside may count.
+            assert found is None or found in [
+                tables.bound(listed(part) | {feature: [c]}, flat(values))
+                for c in range(low, high + 1)
+            ]
+            if expected:
+                assert found is not None
+                assert found >= max(expected)
+                compared += 1
+            same_step = [
+                c for c in range(first, last + 1)
+                if any(_told_apart(sums, feature, c, o) is False for o in outside)
+            ]  # fmt: skip
+            if expected and not same_step:
+                assert found == max(expected)
+    assert compared > 60
+
+
+def _told_apart(sums: Sums, feature: int, left: int, right: int) -> bool:
+    """Whether some tree tells two cells of a feature apart."""
+    starts = [s for single in sums.single.get(feature, []) for s in single[0]]
+    for factor in sums.factors:
+        if feature in factor.features:
+            starts += factor.starts[factor.features.index(feature)]
+    low, high = sorted((left, right))
+    return any(low < start <= high for start in starts)
+
+
+def points_of(query: Query, cells: dict) -> np.ndarray:
+    from tests.oracle import brute_force
+
+    choices = [cells.get(f, [-1]) for f in range(query.rows.shape[1])]
+    return brute_force._points(query, 0, choices)
+
+
+def test_no_point_below_the_floor_breaks_the_claim():
+    from treeproof.model import evaluate
+
+    broken_points = 0
+    for _, query, forest, claim, way, box, (kind, radius) in sums_of_claims(200):
+        sums = Sums(forest, claim, way, box)
+        cells = cells_of(query, kind, radius)
+        points = points_of(query, cells)
+        leaves = evaluate.leaf_rows(query.ensemble, points)
+        rounded = evaluate.accumulate(query.ensemble, leaves)
+        labels = None
+        if way.winner >= 0:
+            finished = evaluate.finish(query.ensemble, rounded)
+            labels = evaluate.label_indices(query.ensemble, finished)
+        output = query.ensemble.trees.tree_output.tolist()
+        for number, reached in enumerate(leaves.tolist()):
+            exact = sum(w * forest.start[o] for o, w in way.weights.items())
+            for tree, leaf in enumerate(reached):
+                for o, w in way.weights.items():
+                    if output[tree] in (-1, o):
+                        exact += w * forest.integers[leaf][o if output[tree] < 0 else 0]
+            if labels is not None:
+                happens = labels[number] == way.winner
+            else:
+                happens = way.weights[0] * float(rounded[number, 0]) >= way.weights[0] * way.cut
+            if happens:
+                assert exact >= sums.floor
+                broken_points += 1
+    assert broken_points > 300
+
+
+def test_floors_are_not_lower_than_the_engine_needs():
+    # What an engine closes must be closed for the checker, too.
+    from treeproof.engines.evidence import _setting
+    from treeproof.kernels.rank_space import restrict, summation_slack
+
+    compared = 0
+    for _, query, forest, claim, way, box, _ in sums_of_claims(150):
+        trees, space, start, band, ways = _setting(query)
+        group = int(query.group[0])
+        numbers = range(int(ways.start[group]), int(ways.start[group + 1]))
+        weights = [way.weights.get(o, 0) for o in range(query.ensemble.n_outputs)]
+        number = next(n for n in numbers if ways.coefficient[n].tolist() == weights)
+        low = np.full(query.rows.shape[1], -1, dtype=np.int32)
+        high = low.copy()
+        for feature, (first, last) in box.items():
+            low[feature], high[feature] = first, last
+        untested = [f for f in range(len(low)) if f not in forest.cuts and f not in forest.fixed]
+        for feature in untested:
+            if query.rows[0, feature] == query.rows[0, feature]:
+                low[feature] = high[feature] = 0
+        found = restrict(trees, space, query.rows[0], low, high, ways.coefficient[number], band)
+        slack = summation_slack(
+            trees, ways.coefficient[number], start, ways.unit, found[0], found[2]
+        )
+        if abs(ways.need[number]) > 1e300:  # no sum reaches it
+            continue
+        floor = ways.need[number] - slack * (1 + 1e-6) - ways.slack[number]
+        mine = float(Sums(forest, claim, way, box).floor * forest.unit)
+        assert mine >= floor - 2.0**-42 * (1.0 + abs(floor))
+        compared += 1
+    assert compared > 60
+
+
+def test_step_functions_add_up():
+    functions = [([2, 5], [1, 4]), ([2, 4, 7], [10, 20, 30])]
+    assert added(functions, (2, 8)) == ([2, 4, 5, 7], [11, 21, 24, 34])
+    assert added(functions, (4, 6)) == ([4, 5], [21, 24])
+    assert added([], (3, 9)) == ([3], [0])
+    assert span([2, 4, 7], (4, 6)) == (1, 1)
+    assert span([2, 4, 7], (3, 7)) == (0, 2)
