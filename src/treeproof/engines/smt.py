@@ -145,7 +145,8 @@ class _Formula:
     def forbid(self, leaves: list[int]) -> None:
         """Exclude one combination of leaves."""
         z3 = self._z3
-        self._solver.add(z3.Not(z3.And([self._condition[leaf] for leaf in leaves])))
+        always = z3.BoolVal(True, ctx=self._context)
+        self._solver.add(z3.Not(z3.And(always, *(self._condition[leaf] for leaf in leaves))))
 
     def _cuts(self, feature: int) -> list[Fraction]:
         first, last = self._space.cut_start[feature], self._space.cut_start[feature + 1]
