@@ -175,7 +175,8 @@ class RunChecker:
             if feature in box:
                 low, high = box[feature]
                 cell = bisect_right(self.forest.cuts[feature], w)
-                require(low <= cell <= high, f"witness: feature {feature} is beyond the set")
+                inside = low <= cell <= high and not math.isnan(w)
+                require(inside, f"witness: feature {feature} is beyond the set")
             elif math.isnan(x) or feature in self.forest.fixed:
                 require(_same([x], [w]), f"witness: feature {feature} must not move")
         if kind == "closed":
