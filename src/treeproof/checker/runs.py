@@ -118,7 +118,7 @@ class RunChecker:
             )
             names = list(self.forest.ensemble.feature_names)
             for name in stated["frozen"]:
-                feature = names.index(name) if isinstance(name, str) else int(name)
+                feature = names.index(name) if name in names else int(name)
                 down[feature] = up[feature] = 0.0
             low, high = (_wide(stated[side], n) for side in ("low", "high"))
         attacker = self.question.get("attacker_class")
@@ -208,25 +208,24 @@ def check_run(
     rows : dict of int to list of float, optional
         The data, in the model's input precision, by row number; a row that is missing is rejected.
     """
-    checker: RunChecker | None = None
-    n_asked, n_found = None, 0
+    n_found = 0
     with Path(path).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
+        try:
+            header = json.loads(file.readline())
+            n_asked = header.get("data", {}).get("n_asked")
+            checker = RunChecker(header, ensemble)
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"The run file '{path}' must start with a header record.") from error
+        for number, line in enumerate(file, start=2):
             try:
                 record = json.loads(line)
-                kind = record["record"]
-                if kind == "header":
-                    require(checker is None, "a second header")
-                    checker = RunChecker(record, ensemble)
-                    n_asked = record.get("data", {}).get("n_asked")
-                    continue
-                require(kind == "row" and checker is not None, "no header before it")
+                require(record["record"] == "row", "this is no row record")
+                values = None if rows is None else rows.get(int(record["row"]), [])
             except (ValueError, KeyError, TypeError, CertificateRejected) as error:
                 yield RowCheck(-1, "rejected", f"line {number}: {error}")
                 continue
-            values = None if rows is None else rows.get(int(record.get("row", -1)), [])
             n_found += 1
-            yield checker.check(record, values)  # type: ignore[union-attr]
+            yield checker.check(record, values)
     if n_asked is not None and n_found < n_asked:
         reason = f"run: {n_asked} rows were asked about, {n_found} are here"
         yield RowCheck(-1, "rejected", reason)

@@ -1,4 +1,4 @@
-"""Answers of whole runs: one known model, every field of the answers and of the evidence damaged."""
+"""Answers of whole runs: one known model, every field of answers and evidence damaged."""
 
 import copy
 import json
@@ -88,7 +88,7 @@ def changed(record: Record, **fields: Any) -> Record:
 def test_all_answers_of_runs_are_accepted():
     ball = treeproof.LInf(0.1)
     frozen = treeproof.LInf(0.3, frozen=("width",), scale=[0.5, 2.0], low=0.0, high=[1.0, 0.8])
-    box = treeproof.Box(ROWS - 0.05, ROWS + [[0.2, 0.05]])
+    box = treeproof.Box(ROWS - 0.05, ROWS + np.array([0.2, 0.05]))
     runs = [
         run(),
         run("radius", treeproof.LInf(scale=[0.3, 1.0], below=0.0)),
@@ -267,6 +267,7 @@ def test_boxes_and_frozen_features_are_those_of_the_question():
     assert reason(header, other) == "claim: 'high' is not that of the question"
     header, records = run("radius", treeproof.LInf(frozen=[0, "height"]))
     assert records[0]["lower"] == "inf"
+    assert reason(header, records[0]) == ""
     free = copy.deepcopy(header)
     free["question"]["perturbation"]["frozen"] = [0]
     assert reason(free, records[0]) == "claim: 'down' is not that of the question"
@@ -337,12 +338,14 @@ def test_run_files_are_checked_line_by_line(tmp_path):
     assert [c.status for c in torn] == ["accepted"] * 3 + ["rejected"] * 2
     assert torn[3].reason.startswith("line 5: ")
     assert torn[4].reason == "run: 4 rows were asked about, 3 are here"
-    headless = check_text(tmp_path, "\n".join(whole[1:]))
-    assert {c.reason for c in headless} == {f"line {n}: no header before it" for n in range(1, 5)}
+    for text in ("\n".join(whole[1:]), "", "[]", "{", '{"record": "header"}'):
+        with pytest.raises(InvalidInput, match="header record"):
+            check_text(tmp_path, text)
     twice = check_text(tmp_path, "\n".join([whole[0], *whole]))
-    assert twice[0].reason == "line 2: a second header"
-    odd = check_text(tmp_path, "\n".join([whole[0], '{"record": "note"}', "[]"]))
-    assert [c.status for c in odd[:2]] == ["rejected", "rejected"]
+    assert twice[0].reason == "line 2: this is no row record"
+    odd = check_text(tmp_path, "\n".join([whole[0], "[]", '{"record": "row"}', "{}"]))
+    assert [c.status for c in odd[:3]] == ["rejected", "rejected", "rejected"]
+    assert [c.reason[:6] for c in odd[:3]] == ["line 2", "record", "line 4"]
 
 
 def test_rows_of_a_data_file_are_compared(tmp_path):
