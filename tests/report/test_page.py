@@ -206,7 +206,10 @@ def test_a_verified_radius_is_the_one_the_page_opens_with():
     results.lower[[0, 1, 5]], results.upper[[0, 1, 5]] = 0.5, np.inf
     page = render(results)
     assert payload(page)["start"] == 0.5
-    assert payload(page)["axis"]["high"] >= 0.5
+    assert payload(page)["axis"]["high"] == 0.5
+    # Verdicts at one radius are no distribution of radii.
+    assert 'id="radii"' not in page
+    assert 'id="curve"' in page
 
 
 def test_rows_that_nothing_breaks_give_a_page():

@@ -147,10 +147,7 @@ def _context(
     title: str | None,
 ) -> dict[str, Any]:
     with_radii = all(run.has_radii for run in runs)
-    axis = axis_for(_all_radii(runs)) if with_radii else Axis(high=1.0)
-    eps = runs[0].eps
-    if eps is not None and with_radii:
-        axis = Axis(high=max(eps, axis.high if np.isinf(axis.bend) else eps))
+    axis = _axis(runs) if with_radii else Axis(high=1.0)
     start = _start(runs, axis, at)
     pixels = rows.pixels_of(runs, shape)
     script, styles = _asset("page.js"), _asset("page.css")
@@ -163,6 +160,7 @@ def _context(
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
         "start": start,
         "with_radii": with_radii,
+        "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
         "wide": WIDE,
         "notes": _notes(runs),
@@ -173,12 +171,19 @@ def _context(
     }
     if with_radii:
         context["curves"] = [curve_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
-        context["histograms"] = [radius_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
+        if context["asks_radii"]:
+            context["histograms"] = [radius_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
     return context
 
 
-def _all_radii(runs: list[Run]) -> np.ndarray:
-    return np.concatenate([bound for r in runs for bound in (r.results.lower, r.results.upper)])
+def _axis(runs: list[Run]) -> Axis:
+    """Axis of the radii; beyond a radius that was verified nothing is known."""
+    verified = [run.eps for run in runs if run.eps]
+    if verified:
+        return Axis(high=max(verified))
+    return axis_for(
+        np.concatenate([bound for r in runs for bound in (r.results.lower, r.results.upper)])
+    )
 
 
 def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
