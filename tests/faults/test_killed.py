@@ -42,7 +42,7 @@ def kill_at_random(folder: Path, out: Path, n_kills: int, n_rows: int, seed: int
             size = out.stat().st_size if out.exists() else 0
             while process.poll() is None and (out.stat().st_size if out.exists() else 0) <= size:
                 time.sleep(0.002)
-        time.sleep(float(random.uniform(0.0, 1.5 * pause * n_batches / n_kills)))
+        time.sleep(float(random.uniform(0.0, 3.0 * pause * n_batches / n_kills)))
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             break  # it was done before
@@ -81,7 +81,7 @@ def test_a_process_killed_twenty_times(tmp_path: Path) -> None:
 
 
 def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Status
 
     expected = prepare(folder, n_rows)
     random = np.random.default_rng(n_kills)
@@ -89,13 +89,18 @@ def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
     killed: list[int] = []
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
 
         def kill_some(done: int, _: int | None) -> None:
             if len(killed) < n_kills and done >= kill_times[len(killed)]:
-                alive = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+                # A worker that dies while it starts is not started again by its nanny.
+                alive = [
+                    nanny.pid
+                    for nanny in cluster.workers.values()
+                    if nanny.process is not None and nanny.process.status is Status.running
+                ]
                 if alive:
                     victim = int(random.choice(alive))
                     os.kill(victim, signal.SIGKILL)

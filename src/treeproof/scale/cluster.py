@@ -1,8 +1,8 @@
 """Workers of a Dask cluster (extra ``treeproof[dask]``).
 
-The model is the result of a task, not scattered data: every worker fetches it once, and the
-scheduler makes it anew when all workers that held it are lost. Batches of lost workers are run
-again by the scheduler; a batch that has cost many workers is asked row by row, to find the row.
+The model travels as a plugin: the scheduler keeps it, and gives it once to every worker, those that
+join later included. So tasks depend on nothing that could be lost with a worker. Batches of lost
+workers are run again; one that has cost many workers is asked row by row, to find the row.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +25,13 @@ from treeproof.scale.workers import Finished
 
 _CONNECT_TIMEOUT_S = 10
 _WORKERS_TIMEOUT_S = 60
+_ALONE_TIMEOUT_S = 300
+"""How long a run waits for new workers when all are lost."""
+
+_FETCH_TIMEOUT_S = 30
+_FORGOTTEN_S = 30
+"""After so long without an answer, batches that no worker knows of are sent again."""
+
 _TRIES = 3
 """How often a batch is sent again after the scheduler gave it up."""
 
@@ -57,15 +63,41 @@ def connected(address: str) -> Iterator[Any]:
         client.close(timeout=_CONNECT_TIMEOUT_S)
 
 
-def _model_of(ensemble: bytes, version: str) -> Model:
-    """Unpack the model on a worker."""
-    if version != treeproof.__version__:
-        raise InvalidInput(
-            f"Workers must have treeproof {version}, as the process that asks. Got"
-            f" {treeproof.__version__}."
-        )
-    # Made by the process that asks, which Dask lets run any code here anyway.
-    return Model(pickle.loads(ensemble))  # noqa: S301
+class _ModelPlugin:
+    """Holds the model of a run on a worker."""
+
+    def __init__(self, name: str, ensemble: bytes) -> None:
+        self.name = name
+        self.idempotent = False
+        self._ensemble = ensemble
+        self._version = treeproof.__version__
+        self.model: Model | None = None
+
+    def setup(self, worker: Any) -> None:
+        """Unpack the model when the worker starts."""
+        del worker
+        if self._version == treeproof.__version__:
+            # Made by the process that asks, which Dask lets run any code here anyway.
+            self.model = Model(pickle.loads(self._ensemble))  # noqa: S301
+
+    def teardown(self, worker: Any) -> None:
+        """Nothing to close."""
+
+    def loaded(self) -> Model:
+        """The model; an error where its version of treeproof is another one."""
+        if self.model is None:
+            raise InvalidInput(
+                f"Workers must have treeproof {self._version}, as the process that asks. Got"
+                f" {treeproof.__version__}."
+            )
+        return self.model
+
+
+def _answer_here(plugin: str, question: Question, rows: Rows) -> Answer:
+    """Answer a batch on a worker."""
+    from distributed import get_worker
+
+    return answer_batch(get_worker().plugins[plugin].loaded(), question, rows)
 
 
 class DaskWorkers:
@@ -90,7 +122,7 @@ class DaskWorkers:
         self._n_tasks = 0
         self._done: queue.SimpleQueue[tuple[Any, Batch]] = queue.SimpleQueue()
         self._arrived = threading.Semaphore(0)
-        self._under_way: dict[str, Any] = {}
+        self._under_way: dict[str, tuple[Any, Batch]] = {}
         self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
         try:
@@ -100,12 +132,8 @@ class DaskWorkers:
                 f"The Dask cluster must have a worker within {_WORKERS_TIMEOUT_S} s. Got none."
             ) from error
         packed = pickle.dumps(model.ensemble, protocol=pickle.HIGHEST_PROTOCOL)
-        with warnings.catch_warnings():
-            # A large model in the graph is meant: from there it can be made again.
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            self._remote_model = client.submit(
-                _model_of, packed, treeproof.__version__, key=f"treeproof-model-{self._run}"
-            )
+        self._plugin = f"treeproof-model-{self._run}"
+        client.register_plugin(_plugin(self._plugin, packed))
 
     @property
     def n_at_once(self) -> int:
@@ -120,7 +148,7 @@ class DaskWorkers:
     def submit(self, batch: Batch) -> None:
         """Have a batch answered."""
         future = self._send(batch.rows)
-        self._under_way[future.key] = future
+        self._under_way[str(future.key)] = (future, batch)
         future.add_done_callback(lambda done: self._note(done, batch))
 
     def _note(self, future: Any, batch: Batch) -> None:
@@ -130,8 +158,8 @@ class DaskWorkers:
     def _send(self, rows: Rows) -> Any:
         self._n_tasks += 1
         return self._client.submit(
-            answer_batch,
-            self._remote_model,
+            _answer_here,
+            self._plugin,
             self._question,
             rows,
             key=f"treeproof-batch-{self._run}-{self._n_tasks}",
@@ -139,8 +167,31 @@ class DaskWorkers:
         )
 
     def wait(self) -> None:
-        """Wait until there may be something to take."""
-        self._arrived.acquire()
+        """Wait until there may be something to take; a cluster that stays empty is refused."""
+        started = alone_since = time.monotonic()
+        while not self._arrived.acquire(timeout=_LOOK_EVERY_S):
+            now = time.monotonic()
+            try:
+                processing = self._client.processing()
+            except OSError:
+                processing = {}
+            if processing:
+                alone_since = now
+            if now - alone_since > _ALONE_TIMEOUT_S:
+                raise InvalidInput(
+                    f"The Dask cluster must have workers. It has had none for {_ALONE_TIMEOUT_S} s."
+                )
+            known = {str(key) for keys in processing.values() for key in keys}
+            if now - started > _FORGOTTEN_S and processing and not known & set(self._under_way):
+                self._send_again()
+                started = now
+
+    def _send_again(self) -> None:
+        """Send everything under way anew, since no worker knows of it any more."""
+        left, self._under_way = self._under_way, {}
+        for future, batch in left.values():
+            future.release()
+            self.submit(batch)
 
     def take(self) -> Finished | None:
         """Give a finished batch, if there is one."""
@@ -148,7 +199,7 @@ class DaskWorkers:
             future, batch = self._done.get_nowait()
         except queue.Empty:
             return None
-        if self._under_way.pop(future.key, None) is None:
+        if self._under_way.pop(str(future.key), None) is None:
             return None
         outcome = self._outcome(future)
         if not isinstance(outcome, BaseException):
@@ -169,7 +220,8 @@ class DaskWorkers:
 
     def _outcome(self, future: Any) -> Answer | BaseException:
         try:
-            answer: Answer = future.result()
+            # A result may be lost with its worker just now; then the batch is sent again.
+            answer: Answer = future.result(timeout=_FETCH_TIMEOUT_S)
         except Exception as error:
             return error
         finally:
@@ -194,12 +246,20 @@ class DaskWorkers:
 
     def stop(self) -> None:
         """Answer nothing more."""
-        left = list(self._under_way.values())
+        left = [future for future, _ in self._under_way.values()]
         self._under_way.clear()
         with contextlib.suppress(Exception):
             if left:
                 self._client.cancel(left)
-            self._remote_model.release()
+            self._client.unregister_worker_plugin(self._plugin)
+
+
+def _plugin(name: str, ensemble: bytes) -> Any:
+    """The plugin as one of Dask's, whose class is known only where Dask is installed."""
+    from distributed import WorkerPlugin
+
+    kind = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
+    return kind(name, ensemble)
 
 
 def _is_loss(error: BaseException) -> bool:
