@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
     from treeproof.scale.merging import merge_runs
-    from treeproof.scale.runs import Run, run
+    from treeproof.scale.runner import Run
+    from treeproof.scale.runs import run
     from treeproof.scale.scorer import RobustnessScorer
     from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.spec.perturbations import Box, LInf
@@ -95,7 +96,7 @@ _HOMES = {
     "PaperProtocol": "treeproof.spec.searches",
     "Results": "treeproof.results.results",
     "RobustnessScorer": "treeproof.scale.scorer",
-    "Run": "treeproof.scale.runs",
+    "Run": "treeproof.scale.runner",
     "ScoreChange": "treeproof.spec.goals",
     "ScoreWithin": "treeproof.spec.goals",
     "VerifiedAccuracyDisplay": "treeproof.results.display",

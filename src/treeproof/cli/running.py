@@ -13,7 +13,7 @@ from treeproof.cli.options import load_model
 if TYPE_CHECKING:
     from treeproof.prediction import Model
     from treeproof.scale.questions import Question
-    from treeproof.scale.runs import Run, Runner
+    from treeproof.scale.runner import Run, Runner
     from treeproof.spec.perturbations import LInf
 
 
@@ -78,7 +78,7 @@ def answered(
         Radii at which proved and attacked rows are counted.
     """
     from treeproof.cli.run_output import ROWS_SHOWN, check_out, progress_bar
-    from treeproof.scale.runs import Runner, workers_for
+    from treeproof.scale.runner import Runner, workers_for
 
     if asking.out is not None:
         # A long run must not end with answers that have nowhere to go.

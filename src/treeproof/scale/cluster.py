@@ -7,16 +7,19 @@ workers are run again; one that has cost many workers is asked row by row, to fi
 
 import contextlib
 import logging
-import pickle
 import queue
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import treeproof
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.prediction import Model
 from treeproof.scale.batches import Answer, Batch, answer_batch, failed
 from treeproof.scale.questions import Question
@@ -63,6 +66,21 @@ def connected(address: str) -> Iterator[Any]:
         client.close(timeout=_CONNECT_TIMEOUT_S)
 
 
+def _packed(ensemble: Ensemble) -> bytes:
+    """A model as the bytes of its file, which give the same model bit for bit."""
+    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
+        path = Path(folder) / "model.treeproof"
+        save_ensemble(ensemble, path)
+        return path.read_bytes()
+
+
+def _unpacked(content: bytes) -> Ensemble:
+    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
+        path = Path(folder) / "model.treeproof"
+        path.write_bytes(content)
+        return load_saved(path)
+
+
 class _ModelPlugin:
     """Holds the model of a run on a worker."""
 
@@ -77,8 +95,7 @@ class _ModelPlugin:
         """Unpack the model when the worker starts."""
         del worker
         if self._version == treeproof.__version__:
-            # Made by the process that asks, which Dask lets run any code here anyway.
-            self.model = Model(pickle.loads(self._ensemble))  # noqa: S301
+            self.model = Model(_unpacked(self._ensemble))
 
     def teardown(self, worker: Any) -> None:
         """Nothing to close."""
@@ -131,9 +148,8 @@ class DaskWorkers:
             raise InvalidInput(
                 f"The Dask cluster must have a worker within {_WORKERS_TIMEOUT_S} s. Got none."
             ) from error
-        packed = pickle.dumps(model.ensemble, protocol=pickle.HIGHEST_PROTOCOL)
         self._plugin = f"treeproof-model-{self._run}"
-        client.register_plugin(_plugin(self._plugin, packed))
+        client.register_plugin(_plugin(self._plugin, _packed(model.ensemble)))
 
     @property
     def n_at_once(self) -> int:

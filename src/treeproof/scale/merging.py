@@ -15,7 +15,7 @@ from treeproof.errors import InvalidInput
 from treeproof.results.run_file import COMPLETE, is_parquet, read_records, replacing
 from treeproof.results.run_parquet import parquet_records, save_parquet
 from treeproof.scale.run_log import check_same, first_record
-from treeproof.scale.runs import log_path
+from treeproof.scale.runner import log_path
 
 IntArray = NDArray[np.int64]
 

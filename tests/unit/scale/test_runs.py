@@ -20,7 +20,7 @@ from treeproof.scale import batches as batches_module
 from treeproof.scale.batches import BatchSizer
 from treeproof.scale.questions import Question, row_keys
 from treeproof.scale.run_log import open_log
-from treeproof.scale.runs import log_path
+from treeproof.scale.runner import log_path
 
 N_ROWS = 150
 COMPARED = (
