@@ -116,7 +116,7 @@ def test_text_from_models_and_data_stays_text():
     assert len(found.scripts) == 2
     assert found.tags.count("img") == 0
     assert not [name for name, _ in found.attributes if name.startswith("on")]
-    assert payload(evil)["features"][0] == EVIL
+    assert payload(evil)["runs"][0]["features"]["0"] == EVIL
     assert found.scripts[1] == expected.scripts[1]
 
 

@@ -305,13 +305,11 @@ def _payload(
     runs: list[Run], axis: Axis, start: float, with_radii: bool, pixels: rows.Pixels | None
 ) -> str:
     """Data for the page's script, as JSON in which nothing can end the element around it."""
-    n_features = max(run.results.witness.shape[1] for run in runs)
     data = {
         "withRadii": with_radii,
         "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
         "start": start,
         "eps": runs[0].eps,
-        "features": [runs[0].feature_name(f) for f in range(n_features)],
         "runs": [rows.table_columns(run) for run in runs],
         "pixels": [rows.pixel_payload(run, pixels) for run in runs],
     }

@@ -217,8 +217,11 @@ def text_of(label: Any) -> str:
 def table_columns(run: Run) -> dict[str, Any]:
     """Columns of one run for the page's own script: compact, but with every bit of the bounds."""
     results = run.results
+    changes = [_changes(run, i) for i in range(len(results))]
+    used = {feature for flat in changes if flat for feature in flat[1::4]}
     return {
         "name": run.name,
+        "features": {str(feature): run.feature_name(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
         "label": [text_of(label) for label in results.label],
         "predicted": _texts(results.predicted),
@@ -232,7 +235,7 @@ def table_columns(run: Run) -> dict[str, Any]:
         "exact": _flags(results.exact),
         "seconds": [float(f"{value:.3g}") for value in results.seconds],
         "reason": [str(reason) for reason in results.reason],
-        "changes": [_changes(run, i) for i in range(len(results))],
+        "changes": changes,
     }
 
 

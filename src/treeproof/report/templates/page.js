@@ -138,7 +138,7 @@
   function changesOf(k, i) {
     const flat = runs[k].changes[i];
     const found = [];
-    for (let j = 1; flat && j < flat.length; j += 4) found.push({ name: data.features[flat[j]], original: flat[j + 1], changed: flat[j + 2], difference: flat[j + 3] });
+    for (let j = 1; flat && j < flat.length; j += 4) found.push({ name: runs[k].features[flat[j]], original: flat[j + 1], changed: flat[j + 2], difference: flat[j + 3] });
     return found;
   }
   const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
