@@ -60,9 +60,9 @@ BUGS = [
     Bug("a box is closed at a tie", "if bound + error < floor:", "if bound <= floor:"),
     Bug(
         "the dual forgets features that a leaf does not test",
-        "[row + step] = peak\n                score += peak\n",
-        "[row + step] = peak\n"
-        "                if high - low < span[pair, HIGH] - span[pair, LOW]:\n"
+        "[entry] = peak\n                score += peak\n",
+        "[entry] = peak\n"
+        "                if ranges[entry, HIGH] == ranges[entry, LOW]:\n"
         "                    score += peak\n",
     ),
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),

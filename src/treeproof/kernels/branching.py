@@ -6,7 +6,7 @@ from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.dual import enter_box, sweep
-from treeproof.kernels.primal import clip_point, decode
+from treeproof.kernels.primal import decode
 from treeproof.kernels.problem import (
     EDGE,
     FACTOR,
@@ -17,7 +17,7 @@ from treeproof.kernels.problem import (
     grow_table,
 )
 from treeproof.kernels.waiting import OpenBoxes, load_open, save_open
-from treeproof.kernels.witnesses import NODES, SWEEPS, leaps_closer, reaches_need, shrink_box
+from treeproof.kernels.witnesses import NODES, SWEEPS, reaches_need, shrink_box, steps_closer
 
 PROVED, UNDECIDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT, NEAR_TIE, JUDGE = 0, 1, 2, 3, 4, 5, 6
 """Nothing nearer exists; a quick search gave up; a limit was reached; a link's rounding decides; a
@@ -116,14 +116,10 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
     floor = target.floor
     if not shrink_box(problem, state, target):
         return CLOSED, 0.0
-    if taken_up == WITNESSED:
-        if leaps_closer(problem, state, target):
-            return CANDIDATE, 0.0
-        clip_point(problem, state, target.point)
-        if reaches_need(problem, state, target, 3):
-            return CANDIDATE, 0.0
+    if taken_up == WITNESSED and steps_closer(problem, state, target):
+        return CANDIDATE, 0.0
     bound = enter_box(problem, state)
-    limit = (QUICK_SWEEPS if is_quick else ROOT_SWEEPS) if is_root else NODE_SWEEPS
+    limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
     while True:
         if bound < floor:
@@ -140,26 +136,36 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
         if bound < floor:
             continue
         if is_root:
-            if taken_up != REJECTED and turn in (1, 4, 12):
-                decode(problem, state, state.rest, target.distance, target.point)
+            if turn == 1 and taken_up != REJECTED:
+                if taken_up == FRESH:
+                    decode(problem, state, state.rest, target.distance, target.point)
                 if reaches_need(problem, state, target, 3):
                     return CANDIDATE, 0.0
+            elif turn == QUICK_SWEEPS:
+                outcome, gap = look_closer(problem, state, target, taken_up != REJECTED)
+                if outcome != SPLIT or is_quick:
+                    return outcome, gap
+                bound = enter_box(problem, state)
         elif turn >= 2 and bound - floor > PATIENCE * (before - bound):
             break  # the sweeps will not get there; splitting will
-    if is_quick:
-        return SPLIT, np.inf
+    return look_closer(problem, state, target, taken_up != REJECTED)
+
+
+@borrowing_kernel
+def look_closer(problem, state, target, may_propose):
+    """Use the costs of single cells: propose the cheapest point, drop cells that cost too much."""
     bound, error = refresh(problem, state)
-    if bound + error < floor:
+    if bound + error < target.floor:
         return CLOSED, 0.0
     marginals(problem, state)
-    if taken_up != REJECTED:
+    if may_propose:
         decode(problem, state, state.marginal, target.distance, target.point)
         if reaches_need(problem, state, target, 0):
             return CANDIDATE, 0.0
     # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
-    if not eliminate(problem, state, bound + 2.0 * error, floor):
+    if not eliminate(problem, state, bound + 2.0 * error, target.floor):
         return CLOSED, 0.0
-    return SPLIT, bound + 2.0 * error - floor
+    return SPLIT, bound + 2.0 * error - target.floor
 
 
 @kernel

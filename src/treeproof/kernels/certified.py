@@ -1,52 +1,8 @@
 """Bounds that may be relied on: computed afresh, with their rounding error, and per cell."""
 
 from treeproof.kernels.compiler import borrowing_kernel
-from treeproof.kernels.dual import LOWEST, range_peak
-from treeproof.kernels.problem import (
-    ENTRY_START,
-    HIGH,
-    LEAF_START,
-    LOW,
-    PAIR_START,
-    SEGMENT_START,
-    SLOT,
-)
-
-
-@borrowing_kernel
-def score_factors(problem, state):
-    """Score all living leaves with the present multipliers; returns the sum of the factors' bests.
-
-    Fills ``score`` (in the order of ``alive``), ``peak`` and ``best``.
-    """
-    span = state.span
-    multiplier = state.multiplier
-    pairs = problem.pairs
-    entries = problem.entries
-    factors = problem.factors
-    total = 0.0
-    for factor in range(problem.n_factors):
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        best = LOWEST
-        for count in range(first_leaf, first_leaf + state.n_alive[factor]):
-            leaf = state.alive[count]
-            row = factors[factor, ENTRY_START] + (leaf - first_leaf) * width
-            score = problem.leaf_gain[leaf]
-            for step in range(width):
-                pair = first_pair + step
-                start = pairs[pair, SEGMENT_START]
-                low = max(entries[row + step, LOW], span[pair, LOW])
-                high = min(entries[row + step, HIGH], span[pair, HIGH])
-                peak = range_peak(multiplier, start + low, start + high)
-                state.peak[row + step] = peak
-                score += peak
-            state.score[count] = score
-            best = max(best, score)
-        state.best[factor] = best
-        total += best
-    return total
+from treeproof.kernels.dual import range_peak, score_factor, segment_marginals
+from treeproof.kernels.problem import HIGH, LOW, PAIR_START, SEGMENT_START
 
 
 @borrowing_kernel
@@ -58,47 +14,22 @@ def marginals(problem, state):
     Sound: with slot s fixed to cell c, factor k's term is at most its max-marginal of c's segment,
     other factors and slots keep their terms, and slot s contributes U_s(c).
     """
-    box = state.box
-    span = state.span
-    multiplier = state.multiplier
-    marginal = state.marginal
-    scratch = state.scratch
-    pairs = problem.pairs
-    segments = problem.segments
-    entries = problem.entries
-    factors = problem.factors
     for slot in range(problem.n_slots):
-        for cell in range(box[slot, LOW], box[slot, HIGH] + 1):
-            marginal[cell] = state.rest[cell]
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            state.marginal[cell] = state.rest[cell]
     for factor in range(problem.n_factors):
         if state.n_alive[factor] < 2:
             continue
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        for step in range(width):
-            pair = first_pair + step
-            slot = pairs[pair, SLOT]
-            start = pairs[pair, SEGMENT_START]
-            first = span[pair, LOW]
-            last = span[pair, HIGH]
-            for segment in range(first, last + 1):
-                scratch[segment] = LOWEST
-            for count in range(first_leaf, first_leaf + state.n_alive[factor]):
-                leaf = state.alive[count] - first_leaf
-                entry = factors[factor, ENTRY_START] + leaf * width + step
-                others = state.score[count] - state.peak[entry]
-                for segment in range(
-                    max(entries[entry, LOW], first), min(entries[entry, HIGH], last) + 1
-                ):
-                    scratch[segment] = max(scratch[segment], others)
-            for segment in range(first, last + 1):
-                cost = scratch[segment] + multiplier[start + segment] - state.best[factor]
-                for cell in range(
-                    max(segments[start + segment, LOW], box[slot, LOW]),
-                    min(segments[start + segment, HIGH], box[slot, HIGH]) + 1,
-                ):
-                    marginal[cell] += cost
+        for step in range(state.n_active[factor]):
+            segment_marginals(problem, state, factor, step)
+            pair = state.active[problem.factors[factor, PAIR_START] + step]
+            start = problem.pairs[pair, SEGMENT_START]
+            first = start + state.span[pair, LOW]
+            for segment in range(first, start + state.span[pair, HIGH] + 1):
+                cost = state.scratch[segment - first] + state.multiplier[segment]
+                cost -= state.best[factor]
+                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
+                    state.marginal[cell] += cost
 
 
 @borrowing_kernel
@@ -112,11 +43,8 @@ def refresh(problem, state):
     """
     rest = state.rest
     box = state.box
-    span = state.span
-    multiplier = state.multiplier
     slots = problem.slots
     pairs = problem.pairs
-    segments = problem.segments
     constant = problem.base
     magnitude = problem.gross
     most_pairs = 0
@@ -128,14 +56,14 @@ def refresh(problem, state):
         most_pairs = max(most_pairs, slots[slot + 1, PAIR_START] - slots[slot, PAIR_START])
         for index in range(slots[slot, PAIR_START], slots[slot + 1, PAIR_START]):
             pair = problem.slot_pair[index]
+            if state.place[pair] < 0:
+                continue
             start = pairs[pair, SEGMENT_START]
             largest = 0.0
-            for segment in range(start + span[pair, LOW], start + span[pair, HIGH] + 1):
-                value = multiplier[segment]
+            for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+                value = state.multiplier[segment]
                 largest = max(largest, abs(value))
-                for cell in range(
-                    max(segments[segment, LOW], low), min(segments[segment, HIGH], high) + 1
-                ):
+                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
                     rest[cell] -= value
             magnitude += 2.0 * largest
         peak = range_peak(rest, low, high)
@@ -143,11 +71,10 @@ def refresh(problem, state):
             rest[cell] -= peak
         constant += peak
     state.constant[0] = constant
-    bound = constant + score_factors(problem, state)
+    total = 0.0
     widest = 0
     for factor in range(problem.n_factors):
-        widest = max(
-            widest, problem.factors[factor + 1, PAIR_START] - problem.factors[factor, PAIR_START]
-        )
+        total += score_factor(problem, state, factor)
+        widest = max(widest, state.n_active[factor])
     longest = 2 * problem.n_trees + problem.n_slots + most_pairs + widest + 8
-    return bound, 4.0 * longest * 2.0**-53 * magnitude
+    return constant + total, 4.0 * longest * 2.0**-53 * magnitude

@@ -32,19 +32,30 @@ LOWEST = -1e300
 class State(NamedTuple):
     """Where a search stands in a problem; arrays are overwritten in place.
 
-    rest        float64 (n_cells,)     U, shifted so that its maximum per slot is 0
-    multiplier  float64 (n_segments,)  λ
-    constant    float64 (1,)           base and everything shifted out of U
-    best        float64 (n_factors,)   the factor's term of the bound
-    box         int32   (n_slots, 2)   LOW, HIGH: first and last cell of each slot
-    span        int32   (n_pairs, 2)   LOW, HIGH: segments that meet the box, relative to the pair
-    alive       int32   (n_leaves,)    leaves that meet the box, listed per factor
-    n_alive     int32   (n_factors,)
-    shares      float64 (n_pairs, 2)   part of a marginal handed on in sweeps forward, backward
-    marginal    float64 (n_cells,)     what fixing a cell costs; see `marginals`
-    score       float64 (n_leaves,)    scratch
-    peak        float64 (n_entries,)   scratch: largest multiplier in a leaf's range
-    scratch     float64 (most segments of a pair,)
+    Leaves that miss the box, factors with one leaf left and pairs with one segment left say nothing
+    there; the others are listed densely, so that sweeps visit nothing else.
+
+    rest        float64 (n_cells,)       U, shifted so that its maximum per slot is 0
+    multiplier  float64 (n_segments,)    λ
+    constant    float64 (1,)             base and everything shifted out of U
+    best        float64 (n_factors,)     the factor's term of the bound
+    box         int32   (n_slots, 2)     LOW, HIGH: first and last cell of each slot
+    span        int32   (n_pairs, 2)     LOW, HIGH: segments that meet the box, relative to the pair
+    reach       int32   (n_segments, 2)  LOW, HIGH: cells of a segment inside the box
+    n_alive     int32   (n_factors,)     leaves that meet the box
+    n_active    int32   (n_factors,)     pairs of the factor that matter
+    active      int32   (n_pairs,)       those pairs, listed from the factor's first pair on
+    place       int32   (n_pairs,)       position of a pair in that list, or -1
+    gain        float64 (n_leaves,)      of living leaves, listed from the factor's first leaf on
+    range_low   int32   (n_entries,)     first segment of living leaves in active pairs: for each
+                                         pair all leaves, listed from the factor's first entry on
+    range_high  int32   (n_entries,)     last segment, likewise
+    shares      float64 (n_pairs, 2)     part of a marginal handed on in sweeps forward, backward
+    marginal    float64 (n_cells,)       what fixing a cell costs; see `marginals`
+    score       float64 (n_leaves,)      scratch, as `gain`
+    peak        float64 (n_entries,)     scratch, as `range_low`: largest multiplier in the range
+    alive       int32   (n_leaves,)      scratch: the living leaves of one factor
+    scratch     float64 (n_slots or most segments of a pair,)
     """
 
     rest: np.ndarray
@@ -53,37 +64,32 @@ class State(NamedTuple):
     best: np.ndarray
     box: np.ndarray
     span: np.ndarray
-    alive: np.ndarray
+    reach: np.ndarray
     n_alive: np.ndarray
+    n_active: np.ndarray
+    active: np.ndarray
+    place: np.ndarray
+    gain: np.ndarray
+    range_low: np.ndarray
+    range_high: np.ndarray
     shares: np.ndarray
     marginal: np.ndarray
     score: np.ndarray
     peak: np.ndarray
+    alive: np.ndarray
     scratch: np.ndarray
 
 
 @kernel
 def new_state(problem):
-    """State at the whole box with all multipliers zero."""
+    """State at the whole box with all multipliers zero; `enter_box` fills in the rest."""
     n_pairs = problem.n_pairs
-    most = 1
+    n_leaves = len(problem.leaf_gain)
+    most = problem.n_slots + 1
     for pair in range(n_pairs):
         most = max(
             most, problem.pairs[pair + 1, SEGMENT_START] - problem.pairs[pair, SEGMENT_START]
         )
-    # A marginal is shared evenly between the factor itself and the factors still to come in this
-    # direction that test the slot: the last one keeps all, where nothing would take it on.
-    shares = np.zeros((n_pairs, 2), dtype=np.float64)
-    count = np.zeros(problem.n_slots, dtype=np.float64)
-    for pair in range(n_pairs - 1, -1, -1):
-        slot = problem.pairs[pair, SLOT]
-        shares[pair, 0] = count[slot] / (count[slot] + 1.0)
-        count[slot] += 1.0
-    count[:] = 0.0
-    for pair in range(n_pairs):
-        slot = problem.pairs[pair, SLOT]
-        shares[pair, 1] = count[slot] / (count[slot] + 1.0)
-        count[slot] += 1.0
     box = np.empty((problem.n_slots, 2), dtype=np.int32)
     for slot in range(problem.n_slots):
         box[slot, LOW] = problem.slots[slot, CELL_START]
@@ -92,16 +98,23 @@ def new_state(problem):
         problem.unary.copy(),
         np.zeros(len(problem.segments), dtype=np.float64),
         np.full(1, problem.base, dtype=np.float64),
-        np.zeros(problem.n_factors, dtype=np.float64),
+        np.empty(problem.n_factors, dtype=np.float64),
         box,
-        np.zeros((n_pairs, 2), dtype=np.int32),
-        np.zeros(len(problem.leaf_gain), dtype=np.int32),
-        np.zeros(problem.n_factors, dtype=np.int32),
-        shares,
+        np.empty((n_pairs, 2), dtype=np.int32),
+        np.empty((len(problem.segments), 2), dtype=np.int32),
+        np.empty(problem.n_factors, dtype=np.int32),
+        np.empty(problem.n_factors, dtype=np.int32),
+        np.empty(n_pairs, dtype=np.int32),
+        np.empty(n_pairs, dtype=np.int32),
+        np.empty(n_leaves, dtype=np.float64),
+        np.empty(len(problem.entries), dtype=np.int32),
+        np.empty(len(problem.entries), dtype=np.int32),
+        np.empty((n_pairs, 2), dtype=np.float64),
         np.zeros(len(problem.unary), dtype=np.float64),
-        np.zeros(len(problem.leaf_gain), dtype=np.float64),
-        np.zeros(len(problem.entries), dtype=np.float64),
-        np.zeros(most, dtype=np.float64),
+        np.empty(n_leaves, dtype=np.float64),
+        np.empty(len(problem.entries), dtype=np.float64),
+        np.empty(n_leaves, dtype=np.int32),
+        np.empty(most, dtype=np.float64),
     )
 
 
@@ -119,56 +132,219 @@ def enter_box(problem, state):
     """Bring the state in line with its box; returns the bound (our doubles, not yet certified)."""
     rest = state.rest
     box = state.box
-    span = state.span
-    multiplier = state.multiplier
-    pairs = problem.pairs
     segments = problem.segments
-    entries = problem.entries
-    factors = problem.factors
+    for pair in range(problem.n_pairs):
+        slot = problem.pairs[pair, SLOT]
+        start = problem.pairs[pair, SEGMENT_START]
+        first = start
+        while segments[first, HIGH] < box[slot, LOW]:
+            first += 1
+        last = problem.pairs[pair + 1, SEGMENT_START] - 1
+        while segments[last, LOW] > box[slot, HIGH]:
+            last -= 1
+        state.span[pair, LOW] = first - start
+        state.span[pair, HIGH] = last - start
+        for segment in range(first, last + 1):
+            state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
+            state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
+    bound = 0.0
+    for factor in range(problem.n_factors):
+        list_pairs(problem, state, factor)
+        bound += list_leaves(problem, state, factor)
+    share_out(problem, state)
     for slot in range(problem.n_slots):
         peak = range_peak(rest, box[slot, LOW], box[slot, HIGH])
         for cell in range(box[slot, LOW], box[slot, HIGH] + 1):
             rest[cell] -= peak
         state.constant[0] += peak
-    for pair in range(problem.n_pairs):
-        slot = pairs[pair, SLOT]
-        start = pairs[pair, SEGMENT_START]
-        first = start
-        while segments[first, HIGH] < box[slot, LOW]:
-            first += 1
-        last = pairs[pair + 1, SEGMENT_START] - 1
-        while segments[last, LOW] > box[slot, HIGH]:
-            last -= 1
-        span[pair, LOW] = first - start
-        span[pair, HIGH] = last - start
-    bound = state.constant[0]
-    for factor in range(problem.n_factors):
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        count = 0
-        best = LOWEST
-        for leaf in range(first_leaf, factors[factor + 1, LEAF_START]):
-            row = factors[factor, ENTRY_START] + (leaf - first_leaf) * width
-            score = problem.leaf_gain[leaf]
-            meets = True
-            for step in range(width):
-                pair = first_pair + step
-                low = max(entries[row + step, LOW], span[pair, LOW])
-                high = min(entries[row + step, HIGH], span[pair, HIGH])
-                if low > high:
-                    meets = False
-                    break
-                start = pairs[pair, SEGMENT_START]
-                score += range_peak(multiplier, start + low, start + high)
-            if meets:
-                state.alive[first_leaf + count] = leaf
-                count += 1
-                best = max(best, score)
-        state.n_alive[factor] = count
-        state.best[factor] = best
-        bound += best
-    return bound
+    return bound + state.constant[0]
+
+
+@borrowing_kernel
+def give_back(problem, state, pair):
+    """Return the multipliers of a pair to its slot.
+
+    Sound where the factor's living leaves do not tell the segments apart: every point's value is
+    the same sum as before.
+    """
+    start = problem.pairs[pair, SEGMENT_START]
+    for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+        value = state.multiplier[segment]
+        if value != 0.0:
+            for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
+                state.rest[cell] += value
+            state.multiplier[segment] = 0.0
+
+
+@borrowing_kernel
+def list_pairs(problem, state, factor):
+    """List the pairs of a factor that have several segments in the box."""
+    first_pair = problem.factors[factor, PAIR_START]
+    count = 0
+    for pair in range(first_pair, problem.factors[factor + 1, PAIR_START]):
+        if state.span[pair, LOW] == state.span[pair, HIGH]:
+            give_back(problem, state, pair)
+            state.place[pair] = -1
+        else:
+            state.active[first_pair + count] = pair
+            state.place[pair] = count
+            count += 1
+    state.n_active[factor] = count
+
+
+@borrowing_kernel
+def list_leaves(problem, state, factor):
+    """List the leaves of a factor that meet the box; returns the factor's term of the bound."""
+    entries = problem.entries
+    span = state.span
+    first_pair = problem.factors[factor, PAIR_START]
+    width = problem.factors[factor + 1, PAIR_START] - first_pair
+    n_active = state.n_active[factor]
+    first_leaf = problem.factors[factor, LEAF_START]
+    first_row = problem.factors[factor, ENTRY_START]
+    n_alive = 0
+    for number in range(problem.factors[factor + 1, LEAF_START] - first_leaf):
+        row = first_row + number * width
+        meets = True
+        for step in range(width):
+            if (
+                entries[row + step, LOW] > span[first_pair + step, HIGH]
+                or entries[row + step, HIGH] < span[first_pair + step, LOW]
+            ):
+                meets = False
+                break
+        if meets:
+            state.gain[first_leaf + n_alive] = problem.leaf_gain[first_leaf + number]
+            state.alive[n_alive] = number
+            n_alive += 1
+    state.n_alive[factor] = n_alive
+    if n_alive == 1:
+        for step in range(n_active):
+            pair = state.active[first_pair + step]
+            give_back(problem, state, pair)
+            state.place[pair] = -1
+        state.n_active[factor] = 0
+        state.best[factor] = state.gain[first_leaf]
+        return state.gain[first_leaf]
+    entry = first_row
+    for step in range(n_active):
+        pair = state.active[first_pair + step]
+        start = problem.pairs[pair, SEGMENT_START]
+        column = first_row + pair - first_pair
+        for index in range(n_alive):
+            row = column + state.alive[index] * width
+            state.range_low[entry] = start + max(entries[row, LOW], span[pair, LOW])
+            state.range_high[entry] = start + min(entries[row, HIGH], span[pair, HIGH])
+            entry += 1
+    return score_factor(problem, state, factor)
+
+
+@borrowing_kernel
+def score_factor(problem, state, factor):
+    """Score the living leaves of a factor with the present multipliers; returns the best.
+
+    Fills ``score``, ``peak`` and ``best``.
+    """
+    multiplier = state.multiplier
+    scores = state.score
+    first_leaf = problem.factors[factor, LEAF_START]
+    n_alive = state.n_alive[factor]
+    for leaf in range(first_leaf, first_leaf + n_alive):
+        scores[leaf] = state.gain[leaf]
+    entry = problem.factors[factor, ENTRY_START]
+    first_pair = problem.factors[factor, PAIR_START]
+    for step in range(state.n_active[factor]):
+        pair = state.active[first_pair + step]
+        if state.span[pair, HIGH] == state.span[pair, LOW] + 1:
+            # Nearly all pairs: no range is longer than its two ends.
+            for leaf in range(first_leaf, first_leaf + n_alive):
+                peak = max(multiplier[state.range_low[entry]], multiplier[state.range_high[entry]])
+                state.peak[entry] = peak
+                scores[leaf] += peak
+                entry += 1
+        else:
+            for leaf in range(first_leaf, first_leaf + n_alive):
+                peak = range_peak(multiplier, state.range_low[entry], state.range_high[entry])
+                state.peak[entry] = peak
+                scores[leaf] += peak
+                entry += 1
+    best = LOWEST
+    for leaf in range(first_leaf, first_leaf + n_alive):
+        best = max(best, scores[leaf])
+    state.best[factor] = best
+    return best
+
+
+@borrowing_kernel
+def segment_marginals(problem, state, factor, step):
+    """Best score of a factor with a slot in each segment, without that segment's multiplier.
+
+    Fills the first entries of ``scratch``; must follow `score_factor`.
+    """
+    scratch = state.scratch
+    first_leaf = problem.factors[factor, LEAF_START]
+    n_alive = state.n_alive[factor]
+    entry = problem.factors[factor, ENTRY_START] + step * n_alive
+    pair = state.active[problem.factors[factor, PAIR_START] + step]
+    first = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
+    last = problem.pairs[pair, SEGMENT_START] + state.span[pair, HIGH]
+    if last == first + 1:
+        left = LOWEST
+        right = LOWEST
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            others = state.score[leaf] - state.peak[entry]
+            left = max(left, others if state.range_low[entry] == first else LOWEST)
+            right = max(right, others if state.range_high[entry] == last else LOWEST)
+            entry += 1
+        scratch[0] = left
+        scratch[1] = right
+        return
+    for segment in range(last - first + 1):
+        scratch[segment] = LOWEST
+    for leaf in range(first_leaf, first_leaf + n_alive):
+        others = state.score[leaf] - state.peak[entry]
+        for segment in range(state.range_low[entry] - first, state.range_high[entry] - first + 1):
+            scratch[segment] = max(scratch[segment], others)
+        entry += 1
+
+
+@borrowing_kernel
+def rescore(problem, state, factor, step):
+    """Bring the scores of a factor in line with new multipliers of one of its pairs."""
+    multiplier = state.multiplier
+    first_leaf = problem.factors[factor, LEAF_START]
+    n_alive = state.n_alive[factor]
+    entry = problem.factors[factor, ENTRY_START] + step * n_alive
+    pair = state.active[problem.factors[factor, PAIR_START] + step]
+    if state.span[pair, HIGH] == state.span[pair, LOW] + 1:
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            peak = max(multiplier[state.range_low[entry]], multiplier[state.range_high[entry]])
+            state.score[leaf] += peak - state.peak[entry]
+            entry += 1
+    else:
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            peak = range_peak(multiplier, state.range_low[entry], state.range_high[entry])
+            state.score[leaf] += peak - state.peak[entry]
+            entry += 1
+
+
+@borrowing_kernel
+def share_out(problem, state):
+    """Settle what part of its marginals a factor hands on.
+
+    A marginal is shared evenly between the factor itself and the factors still to come in this
+    direction that test the slot: the last one keeps all, where nothing would take it on.
+    """
+    count = state.scratch
+    for direction in range(2):
+        for slot in range(problem.n_slots):
+            count[slot] = 0.0
+        for turn in range(problem.n_pairs):
+            pair = problem.n_pairs - 1 - turn if direction == 0 else turn
+            if state.place[pair] >= 0:
+                slot = problem.pairs[pair, SLOT]
+                state.shares[pair, direction] = count[slot] / (count[slot] + 1.0)
+                count[slot] += 1.0
 
 
 @borrowing_kernel
@@ -184,82 +360,46 @@ def sweep(problem, state, is_forward, bound, floor):
     the factor's term at its best and the slots' maxima at 0. Stops once the bound is below `floor`.
     """
     rest = state.rest
-    box = state.box
-    span = state.span
+    reach = state.reach
     multiplier = state.multiplier
-    scores = state.score
-    peaks = state.peak
-    scratch = state.scratch
-    pairs = problem.pairs
-    segments = problem.segments
-    entries = problem.entries
-    factors = problem.factors
     direction = 0 if is_forward else 1
     for turn in range(problem.n_factors):
         factor = turn if is_forward else problem.n_factors - 1 - turn
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        first_entry = factors[factor, ENTRY_START]
-        n_alive = state.n_alive[factor]
-        for pair in range(first_pair, first_pair + width):
-            slot = pairs[pair, SLOT]
-            start = pairs[pair, SEGMENT_START]
-            for segment in range(start + span[pair, LOW], start + span[pair, HIGH] + 1):
-                low = max(segments[segment, LOW], box[slot, LOW])
-                high = min(segments[segment, HIGH], box[slot, HIGH])
+        if state.n_alive[factor] < 2:
+            continue
+        first_pair = problem.factors[factor, PAIR_START]
+        last_step = -1
+        for step in range(state.n_active[factor]):
+            pair = state.active[first_pair + step]
+            if state.shares[pair, direction] != 0.0:
+                last_step = step
+            start = problem.pairs[pair, SEGMENT_START]
+            for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+                low = reach[segment, LOW]
+                high = reach[segment, HIGH]
                 peak = range_peak(rest, low, high)
-                multiplier[segment] += peak
-                for cell in range(low, high + 1):
-                    rest[cell] -= peak
-        best = LOWEST
-        for count in range(first_leaf, first_leaf + n_alive):
-            leaf = state.alive[count]
-            row = first_entry + (leaf - first_leaf) * width
-            score = problem.leaf_gain[leaf]
-            for step in range(width):
-                pair = first_pair + step
-                start = pairs[pair, SEGMENT_START]
-                low = max(entries[row + step, LOW], span[pair, LOW])
-                high = min(entries[row + step, HIGH], span[pair, HIGH])
-                peak = range_peak(multiplier, start + low, start + high)
-                peaks[row + step] = peak
-                score += peak
-            scores[count] = score
-            best = max(best, score)
-        bound += best - state.best[factor]
-        state.best[factor] = best
-        for step in range(width):
-            pair = first_pair + step
+                if peak != 0.0:
+                    multiplier[segment] += peak
+                    for cell in range(low, high + 1):
+                        rest[cell] -= peak
+        before = state.best[factor]
+        best = score_factor(problem, state, factor)
+        bound += best - before
+        if bound < floor:
+            break
+        for step in range(last_step + 1):
+            pair = state.active[first_pair + step]
             share = state.shares[pair, direction]
             if share == 0.0:
                 continue
-            slot = pairs[pair, SLOT]
-            start = pairs[pair, SEGMENT_START]
-            first = span[pair, LOW]
-            last = span[pair, HIGH]
+            segment_marginals(problem, state, factor, step)
+            first = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
+            last = problem.pairs[pair, SEGMENT_START] + state.span[pair, HIGH]
             for segment in range(first, last + 1):
-                scratch[segment] = LOWEST
-            for count in range(first_leaf, first_leaf + n_alive):
-                entry = first_entry + (state.alive[count] - first_leaf) * width + step
-                scores[count] -= peaks[entry]
-                for segment in range(
-                    max(entries[entry, LOW], first), min(entries[entry, HIGH], last) + 1
-                ):
-                    scratch[segment] = max(scratch[segment], scores[count])
-            for segment in range(first, last + 1):
-                change = share * (scratch[segment] + multiplier[start + segment] - best)
-                multiplier[start + segment] -= change
-                for cell in range(
-                    max(segments[start + segment, LOW], box[slot, LOW]),
-                    min(segments[start + segment, HIGH], box[slot, HIGH]) + 1,
-                ):
+                change = share * (state.scratch[segment - first] + multiplier[segment] - best)
+                multiplier[segment] -= change
+                for cell in range(reach[segment, LOW], reach[segment, HIGH] + 1):
                     rest[cell] += change
-            for count in range(first_leaf, first_leaf + n_alive):
-                entry = first_entry + (state.alive[count] - first_leaf) * width + step
-                low = max(entries[entry, LOW], first)
-                high = min(entries[entry, HIGH], last)
-                scores[count] += range_peak(multiplier, start + low, start + high)
-        if bound < floor:
-            break
+            if step < last_step:
+                rescore(problem, state, factor, step)
     return bound

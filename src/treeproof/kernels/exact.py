@@ -172,7 +172,8 @@ def explore(
         claim.need, floor, distance, is_beyond, found.lower, found.upper, found.is_open,
         found.counts, np.zeros(problem.n_slots, dtype=np.int32),
         np.zeros(len(problem.unary), dtype=np.float64),
-        np.zeros((problem.n_slots, 3), dtype=np.int32),
+        np.zeros(1, dtype=np.int64), np.empty((problem.n_slots, 3), dtype=np.int32),
+        np.empty(len(problem.leaf_gain), dtype=np.int16), np.empty(problem.n_slots, dtype=np.bool_),
     )  # fmt: skip
     waiting = new_waiting(problem, state)
     cells = np.empty(len(row), dtype=np.int32)
@@ -273,7 +274,8 @@ def solve_row(
                 return status
             if found.upper[0] < np.inf and not is_ball:
                 return PROVED
-        if not is_quick:
+        # Sound: every alternative was proved in a ball that holds all that is nearer.
+        if not is_quick or (worst == PROVED and found.upper[0] <= radius):
             break
         if found.upper[0] < np.inf or (is_everything and worst == UNDECIDED):
             is_quick = False

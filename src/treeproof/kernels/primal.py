@@ -18,92 +18,115 @@ from treeproof.kernels.problem import (
 
 
 @borrowing_kernel
-def value_at(problem, state, point):
-    """Value of a point inside the state's box."""
-    pairs = problem.pairs
-    segments = problem.segments
-    entries = problem.entries
-    factors = problem.factors
+def segment_at(problem, state, pair, cell):
+    """Segment of a pair that holds a cell of the box."""
+    segment = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
+    while cell > state.reach[segment, HIGH]:
+        segment += 1
+    return segment
+
+
+@borrowing_kernel
+def count_misses(problem, state, point, misses):
+    """Value of a point inside the state's box.
+
+    misses  int16 (n_leaves,)  filled in: pairs in which a living leaf does not hold the point
+    """
     value = problem.base
     for slot in range(problem.n_slots):
         value += problem.unary[point[slot]]
     for factor in range(problem.n_factors):
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        for count in range(first_leaf, first_leaf + state.n_alive[factor]):
-            leaf = state.alive[count]
-            row = factors[factor, ENTRY_START] + (leaf - first_leaf) * width
-            is_inside = True
-            for step in range(width):
-                start = pairs[first_pair + step, SEGMENT_START]
-                cell = point[pairs[first_pair + step, SLOT]]
-                if (
-                    cell < segments[start + entries[row + step, LOW], LOW]
-                    or cell > segments[start + entries[row + step, HIGH], HIGH]
-                ):
-                    is_inside = False
-                    break
-            if is_inside:
-                value += problem.leaf_gain[leaf]
-                break
+        first_leaf = problem.factors[factor, LEAF_START]
+        last_leaf = first_leaf + state.n_alive[factor]
+        for leaf in range(first_leaf, last_leaf):
+            misses[leaf] = 0
+        first_pair = problem.factors[factor, PAIR_START]
+        entry = problem.factors[factor, ENTRY_START]
+        for step in range(state.n_active[factor]):
+            pair = state.active[first_pair + step]
+            here = segment_at(problem, state, pair, point[problem.pairs[pair, SLOT]])
+            for leaf in range(first_leaf, last_leaf):
+                is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
+                misses[leaf] += np.int16(is_outside)
+                entry += 1
+        for leaf in range(first_leaf, last_leaf):
+            if misses[leaf] == 0:
+                value += state.gain[leaf]
     return value
 
 
 @borrowing_kernel
-def slot_values(problem, state, point, slot, values):
-    """Part of the value that depends on one slot, for each of its cells, others as in `point`."""
-    slots = problem.slots
-    pairs = problem.pairs
-    segments = problem.segments
-    entries = problem.entries
-    factors = problem.factors
+def slot_values(problem, state, cell_now, slot, misses, values):
+    """Part of the value that depends on one slot, for each of its cells, others as they are."""
     low = state.box[slot, LOW]
     high = state.box[slot, HIGH]
     for cell in range(low, high + 1):
         values[cell] = problem.unary[cell]
-    for index in range(slots[slot, PAIR_START], slots[slot + 1, PAIR_START]):
-        own = problem.slot_pair[index]
-        factor = pairs[own, FACTOR]
-        first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        first_leaf = factors[factor, LEAF_START]
-        own_start = pairs[own, SEGMENT_START]
-        for count in range(first_leaf, first_leaf + state.n_alive[factor]):
-            leaf = state.alive[count]
-            row = factors[factor, ENTRY_START] + (leaf - first_leaf) * width
-            is_inside = True
-            for step in range(width):
-                if first_pair + step == own:
-                    continue
-                start = pairs[first_pair + step, SEGMENT_START]
-                cell = point[pairs[first_pair + step, SLOT]]
-                if (
-                    cell < segments[start + entries[row + step, LOW], LOW]
-                    or cell > segments[start + entries[row + step, HIGH], HIGH]
-                ):
-                    is_inside = False
-                    break
-            if is_inside:
-                entry = row + own - first_pair
-                first = max(segments[own_start + entries[entry, LOW], LOW], low)
-                last = min(segments[own_start + entries[entry, HIGH], HIGH], high)
+    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
+        pair = problem.slot_pair[index]
+        step = state.place[pair]
+        if step < 0:
+            continue
+        here = segment_at(problem, state, pair, cell_now)
+        factor = problem.pairs[pair, FACTOR]
+        n_alive = state.n_alive[factor]
+        first_leaf = problem.factors[factor, LEAF_START]
+        entry = problem.factors[factor, ENTRY_START] + step * n_alive
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
+            if misses[leaf] == np.int16(is_outside):
+                first = max(state.reach[state.range_low[entry], LOW], low)
+                last = min(state.reach[state.range_high[entry], HIGH], high)
                 for cell in range(first, last + 1):
-                    values[cell] += problem.leaf_gain[leaf]
+                    values[cell] += state.gain[leaf]
+            entry += 1
 
 
 @borrowing_kernel
-def ascend(problem, state, distance, point, value, need, rounds, values):
-    """Improve a point slot by slot inside the box until it reaches `need`; returns its value."""
+def move_slot(problem, state, slot, before, after, misses, is_stale):
+    """Account for a slot's new cell, and mark the slots to which it may matter."""
+    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
+        pair = problem.slot_pair[index]
+        step = state.place[pair]
+        if step < 0:
+            continue
+        old = segment_at(problem, state, pair, before)
+        new = segment_at(problem, state, pair, after)
+        if old == new:
+            continue
+        factor = problem.pairs[pair, FACTOR]
+        n_alive = state.n_alive[factor]
+        first_leaf = problem.factors[factor, LEAF_START]
+        entry = problem.factors[factor, ENTRY_START] + step * n_alive
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            was_outside = (old < state.range_low[entry]) | (old > state.range_high[entry])
+            is_outside = (new < state.range_low[entry]) | (new > state.range_high[entry])
+            misses[leaf] += np.int16(is_outside) - np.int16(was_outside)
+            entry += 1
+        first_pair = problem.factors[factor, PAIR_START]
+        for other in range(first_pair, first_pair + state.n_active[factor]):
+            is_stale[problem.pairs[state.active[other], SLOT]] = True
+    is_stale[slot] = False
+
+
+@borrowing_kernel
+def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
+    """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
+
+    misses  int16 (n_leaves,)  from `count_misses`
+    """
+    for slot in range(problem.n_slots):
+        is_stale[slot] = True
     for _ in range(rounds):
         is_better = False
         for slot in range(problem.n_slots):
             low = state.box[slot, LOW]
             high = state.box[slot, HIGH]
-            if low == high:
+            if low == high or not is_stale[slot]:
                 continue
-            slot_values(problem, state, point, slot, values)
+            is_stale[slot] = False
             here = point[slot]
+            slot_values(problem, state, here, slot, misses, values)
             best = here
             for cell in range(low, high + 1):
                 if values[cell] > values[best] or (
@@ -116,6 +139,7 @@ def ascend(problem, state, distance, point, value, need, rounds, values):
                 point[slot] = best
                 if value >= need:
                     return value
+                move_slot(problem, state, slot, here, best, misses, is_stale)
         if not is_better:
             break
     return value

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel
-from treeproof.kernels.primal import ascend, clip_point, value_at
+from treeproof.kernels.primal import ascend, clip_point, count_misses
 from treeproof.kernels.problem import HIGH, LOW
 
 NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
@@ -25,7 +25,10 @@ class Target(NamedTuple):
     counts      int64   (4,)          nodes, sweeps, points, restrictions
     point       int32   (n_slots,)    the point under consideration
     values      float64 (n_cells,)    scratch
+    n_steps     int64   (1,)          how often the witness was moved closer without failing
     saved       int32   (n_slots, 3)  scratch: a box and a point
+    misses      int16   (n_leaves,)   scratch, see `count_misses`
+    is_stale    bool    (n_slots,)    scratch
     """
 
     need: float
@@ -38,7 +41,10 @@ class Target(NamedTuple):
     counts: np.ndarray
     point: np.ndarray
     values: np.ndarray
+    n_steps: np.ndarray
     saved: np.ndarray
+    misses: np.ndarray
+    is_stale: np.ndarray
 
 
 @borrowing_kernel
@@ -90,21 +96,38 @@ def accept_point(problem, target):
 @borrowing_kernel
 def reaches_need(problem, state, target, rounds):
     """Whether `target.point`, after some rounds of ascent in the box, is worth judging."""
-    value = value_at(problem, state, target.point)
+    value = count_misses(problem, state, target.point, target.misses)
     if value < target.need:
         value = ascend(
             problem, state, target.distance, target.point, value, target.need, rounds,
-            target.values,
+            target.misses, target.is_stale, target.values,
         )  # fmt: skip
     return value >= target.need
+
+
+@borrowing_kernel
+def steps_closer(problem, state, target):
+    """Whether a point worth judging lies near the witness in what is left of the box.
+
+    The witness is moved just inside. Such steps from threshold to threshold can be many; after a
+    few good ones, halfway to the lower bound is tried first.
+    """
+    target.n_steps[0] += 1
+    if target.n_steps[0] % 2 == 0 and leaps_closer(problem, state, target):
+        target.n_steps[0] -= 1
+        return True
+    clip_point(problem, state, target.point)
+    if reaches_need(problem, state, target, 0):
+        return True
+    target.n_steps[0] = 0
+    return False
 
 
 @borrowing_kernel
 def leaps_closer(problem, state, target):
     """Whether a point worth judging is in reach halfway between the bounds; then it is taken.
 
-    Steps from threshold to threshold can be many; halving the distance makes them few. The box
-    stays as it was, since the point may yet be rejected.
+    The box stays as it was, since the point may yet be rejected.
     """
     middle = 0.5 * (target.lower[0] + target.upper[0])
     if not middle < target.upper[0] or not np.isfinite(middle):
@@ -126,7 +149,7 @@ def leaps_closer(problem, state, target):
     is_in_reach = False
     if not is_empty:
         clip_point(problem, state, target.point)
-        is_in_reach = reaches_need(problem, state, target, 2)
+        is_in_reach = reaches_need(problem, state, target, 0)
     for slot in range(problem.n_slots):
         state.box[slot, LOW] = target.saved[slot, 0]
         state.box[slot, HIGH] = target.saved[slot, 1]
