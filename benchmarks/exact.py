@@ -1,18 +1,27 @@
-"""Exact radii on the paper's models, beside treeVerification's times and Veritas.
+"""Exact radii on the paper's models, beside treeVerification's times, Veritas and a plain pass.
 
-Run ``python benchmarks/exact.py [--rows N] [--models a,b] [--live-veritas N] [--n-jobs N]``; the
-tables go to ``benchmarks/results/exact.md``, or only to the terminal with ``--dry``. Needs the
-paper's data and models: TREEPROOF_PAPER_DATA, by default ../shared.
+Run ``python benchmarks/exact.py [--rows N] [--models a,b] [--live-veritas N] [--live-sketch N]
+[--threads]``; the tables go to ``benchmarks/results/exact.md``, or only to the terminal with
+``--dry``. Needs the paper's data and models: TREEPROOF_PAPER_DATA, by default ../shared.
 
-treeVerification's seconds were measured in another run, on a machine like this one under load; they
-vary by up to 2.5 times. It gives lower bounds only. Veritas runs here, in the same process, with
-tight settings (30 steps, guard 1e-8, 10 s per row), from twice treeVerification's bound or, without
-one, twice the radius; the time to prune is its own. It is run on models with two classes.
+One thread, one run, one batch per model; rows that the model gets wrong need no search and are left
+out. treeVerification's seconds were measured in another run, on a machine like this one under load;
+they vary by up to 2.5 times, and it gives lower bounds only. Ratios are over the rows that the
+other tool answered.
+
+"A pass" restricts all trees to the box of r* and does nothing else: ours, and `build_strict` of the
+sketch in the paper's data (models with one output). The column gives the median over rows of the
+time for the whole answer divided by the faster of the two passes on that row, repeated.
+
+Veritas runs here, in the same process, with tight settings (30 steps, guard 1e-8, 10 s per row),
+from twice treeVerification's bound or, without one, twice the radius; the time to prune is its own.
+It is run on models with two classes, on fewer rows where it needs seconds for each.
 """
 
 import argparse
 import contextlib
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -30,11 +39,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import treeproof
+from treeproof.engines.instance import rank_space
+from treeproof.kernels.rank_space import box_cells, restrict
 from treeproof.model.loaders import load_ensemble
 from treeproof.prediction import Model
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "exact.md"
+
+N_PASSES = 10
 
 COLUMNS = (
     "model (trees)",
@@ -52,14 +65,19 @@ COLUMNS = (
     "tV / ours, median",
     "r* compared",
     "r* different",
+    "one pass, µs",
+    "ours / pass, median",
+    "rows above 100 medians",
 )
-VERITAS_COLUMNS = (
+LIVE_COLUMNS = (
     "model (trees)",
     "rows",
-    "Veritas mean ms",
-    "Veritas median ms",
-    "Veritas / ours, mean",
-    "Veritas / ours, median",
+    "mean ms",
+    "median ms",
+    "99 % ms",
+    "theirs / ours, mean",
+    "theirs / ours, median",
+    "theirs / ours, 99 %",
     "brackets that miss r*",
 )
 
@@ -141,12 +159,60 @@ def ratios(theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> tuple[str,
     return f"{mean:.1f}", f"{np.median(theirs[has]) / np.median(ours[has]):.1f}"
 
 
-def measure(subject: Subject, n_jobs: int) -> tuple[list[str], Any]:
+def sketch() -> Any:
+    """The sketch beside the paper's data, as a module."""
+    location = importlib.util.spec_from_file_location("sketch", DATA / "sketch" / "sketch.py")
+    if location is None or location.loader is None:
+        raise SystemExit(f"there is no sketch in {DATA}")
+    module = importlib.util.module_from_spec(location)
+    location.loader.exec_module(module)
+    return module
+
+
+def pass_ms(subject: Subject, radii: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Milliseconds to restrict all trees to a ball; NaN for radii 0 and infinite."""
+    ensemble = subject.model.ensemble
+    space = rank_space(ensemble)
+    ones = np.ones(ensemble.n_outputs)
+    cells = np.empty((2, ensemble.n_features), dtype=np.int32)
+    plain = sketch() if ensemble.n_outputs == 1 else None
+    arrays = plain.load_xgboost_json(subject.path) if plain else ()
+    build_strict = plain.build_strict if plain else None
+
+    # Compiled loops: a call from Python would cost as much as a pass.
+    @numba.njit
+    def ours(trees, space, row, low_cell, high_cell, ones, n_passes):  # type: ignore[no-untyped-def]
+        for _ in range(n_passes):
+            restrict(trees, space, row, low_cell, high_cell, ones, 0.0)
+
+    @numba.njit
+    def theirs(feature, threshold, left, right, value, root, row, radius, n_passes):  # type: ignore[no-untyped-def]
+        for _ in range(n_passes):
+            build_strict(feature, threshold, left, right, value, root, 1.0, row, radius)
+
+    times = np.full(len(radii), np.nan)
+    for number, radius in enumerate(radii):
+        if not 0.0 < radius < np.inf:
+            continue
+        row = subject.X[number].astype(np.float64)
+        box_cells(space, row, row - radius, row + radius, cells[0], cells[1])
+        runs = [(ours, (ensemble.trees, space, row, cells[0], cells[1], ones))]
+        if plain:
+            runs.append((theirs, (*arrays, row, radius)))
+        for run, arguments in runs:
+            run(*arguments, 1)
+            for _ in range(3):
+                began = time.perf_counter()
+                run(*arguments, N_PASSES)
+                lasted = (time.perf_counter() - began) / N_PASSES
+                times[number] = np.nanmin([times[number], lasted])
+    return 1e3 * times
+
+
+def measure(subject: Subject) -> tuple[list[str], Any]:
     """One line of the table, and the results."""
     treeproof.radius(subject.model, subject.X[:1], subject.y[:1], engine="exact")  # compiles
-    found = treeproof.radius(
-        subject.model, subject.X, subject.y, engine="exact", n_jobs=n_jobs, time_limit_s=60.0
-    )
+    found = treeproof.radius(subject.model, subject.X, subject.y, engine="exact", time_limit_s=60.0)
     n_rows = len(subject.X)
     # Rows that the model gets wrong need no search; they are in no time.
     asked = found.verdict != "falsified"
@@ -155,6 +221,9 @@ def measure(subject: Subject, n_jobs: int) -> tuple[list[str], Any]:
     tv = 1e3 * np.where(asked, numbers(subject.peers, "tv_seconds", n_rows), np.nan)[asked]
     truth = numbers(subject.peers, "r_star_exact", n_rows)
     known = ~np.isnan(truth)
+    all_ms = 1e3 * found.seconds
+    passes = pass_ms(subject, np.where(asked, found.upper, 0.0))
+    has = ~np.isnan(passes)
     line = [
         f"{subject.name} ({subject.n_trees:,})",
         f"{int(asked.sum())} of {n_rows}",
@@ -170,6 +239,9 @@ def measure(subject: Subject, n_jobs: int) -> tuple[list[str], Any]:
         *ratios(tv, ms),
         f"{int(known.sum())}",
         f"{int(np.sum(found.upper[known] != truth[known]))}",
+        f"{1e3 * np.median(passes[has]):.0f}",
+        f"{np.median(all_ms[has] / passes[has]):.1f}",
+        f"{int(np.sum(ms > 100 * np.median(ms)))}",
     ]
     return line, found
 
@@ -206,16 +278,64 @@ def veritas_line(subject: Subject, found: Any, n_rows: int) -> list[str]:
         theirs[row] = 1e3 * (time.perf_counter() - began)
         # Veritas never looks beyond its start; its guard widens the bracket.
         n_missed += not (low <= radius + 2e-8 and radius <= max(high, start) + 2e-8)
-    ours = 1e3 * found.seconds[:n_rows]
-    ran = theirs[~np.isnan(theirs)]
+    return live_line(subject, found, theirs, n_missed)
+
+
+def live_line(
+    subject: Subject, found: Any, theirs: NDArray[np.float64], n_missed: int
+) -> list[str]:
+    ours = 1e3 * found.seconds[: len(theirs)]
+    has = ~np.isnan(theirs)
+    if not has.any():
+        return [f"{subject.name} ({subject.n_trees:,})", "0", *["–"] * 7]
+    tails = np.percentile(theirs[has], 99), np.percentile(ours[has], 99)
     return [
         f"{subject.name} ({subject.n_trees:,})",
-        f"{len(ran)}",
-        f"{ran.mean():.3f}" if len(ran) else "–",
-        f"{np.median(ran):.3f}" if len(ran) else "–",
+        f"{int(has.sum())}",
+        f"{theirs[has].mean():.3f}",
+        f"{np.median(theirs[has]):.3f}",
+        f"{tails[0]:.3f}",
         *ratios(theirs, ours),
+        f"{tails[0] / tails[1]:.1f}",
         f"{n_missed}",
     ]
+
+
+def sketch_line(subject: Subject, found: Any, n_rows: int) -> list[str]:
+    """Run the sketch on the first rows of a model with one output, as its own main does."""
+    module = sketch()
+    arrays = module.load_xgboost_json(subject.path)
+    n_rows = min(n_rows, len(subject.X))
+    rows = subject.X[:n_rows].astype(np.float64)
+    theirs = np.full(n_rows, np.nan)
+    start, radii, n_missed = 0.001, [], 0
+    counts = np.zeros(5, np.int64)
+    for row in (0, *range(n_rows)):
+        if found.verdict[row] == "falsified":
+            continue
+        sign = -1.0 if module.predict(*arrays, rows[row]) > 0 else 1.0
+        began = time.perf_counter()
+        low, high = module.radius(*arrays, sign, rows[row], rows.shape[1], start, counts)
+        theirs[row] = 1e3 * (time.perf_counter() - began)
+        radii.append(high)
+        start = 0.5 * float(np.median(radii))
+        n_missed += not low <= found.upper[row] <= high
+    return live_line(subject, found, theirs, n_missed)
+
+
+def threads_line(subject: Subject) -> list[str]:
+    """Rows per second with one thread and with two, the best of three each."""
+    seconds = []
+    for n_jobs in (1, 2):
+        runs = []
+        for _ in range(3):
+            began = time.perf_counter()
+            treeproof.radius(subject.model, subject.X, subject.y, n_jobs=n_jobs)
+            runs.append(time.perf_counter() - began)
+        seconds.append(min(runs))
+    rate = [len(subject.X) / second for second in seconds]
+    name = f"{subject.name} ({subject.n_trees:,})"
+    return [name, f"{rate[0]:.0f}", f"{rate[1]:.0f}", f"{rate[1] / rate[0]:.2f}"]
 
 
 def table(columns: tuple[str, ...], lines: list[list[str]]) -> str:
@@ -241,25 +361,37 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--models", help="names in models.json, with commas between")
     parser.add_argument("--live-veritas", type=int, default=0, metavar="N")
-    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--live-sketch", type=int, default=0, metavar="N")
+    parser.add_argument("--threads", action="store_true", help="also compare two threads with one")
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
     names = options.models.split(",") if options.models else None
-    lines, veritas_lines = [], []
+    lines, veritas_lines, sketch_lines, thread_lines = [], [], [], []
     for subject in subjects(names, options.rows):
-        line, found = measure(subject, options.n_jobs)
+        line, found = measure(subject)
         lines.append(line)
         print(dict(zip(COLUMNS, line, strict=True)), file=sys.stderr, flush=True)
-        if options.live_veritas and subject.model.ensemble.n_outputs == 1:
+        if options.threads:
+            thread_lines.append(threads_line(subject))
+        if subject.model.ensemble.n_outputs > 1:
+            continue
+        if options.live_sketch:
+            sketch_lines.append(sketch_line(subject, found, options.live_sketch))
+            print("sketch", sketch_lines[-1], file=sys.stderr, flush=True)
+        if options.live_veritas:
             veritas_lines.append(veritas_line(subject, found, options.live_veritas))
-            print(veritas_lines[-1], file=sys.stderr, flush=True)
-    text = f"# Exact radii\n\n{versions(bool(veritas_lines))}; {options.n_jobs} thread(s).\n\n"
-    text += table(COLUMNS, lines)
+            print("Veritas", veritas_lines[-1], file=sys.stderr, flush=True)
+    text = f"# Exact radii\n\n{versions(bool(veritas_lines))}.\n\n" + table(COLUMNS, lines)
     if veritas_lines:
         text += "\n## Veritas on the same rows, in the same run\n\n"
-        text += table(VERITAS_COLUMNS, veritas_lines)
-    notes = " ".join((__doc__ or "").split("\n\n")[2].split())
-    text += f"\n{notes}\n"
+        text += table(LIVE_COLUMNS, veritas_lines)
+    if sketch_lines:
+        text += "\n## The sketch on the same rows, in the same run\n\n"
+        text += table(LIVE_COLUMNS, sketch_lines)
+    if thread_lines:
+        text += "\n## Two threads, rows per second\n\n"
+        text += table(("model (trees)", "one thread", "two threads", "times"), thread_lines)
+    text += "\n## How\n\n" + "\n\n".join((__doc__ or "").split("\n\n")[2:])
     print(text)
     if not options.dry:
         RESULTS.parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
 """The paper's engines on the paper's models, beside treeVerification's bounds and times.
 
 Run ``python benchmarks/paper_engines.py``; the tables go to
-``benchmarks/results/paper_engines.md``, or only to the terminal with ``--dry``. Needs the paper's data and models: TREEPROOF_PAPER_DATA, by
-default ../shared.
+``benchmarks/results/paper_engines.md``, or only to the terminal with ``--dry``. Needs the paper's
+data and models: TREEPROOF_PAPER_DATA, by default ../shared.
 
 treeVerification's seconds were measured in another run, on a machine like this one under load; they
 vary by up to 2.5 times. Bounds are compared at the same T, L, first radius and number of steps.
@@ -316,8 +316,8 @@ def main() -> None:
         "",
         "Same T, L, first radius and ten steps; rows that treeVerification answered. Its seconds"
         " come from another run on a machine like this one under load and vary by up to 2.5 times;"
-        f" ours are the best of {REPEATS} runs. `different` counts rows whose bounds differ by more than"
-        f" {TOLERANCE:g} (it prints six digits).",
+        f" ours are the best of {REPEATS} runs. `different` counts rows whose bounds differ by more"
+        f" than {TOLERANCE:g} (it prints six digits).",
         "",
         *table(
             ("model (trees)", "T/L", "rows", "its mean bound", "our mean bound", "different",
@@ -327,8 +327,8 @@ def main() -> None:
         "## What exact search, paths and grouping gain",
         "",
         "Mean lower bound as a share of the mean exact radius, over rows whose exact radius is"
-        " known, and ms per row. `list` searches the finite list of distances instead of ten steps; the"
-        f" others do so, too. Paths have {PATH_SECONDS:g} s per row.",
+        " known, and ms per row. `list` searches the finite list of distances instead of ten"
+        f" steps; the others do so, too. Paths have {PATH_SECONDS:g} s per row.",
         "",
         *table(
             ("model (trees)", "rows", "ten steps", "ms", "list", "ms", "paths", "ms",

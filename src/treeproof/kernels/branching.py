@@ -5,7 +5,8 @@ import numpy as np
 from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.dual import enter_box, sweep
+from treeproof.kernels.dual import sweep
+from treeproof.kernels.entering import enter_box
 from treeproof.kernels.primal import decode
 from treeproof.kernels.problem import (
     EDGE,
@@ -27,13 +28,17 @@ CLOSED, SPLIT, CANDIDATE = 0, 1, 2
 FRESH, WITNESSED, REJECTED, SETTLED = 0, 1, 2, 3
 
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
+WORTH_ANOTHER_TRY = 0.8
+"""Sweeping goes on in a box of which at most this share of cells is left."""
 PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
 
 
 @borrowing_kernel
 def eliminate(problem, state, bound, floor):
-    """Drop end cells that no violation can use; False when a slot has none left."""
+    """Drop end cells that no violation can use; returns the share kept, 0 when a slot has none."""
+    n_before = 0
+    n_after = 0
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
         high = state.box[slot, HIGH]
@@ -41,11 +46,13 @@ def eliminate(problem, state, bound, floor):
             low += 1
         while low <= high and bound + state.marginal[high] < floor:
             high -= 1
+        n_before += state.box[slot, HIGH] - state.box[slot, LOW] + 1
+        n_after += high - low + 1
         state.box[slot, LOW] = low
         state.box[slot, HIGH] = high
         if low > high:
-            return False
-    return True
+            return 0.0
+    return n_after / n_before
 
 
 @borrowing_kernel
@@ -127,13 +134,11 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
             bound, error = refresh(problem, state)
             if bound + error < floor:
                 return CLOSED, 0.0
-        if turn == limit:
-            break
         before = bound
         bound = sweep(problem, state, turn % 2 == 0, bound, floor)
         target.counts[SWEEPS] += 1
         turn += 1
-        if bound < floor:
+        if bound < floor and turn < limit:
             continue
         if is_root:
             if turn == 1 and taken_up != REJECTED:
@@ -142,13 +147,19 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
                 if reaches_need(problem, state, target, 3):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
-                outcome, gap = look_closer(problem, state, target, taken_up != REJECTED)
+                outcome, gap, _ = look_closer(problem, state, target, taken_up != REJECTED)
                 if outcome != SPLIT or is_quick:
                     return outcome, gap
                 bound = enter_box(problem, state)
-        elif turn >= 2 and bound - floor > PATIENCE * (before - bound):
-            break  # the sweeps will not get there; splitting will
-    return look_closer(problem, state, target, taken_up != REJECTED)
+        if turn == limit or (
+            turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
+        ):
+            # The sweeps will not get there; a smaller box or splitting will.
+            outcome, gap, kept = look_closer(problem, state, target, taken_up != REJECTED)
+            if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
+                return outcome, gap
+            bound = enter_box(problem, state)
+            turn = 0
 
 
 @borrowing_kernel
@@ -156,16 +167,17 @@ def look_closer(problem, state, target, may_propose):
     """Use the costs of single cells: propose the cheapest point, drop cells that cost too much."""
     bound, error = refresh(problem, state)
     if bound + error < target.floor:
-        return CLOSED, 0.0
+        return CLOSED, 0.0, 0.0
     marginals(problem, state)
     if may_propose:
         decode(problem, state, state.marginal, target.distance, target.point)
         if reaches_need(problem, state, target, 0):
-            return CANDIDATE, 0.0
+            return CANDIDATE, 0.0, 1.0
     # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
-    if not eliminate(problem, state, bound + 2.0 * error, target.floor):
-        return CLOSED, 0.0
-    return SPLIT, bound + 2.0 * error - target.floor
+    kept = eliminate(problem, state, bound + 2.0 * error, target.floor)
+    if kept == 0.0:
+        return CLOSED, 0.0, 0.0
+    return SPLIT, bound + 2.0 * error - target.floor, kept
 
 
 @kernel

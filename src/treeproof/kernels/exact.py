@@ -24,10 +24,13 @@ from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
 from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
 from treeproof.kernels.waiting import new_waiting
-from treeproof.kernels.witnesses import POINTS, RESTRICTIONS, SWEEPS, Target, accept_point
+from treeproof.kernels.witnesses import POINTS, RESTRICTIONS, SWEEPS, accept_point, new_target
 
 FIRST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 1.3, 1.25
 """How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
+
+FAR_CLOSER = 0.5
+"""A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
 
 
 class Alternatives(NamedTuple):
@@ -132,12 +135,13 @@ def point_cells(problem, point, template, cells):
 @kernel
 def explore(
     trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
-    is_ball, is_quick, found, limits, deadline,
+    is_ball, is_quick, radius, found, limits, deadline,
 ):  # fmt: skip
     """Restrict, bound cheaply, and search one box of cells; returns a status of `search`.
 
     For balls the nearest violation is sought, and what is found is proved nearest unless
-    `is_quick`. For other boxes any violation will do.
+    `is_quick`; a quick search also ends when a violation is so much nearer than the ball's radius
+    that a smaller ball pays. For other boxes any violation will do.
     """
     found.counts[RESTRICTIONS] += 1
     leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
@@ -168,13 +172,7 @@ def explore(
         problem, space, row, row_cell, down, up, low, high, is_ball
     )
     template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
-    target = Target(
-        claim.need, floor, distance, is_beyond, found.lower, found.upper, found.is_open,
-        found.counts, np.zeros(problem.n_slots, dtype=np.int32),
-        np.zeros(len(problem.unary), dtype=np.float64),
-        np.zeros(1, dtype=np.int64), np.empty((problem.n_slots, 3), dtype=np.int32),
-        np.empty(len(problem.leaf_gain), dtype=np.int16), np.empty(problem.n_slots, dtype=np.bool_),
-    )  # fmt: skip
+    target = new_target(problem, claim.need, floor, distance, is_beyond, found)
     waiting = new_waiting(problem, state)
     cells = np.empty(len(row), dtype=np.int32)
     total = np.empty(len(semantics.start), dtype=np.float64)
@@ -200,6 +198,8 @@ def explore(
             taken_up = WITNESSED
             if not is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
                 return PROVED
+            if is_quick and found.upper[0] < FAR_CLOSER * radius:
+                return UNDECIDED
         elif is_tuple:
             # Sound: all that is left of the box reaches the leaves just judged.
             is_near_tie = is_near_tie or verdict == AMBIGUOUS
@@ -267,7 +267,7 @@ def solve_row(
             claim = claim_of(alternatives, group, alternatives.alternative_start[number])
             status = explore(
                 trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell,
-                high_cell, is_ball, is_quick, found, limits, deadline,
+                high_cell, is_ball, is_quick, radius, found, limits, deadline,
             )  # fmt: skip
             worst = max(worst, status)
             if status > UNDECIDED:
@@ -278,7 +278,7 @@ def solve_row(
         if not is_quick or (worst == PROVED and found.upper[0] <= radius):
             break
         if found.upper[0] < np.inf or (is_everything and worst == UNDECIDED):
-            is_quick = False
+            is_quick = found.upper[0] < FAR_CLOSER * radius
             continue
         if worst == PROVED:
             found.lower[0] = radius

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.primal import ascend, clip_point, count_misses
 from treeproof.kernels.problem import HIGH, LOW
 
@@ -45,6 +45,27 @@ class Target(NamedTuple):
     saved: np.ndarray
     misses: np.ndarray
     is_stale: np.ndarray
+
+
+@kernel
+def new_target(problem, need, floor, distance, is_beyond, found):
+    """Target of a search in a problem; ``found`` holds what is known about the row."""
+    return Target(
+        need,
+        floor,
+        distance,
+        is_beyond,
+        found.lower,
+        found.upper,
+        found.is_open,
+        found.counts,
+        np.zeros(problem.n_slots, dtype=np.int32),
+        np.empty(len(problem.unary), dtype=np.float64),
+        np.zeros(1, dtype=np.int64),
+        np.empty((problem.n_slots, 3), dtype=np.int32),
+        np.empty(len(problem.leaf_gain), dtype=np.int16),
+        np.empty(problem.n_slots, dtype=np.bool_),
+    )
 
 
 @borrowing_kernel
@@ -113,7 +134,7 @@ def steps_closer(problem, state, target):
     few good ones, halfway to the lower bound is tried first.
     """
     target.n_steps[0] += 1
-    if target.n_steps[0] % 2 == 0 and leaps_closer(problem, state, target):
+    if target.n_steps[0] % 2 == 0 and leaps_closer(problem, state, target, 0):
         target.n_steps[0] -= 1
         return True
     clip_point(problem, state, target.point)
@@ -124,7 +145,7 @@ def steps_closer(problem, state, target):
 
 
 @borrowing_kernel
-def leaps_closer(problem, state, target):
+def leaps_closer(problem, state, target, rounds):
     """Whether a point worth judging is in reach halfway between the bounds; then it is taken.
 
     The box stays as it was, since the point may yet be rejected.
@@ -149,7 +170,7 @@ def leaps_closer(problem, state, target):
     is_in_reach = False
     if not is_empty:
         clip_point(problem, state, target.point)
-        is_in_reach = reaches_need(problem, state, target, 0)
+        is_in_reach = reaches_need(problem, state, target, rounds)
     for slot in range(problem.n_slots):
         state.box[slot, LOW] = target.saved[slot, 0]
         state.box[slot, HIGH] = target.saved[slot, 1]

@@ -14,7 +14,8 @@ import pytest
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.certified import marginals, refresh
-from treeproof.kernels.dual import enter_box, new_state, sweep
+from treeproof.kernels.dual import new_state, sweep
+from treeproof.kernels.entering import enter_box
 from treeproof.kernels.primal import count_misses
 from treeproof.kernels.problem import (
     CELL_START,
