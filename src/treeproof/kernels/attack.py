@@ -11,8 +11,9 @@ import numpy as np
 from treeproof.kernels.attack_starts import copy_into, start_point
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.dual import enter_box, new_state
+from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import BROKEN, judge
+from treeproof.kernels.entering import enter_box
 from treeproof.kernels.exact import (
     ball_cells,
     claim_of,
@@ -22,16 +23,16 @@ from treeproof.kernels.exact import (
     point_cells,
 )
 from treeproof.kernels.exact_batch import new_found, usual_step, witness_point
-from treeproof.kernels.primal import ascend, cell_distances, clip_point, value_at
+from treeproof.kernels.primal import ascend, cell_distances, clip_point, count_misses
 from treeproof.kernels.problem import build_problem
 from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
 from treeproof.kernels.witnesses import (
     NODES,
     POINTS,
     RESTRICTIONS,
-    Target,
     accept_point,
     leaps_closer,
+    new_target,
     reaches_need,
     shrink_box,
 )
@@ -94,12 +95,7 @@ def attack_box(
     distance, is_beyond = cell_distances(
         problem, space, row, row_cell, down, up, low, high, is_ball
     )
-    target = Target(
-        claim.need, floor, distance, is_beyond, np.zeros(1, dtype=np.float64), found.upper,
-        found.is_open, found.counts, np.zeros(problem.n_slots, dtype=np.int32),
-        np.zeros(len(problem.unary), dtype=np.float64),
-        np.zeros((problem.n_slots, 3), dtype=np.int32),
-    )  # fmt: skip
+    target = new_target(problem, claim.need, floor, distance, is_beyond, found)
     template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
     cells = np.empty(len(row), dtype=np.int32)
     total = np.empty(len(semantics.start), dtype=np.float64)
@@ -124,11 +120,12 @@ def attack_box(
         if bound < floor:
             return NOTHING_THERE if status == NOTHING_FOUND else status
         start += 1
-        value = value_at(problem, state, target.point)
+        value = count_misses(problem, state, target.point, target.misses)
         if value < target.need:
             value = ascend(
-                problem, state, distance, target.point, value, target.need, ROUNDS, target.values
-            )
+                problem, state, distance, target.point, value, target.need, ROUNDS, target.misses,
+                target.is_stale, target.values,
+            )  # fmt: skip
         if value < target.need:
             if value > best_value:
                 best_value = value
@@ -163,7 +160,7 @@ def descend(
     while True:
         if not shrink_box(problem, state, target):
             return False
-        is_leap = n_leaps > 0 and leaps_closer(problem, state, target)
+        is_leap = n_leaps > 0 and leaps_closer(problem, state, target, 2)
         if not is_leap:
             if n_leaps > 0:
                 # Halfway is too near, as far as ascent can tell: try nearer to the witness.

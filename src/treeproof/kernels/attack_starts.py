@@ -3,17 +3,10 @@
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel
-from treeproof.kernels.dual import enter_box, sweep
+from treeproof.kernels.dual import sweep
+from treeproof.kernels.entering import enter_box
 from treeproof.kernels.primal import clip_point, decode
-from treeproof.kernels.problem import (
-    ENTRY_START,
-    HIGH,
-    LEAF_START,
-    LOW,
-    PAIR_START,
-    SEGMENT_START,
-    SLOT,
-)
+from treeproof.kernels.problem import ENTRY_START, HIGH, LEAF_START, LOW, PAIR_START, SLOT
 from treeproof.kernels.witnesses import SWEEPS
 
 DECODED_AFTER = (1, 4, 12)
@@ -54,20 +47,19 @@ def kick(problem, state, generator, point):
     for _ in range(1 + random_below(generator, 4)):
         factor = random_below(generator, problem.n_factors)
         first_leaf = factors[factor, LEAF_START]
-        leaf = state.alive[first_leaf + random_below(generator, state.n_alive[factor])]
-        other = state.alive[first_leaf + random_below(generator, state.n_alive[factor])]
-        if problem.leaf_gain[other] > problem.leaf_gain[leaf]:
+        n_alive = state.n_alive[factor]
+        leaf = random_below(generator, n_alive)
+        other = random_below(generator, n_alive)
+        if state.gain[first_leaf + other] > state.gain[first_leaf + leaf]:
             leaf = other
+        entry = factors[factor, ENTRY_START] + leaf
         first_pair = factors[factor, PAIR_START]
-        width = factors[factor + 1, PAIR_START] - first_pair
-        entry = factors[factor, ENTRY_START] + (leaf - first_leaf) * width
-        for pair in range(first_pair, first_pair + width):
-            slot = problem.pairs[pair, SLOT]
-            start = problem.pairs[pair, SEGMENT_START]
-            low = problem.segments[start + problem.entries[entry, LOW], LOW]
-            high = problem.segments[start + problem.entries[entry, HIGH], HIGH]
+        for index in range(first_pair, first_pair + state.n_active[factor]):
+            slot = problem.pairs[state.active[index], SLOT]
+            low = state.reach[state.range_low[entry], LOW]
+            high = state.reach[state.range_high[entry], HIGH]
             point[slot] = min(max(point[slot], low), high)
-            entry += 1
+            entry += n_alive
     clip_point(problem, state, point)
 
 

@@ -13,7 +13,8 @@ from treeproof.kernels.branching import choose_branch, eliminate
 from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.dual import enter_box, sweep
+from treeproof.kernels.dual import sweep
+from treeproof.kernels.entering import enter_box
 from treeproof.kernels.problem import (
     FACTOR,
     FEATURE,
@@ -217,7 +218,7 @@ def trim(problem, state, recorder, floor):
     for slot in range(problem.n_slots):
         recorder.before[slot, LOW] = state.box[slot, LOW]
         recorder.before[slot, HIGH] = state.box[slot, HIGH]
-    is_open = eliminate(problem, state, bound + 2.0 * error, floor)
+    is_open = eliminate(problem, state, bound + 2.0 * error, floor) > 0.0
     n_trimmed = 0
     for slot in range(problem.n_slots):
         if (
