@@ -26,7 +26,13 @@ if TYPE_CHECKING:
         unimportant_features,
         verify,
     )
+    from treeproof.engines.attack import attack
+    from treeproof.engines.combination import combination
+    from treeproof.engines.hard_label import hard_label
+    from treeproof.engines.lp import lp
+    from treeproof.engines.milp import milp
     from treeproof.engines.multilevel import multilevel
+    from treeproof.engines.smt import smt
     from treeproof.gates import assert_robust, verified_accuracy_score
     from treeproof.prediction import Model
     from treeproof.report.feature_maps import draw_features
@@ -71,14 +77,20 @@ __all__ = [
     "__version__",
     "anchor_features",
     "assert_robust",
+    "attack",
+    "combination",
     "draw_features",
     "feature_radius",
+    "hard_label",
     "load",
     "load_results",
+    "lp",
     "merge_runs",
+    "milp",
     "multilevel",
     "radius",
     "run",
+    "smt",
     "unimportant_features",
     "verified_accuracy_score",
     "verify",
@@ -102,14 +114,20 @@ _HOMES = {
     "VerifiedAccuracyDisplay": "treeproof.results.display",
     "anchor_features": "treeproof.api",
     "assert_robust": "treeproof.gates",
+    "attack": "treeproof.engines.attack",
+    "combination": "treeproof.engines.combination",
     "draw_features": "treeproof.report.feature_maps",
     "feature_radius": "treeproof.api",
+    "hard_label": "treeproof.engines.hard_label",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
+    "lp": "treeproof.engines.lp",
     "merge_runs": "treeproof.scale.merging",
+    "milp": "treeproof.engines.milp",
     "multilevel": "treeproof.engines.multilevel",
     "radius": "treeproof.api",
     "run": "treeproof.scale.runs",
+    "smt": "treeproof.engines.smt",
     "unimportant_features": "treeproof.api",
     "verified_accuracy_score": "treeproof.gates",
     "verify": "treeproof.api",
