@@ -118,6 +118,7 @@ def test_two_runs_filter_by_who_verifies(open_page):
     other = six_rows()
     other.lower[0] = other.upper[0] = 2.0
     page = open_page([six_rows(), other], names=["natural", "robust"], at=0.6).page
+    assert cells(page, 1)[0] == "0"
     page.select_option("#state", "only-1")
     assert cells(page, 1) == ["0"]
     assert cells(page, 7) == ["1.5"]
@@ -174,6 +175,7 @@ def test_nothing_is_wider_than_a_phone(open_page, width, runs):
 def test_print_hides_controls_and_keeps_answers(open_page):
     page = open_page(six_rows(), context={"color_scheme": "dark"}).page
     page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     for hidden in ("#theme", "#radius", "#filters", ".pages"):
         assert not page.locator(hidden).is_visible()
     assert page.locator(".sentence").is_visible()

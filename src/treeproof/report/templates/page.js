@@ -164,7 +164,8 @@
   if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => value(l, 1, "lower") - value(l, 0, "lower"), cell: (l) => element("td", number(value(l, 1, "lower") - value(l, 0, "lower"))) });
 
   const table = $("all-rows");
-  let sorting = { column: data.withRadii ? 2 : 0, up: true };
+  // Two runs open with the rows that differ most, one with those that break first.
+  let sorting = several && data.withRadii ? { column: columns.length - 1, up: false } : { column: data.withRadii ? 2 : 0, up: true };
   let page = 0;
   let chosen = lines;
   const heads = columns.map((column, index) => {
