@@ -182,8 +182,7 @@
   table.tHead.rows[0].replaceChildren(...heads, last);
   const compare = (a, b) => {
     if (typeof a === "string") return a.localeCompare(b, "en", { numeric: true });
-    if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
-    return a === b ? 0 : a < b ? -1 : 1;
+    return a === b || Number.isNaN(a) ? 0 : a < b ? -1 : 1;
   };
   const matches = (line) => {
     const wanted = $("state").value;
@@ -198,7 +197,7 @@
   function showTable(restart) {
     const { key } = columns[sorting.column];
     const sign = sorting.up ? 1 : -1;
-    chosen = lines.filter(matches).map((line) => [key(line), line]).sort((a, b) => sign * compare(a[0], b[0]) || a[1].row - b[1].row).map((pair) => pair[1]);
+    chosen = lines.filter(matches).map((line) => [key(line), line]).sort((a, b) => Number.isNaN(a[0]) - Number.isNaN(b[0]) || sign * compare(a[0], b[0]) || a[1].row - b[1].row).map((pair) => pair[1]);
     const pages = Math.max(1, Math.ceil(chosen.length / PAGE_SIZE));
     page = restart ? 0 : Math.min(page, pages - 1);
     heads.forEach((head, index) => head.setAttribute("aria-sort", index !== sorting.column ? "none" : sorting.up ? "ascending" : "descending"));
