@@ -192,6 +192,8 @@ def test_everything_that_can_be_used_has_a_name(open_page):
         .map(e => e.outerHTML)"""
     )
     assert nameless == []
+    names = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(names) == len(set(names))
     levels = [int(t[1]) for t in page.evaluate(
         "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName)"
     )]  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 from click.testing import Result
 
 from tests.cli.test_radius import data
+from tests.docs.pages import ROOT
 from tests.report.made_runs import six_rows
 
 Run = Callable[..., Result]
@@ -90,3 +91,15 @@ def test_evidence_is_checked_on_request(
     result = run("report", answers, answers, "--out", page, "--check", saved_model)
     assert result.exit_code == 2
     assert "--check must be given once for each of the 2 runs. Got 1." in result.stderr
+
+
+def test_every_option_is_documented() -> None:
+    from treeproof.cli import demo, report
+
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    for module in (report, demo):
+        section = page.partition(f"## treeproof {module.__name__.rpartition('.')[2]}\n")[2]
+        section = section.partition("\n## ")[0]
+        for parameter in module.command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or option in section, option
