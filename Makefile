@@ -7,11 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo docs test lint format test-fast test-slow clean
+.PHONY: help install demo docs paper test lint format test-fast test-slow clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
 	@echo "make docs       build the documentation as a site, in site/"
+	@echo "make paper      repeat the paper's tables and figures; needs its data, takes hours"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"
@@ -32,6 +33,9 @@ demo: install
 
 docs: install
 	$(BIN)/python scripts/build-docs site
+
+paper: install
+	$(BIN)/python -m experiments.paper
 
 test: install
 	$(BIN)/ruff format --check .

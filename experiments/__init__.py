@@ -1,0 +1,1 @@
+"""Experiments that repeat published results."""

@@ -1,0 +1,53 @@
+"""Repeat the paper's tables and figures: ``python -m experiments.paper [PAGE ...]``.
+
+Pages go to ``experiments/results``. Every finished row is kept in ``experiments/.cache``, so that a
+run can be stopped and goes on where it was, or be given more time for the slow methods.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from experiments.paper import figures, tables
+from experiments.paper.measuring import Budget
+from experiments.paper.pages import Page
+from experiments.paper.printed import DATASETS
+
+Make = Callable[[list[str], Budget], Page]
+
+PAGES: dict[str, Make] = {
+    "natural": lambda names, budget: tables.bounds("natural", names, budget),
+    "robust": lambda names, budget: tables.bounds("robust", names, budget),
+    "natural-paths": lambda names, budget: tables.paths("natural", names, budget),
+    "robust-paths": lambda names, budget: tables.paths("robust", names, budget),
+    "data": tables.data,
+    "convergence": figures.convergence,
+    "growth": figures.growth,
+    "verified-accuracy": figures.verified_accuracy,
+    "pixels": figures.pixels,
+    "forests": figures.forests,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; or all")
+    parser.add_argument("--data", help="names of datasets, with commas between; by default all")
+    parser.add_argument("--rows", type=int, default=500, help="rows per model, at most")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time of one method on one model"
+    )
+    options = parser.parse_args()
+    names = options.data.split(",") if options.data else list(DATASETS)
+    unknown = [page for page in options.pages if page not in PAGES]
+    unknown += [name for name in names if name not in DATASETS]
+    if unknown:
+        parser.error(f"pages are {', '.join(PAGES)}; data {', '.join(DATASETS)}; got {unknown[0]}")
+    for page in options.pages or PAGES:
+        saved = PAGES[page](names, Budget(options.rows, options.seconds)).save(page)
+        print(f"saved {saved}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

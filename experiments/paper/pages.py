@@ -1,0 +1,49 @@
+"""Markdown pages with tables and pictures, and where they go."""
+
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import treeproof
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, paragraphs and tables, and pictures by file name."""
+
+    title: str
+    parts: list[str]
+    pictures: dict[str, "Figure"] = field(default_factory=dict)
+
+    def save(self, name: str) -> Path:
+        """Write the page and its pictures; returns where."""
+        RESULTS.mkdir(exist_ok=True)
+        parts = [f"# {self.title}", *self.parts]
+        for picture, figure in self.pictures.items():
+            figure.savefig(RESULTS / picture, dpi=110)
+            parts.append(f"![{self.title}]({picture})")
+        parts.append(
+            f"treeproof {treeproof.__version__}, Python {platform.python_version()},"
+            f" {platform.machine()}; made by `python -m experiments.paper {name}`."
+        )
+        path = RESULTS / f"{name}.md"
+        path.write_text("\n\n".join(part.rstrip() for part in parts) + "\n")
+        return path
+
+
+def table(columns: tuple[str, ...], lines: list[list[str]]) -> str:
+    rows = [list(columns), ["---"] * len(columns), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def seconds_text(seconds: NDArray[np.float64]) -> str:
+    return f"{seconds.mean():.3g}" if len(seconds) else "–"
