@@ -7,15 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.exact import (
-    CHUNK,
-    _broken,
-    _columns,
-    _in_chunks,
-    _outcomes,
-    _setting,
-    _start_radius,
-)
+from treeproof.engines.exact import _broken, _columns, _outcomes, _setting
+from treeproof.engines.questions import in_chunks
 from treeproof.errors import InvalidInput
 from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
 from treeproof.kernels.exact_batch import Columns
@@ -40,7 +33,7 @@ class AttackEngine:
         Seed of the random starts; equal seeds give equal answers.
     """
 
-    starts: int = 100
+    starts: int = 120
     random_state: int = 0
 
     name: ClassVar[str] = "attack"
@@ -112,7 +105,8 @@ class AttackEngine:
         down, up = query.reach.down.copy(), query.reach.up.copy()
         low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
 
-        def run(part: slice, start_radius: float) -> None:
+        def run(first: int, last: int) -> None:
+            part = slice(first, last)
             attack_batch(
                 *setting,
                 group[part],
@@ -122,7 +116,6 @@ class AttackEngine:
                 low[part],
                 high[part],
                 is_ball,
-                start_radius,
                 int(self.starts),
                 int(budget.node_limit),
                 np.uint64(self.random_state + 1),
@@ -131,13 +124,9 @@ class AttackEngine:
                 Columns(*(column[part] for column in columns)),
             )
 
-        # The first rows tell the scale of the others. They run alone and first, so that the
-        # others start the same whatever the number of threads.
-        first = min(len(query), CHUNK) if is_ball else 0
-        for row in range(first):
-            run(slice(row, row + 1), _start_radius(columns.upper[:row]))
-        start = _start_radius(columns.upper[:first])
-        _in_chunks(len(query), n_jobs, lambda part: run(part, start), first)
+        # Rows start from their own scale, not from that of others: answers must not depend on
+        # how rows are cut into blocks.
+        in_chunks(len(query), n_jobs, run)
         return columns, skip
 
 
@@ -145,7 +134,7 @@ def _reason(columns: Columns, row: int) -> UnknownReason:
     return _REASONS.get(int(columns.status[row]), UnknownReason.NO_WITNESS)
 
 
-def attack(starts: int = 100, *, random_state: int = 0) -> AttackEngine:
+def attack(starts: int = 120, *, random_state: int = 0) -> AttackEngine:
     """Options of the engine 'attack', to be passed as ``engine=``.
 
     Parameters

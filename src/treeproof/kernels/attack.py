@@ -22,10 +22,10 @@ from treeproof.kernels.exact import (
     order_of_attack,
     point_cells,
 )
-from treeproof.kernels.exact_batch import new_found, usual_step, witness_point
+from treeproof.kernels.exact_batch import new_found, witness_point
 from treeproof.kernels.primal import ascend, cell_distances, clip_point, count_misses
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
+from treeproof.kernels.rank_space import box_cells, cell_of, restrict, summation_slack
 from treeproof.kernels.witnesses import (
     NODES,
     POINTS,
@@ -40,10 +40,10 @@ from treeproof.kernels.witnesses import (
 FINISHED, OUT_OF_TIME, OUT_OF_STARTS = 0, 1, 2
 NOTHING_THERE, NOTHING_FOUND, FOUND, LIMITED = 0, 1, 2, 3
 
-FIRST_STARTS = 6
+FIRST_STARTS = 3
 """Starts at a trial radius before any witness is known."""
 ROUNDS = 4
-GROWTH, FASTEST_GROWTH, SMALL_GROWTH = 1.5, 3.0, 1.2
+GROWTH, FASTEST_GROWTH, SMALL_GROWTH = 1.5, 3.0, 1.4
 """How a trial radius grows when nothing can be there, at first and at most, and when nothing was
 found."""
 
@@ -236,9 +236,37 @@ def attack_row(
 
 
 @kernel
+def first_step(space, row, down, up):
+    """Distance to the nearest threshold that a tenth of the features have; a radius to begin with.
+
+    Few features move by small steps where others are flags; too small a radius costs little.
+    """
+    steps = np.empty(len(row), dtype=np.float64)
+    count = 0
+    for feature in range(len(row)):
+        rate = max(down[feature], up[feature])
+        first = space.cut_start[feature]
+        last = space.cut_start[feature + 1]
+        if rate == 0.0 or first == last or np.isnan(row[feature]) or space.categorical[feature]:
+            continue
+        cell = first + cell_of(space, feature, row[feature])
+        nearest = np.inf
+        if cell < last:
+            nearest = space.cut[cell] - row[feature]
+        if cell > first:
+            nearest = min(nearest, row[feature] - space.cut[cell - 1])
+        if 0.0 < nearest < np.inf:
+            steps[count] = nearest / rate
+            count += 1
+    if count == 0:
+        return 1.0
+    return np.sort(steps[:count])[count // 10]
+
+
+@kernel
 def attack_batch(
     trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
-    is_ball, start_radius, n_starts, most_starts, seed, skip, time_limit, columns,
+    is_ball, n_starts, most_starts, seed, skip, time_limit, columns,
 ):  # fmt: skip
     """Attack every row of a batch but those in `skip`.
 
@@ -253,9 +281,7 @@ def attack_batch(
         started = seconds_now(clock)
         generator[0] = (np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
         found = new_found(rows.shape[1])
-        radius = start_radius
-        if not radius > 0.0:
-            radius = usual_step(space, rows[number], down, up)
+        radius = first_step(space, rows[number], down, up)
         columns.status[number] = attack_row(
             trees, space, semantics, alternatives, groups[number], rows[number], down, up,
             low[number], high[number], is_ball, radius, n_starts, most_starts, found, generator,
