@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
 from experiments.paper import __main__ as command
 from experiments.paper import measuring, store
 from experiments.paper.measuring import Budget
 from experiments.paper.printed import DATASETS
+
 from tests.paper_data import paper_data
 
 
