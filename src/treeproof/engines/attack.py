@@ -86,7 +86,7 @@ class AttackEngine:
             if is_confirmed[row]:
                 outcomes.upper[row] = columns.upper[row]
                 outcomes.attained[row] = not columns.is_open[row]
-                outcomes.reason[row] = UnknownReason.LOOSE_BOUND
+                outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
         return outcomes
 
     def _attack(

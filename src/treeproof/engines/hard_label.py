@@ -115,7 +115,7 @@ class HardLabelEngine:
                 outcomes.upper[row] = outcomes.witness_distance[row] = search.best
                 outcomes.attained[row] = True
                 outcomes.witness[row] = search.point
-                outcomes.reason[row] = UnknownReason.LOOSE_BOUND
+                outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
 
         outcomes = for_each_row(query, n_jobs, solve_row)
         outcomes.statistics["queries"] = asked
