@@ -166,9 +166,9 @@ def pixels(names: list[str], budget: Budget) -> Page:
         "Radius at which one pixel alone changes the prediction of one decision tree, within"
         " [0, 1]; bright pixels never do. Exact, where the paper has lower bounds. The paper's"
         " trees were not published; ours have depth 14 and, robust, eps 0.3 (test accuracy:"
-        f" {accuracies}). As in the paper, the natural tree has dark pixels, which matter at small"
-        " radii, and the robust one only pale ones; gain importance, which knows no row, marks many"
-        " more pixels than matter to any one row."
+        f" {accuracies}). As in the paper, the natural tree has dark pixels, which matter at tiny"
+        " radii, and the robust one has fewer and paler ones; gain importance, which knows no row,"
+        " marks many more pixels than matter to any one row."
     )
     columns = ("image", "natural: pixels that matter", "smallest radius",
                "robust: pixels that matter", "smallest radius")  # fmt: skip
