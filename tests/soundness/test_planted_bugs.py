@@ -60,10 +60,20 @@ BUGS = [
     Bug("a box is closed at a tie", "if bound + error < floor:", "if bound <= floor:"),
     Bug(
         "the dual forgets features that a leaf does not test",
-        "[entry] = peak\n                score += peak\n",
+        "[entry] = peak\n                scores[leaf] += peak\n",
         "[entry] = peak\n"
-        "                if ranges[entry, HIGH] == ranges[entry, LOW]:\n"
-        "                    score += peak\n",
+        "                if state.range_low[entry] == state.range_high[entry]:\n"
+        "                    scores[leaf] += peak\n",
+    ),
+    Bug(
+        "what a settled tree has is not handed back",
+        "state.rest[cell] += value",
+        "state.rest[cell] += 0.0 * value",
+    ),
+    Bug(
+        "one part of a split is forgotten",
+        "waiting.n_open[0] += 1",
+        "waiting.n_open[0] += 0",
     ),
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),
     Bug(
