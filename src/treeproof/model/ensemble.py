@@ -193,7 +193,11 @@ class Ensemble:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything that decides margins and labels (not of names or provenance)."""
+        """SHA-256 of everything that decides margins and labels (not of names or provenance).
+
+        Whether infinite values are refused at the door is left out: a live model and its file may
+        differ in that, and are the same model.
+        """
         digest = hashlib.sha256(b"treeproof ensemble 1\n")
         for name, array in self.trees._asdict().items():
             if name == "leaf_source":
@@ -209,7 +213,6 @@ class Ensemble:
                     self.aggregation,
                     self.decision,
                     self.missing_allowed,
-                    self.infinite_allowed,
                 )
             ).encode()
         )

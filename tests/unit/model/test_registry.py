@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xgboost import XGBClassifier
 
 from tests.random_ensembles import random_ensemble
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
@@ -18,6 +19,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import save_ensemble
 from treeproof.model.loaders import load_ensemble, registry
 from treeproof.model.loaders.base import LoadOptions, version_notes
+from treeproof.training import RobustGBDTClassifier
 
 
 @pytest.fixture
@@ -38,6 +40,23 @@ def test_own_files_are_loaded(as_type: Any, saved: tuple[Path, Ensemble]) -> Non
 
 def test_an_ensemble_is_itself(saved: tuple[Path, Ensemble]) -> None:
     assert load_ensemble(saved[1]) is saved[1]
+
+
+def test_estimators_of_treeproof_are_loaded_as_they_are() -> None:
+    rows = np.random.default_rng(0).random((60, 3))
+    estimator = RobustGBDTClassifier(n_estimators=2).fit(rows, rows[:, 0] > 0.5)
+    assert load_ensemble(estimator).fingerprint == estimator.to_ensemble().fingerprint
+    with pytest.raises(InvalidInput, match="'base_score' has no meaning for an estimator of"):
+        load_ensemble(estimator, options=LoadOptions(base_score=0.3))
+
+
+def test_a_live_model_and_its_file_have_one_fingerprint(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).random((60, 3))
+    classifier = XGBClassifier(n_estimators=2).fit(rows, rows[:, 0] > 0.5)
+    classifier.save_model(tmp_path / "model.json")
+    live, file = load_ensemble(classifier), load_ensemble(tmp_path / "model.json")
+    assert live.infinite_allowed != file.infinite_allowed
+    assert live.fingerprint == file.fingerprint
 
 
 def test_options_that_would_be_ignored_are_refused(saved: tuple[Path, Ensemble]) -> None:

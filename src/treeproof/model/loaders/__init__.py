@@ -5,7 +5,7 @@ import re
 import stat
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.model.ensemble import Ensemble
@@ -27,6 +27,15 @@ _COMPRESSED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
 }
+
+
+@runtime_checkable
+class TrainedHere(Protocol):
+    """An estimator that knows its own ensemble: there is nothing to translate or to test."""
+
+    def to_ensemble(self) -> Ensemble:
+        """Return the trees that were grown."""
+        ...
 
 
 def load_ensemble(
@@ -54,6 +63,9 @@ def load_ensemble(
     options = options or LoadOptions()
     if isinstance(source, Ensemble):
         return source
+    if isinstance(source, TrainedHere):
+        _refuse_options(options, frozenset(), "an estimator of treeproof.training")
+        return source.to_ensemble()
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         head = _head(path)
