@@ -37,8 +37,8 @@ PATIENCE = 5.0
 @borrowing_kernel
 def eliminate(problem, state, bound, floor):
     """Drop end cells that no violation can use; returns the share kept, 0 when a slot has none."""
-    n_before = 0
-    n_after = 0
+    n_before = 1  # so that a problem without slots keeps all of nothing
+    n_after = 1
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
         high = state.box[slot, HIGH]

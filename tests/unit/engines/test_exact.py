@@ -265,6 +265,15 @@ def test_sums_are_judged_as_the_library_rounds_them():
     assert radius_of(missed, [0.25, 0.25])[0] == np.inf
 
 
+def test_a_near_miss_where_nothing_can_move_is_decided_at_once():
+    # Within the slack of the sums below the cut, in a box that no split divides.
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 0.0, 0.1)
+    stump(builder, 1, 0.5, 0.0, 0.2)
+    missed = model_of(builder, 2, cut=float(np.nextafter(0.1 + 0.2, 1.0)))
+    assert verdict_of(missed, [0.75, 0.75], tp.Box(0.7, 0.8), time_limit_s=10.0) == "verified"
+
+
 def test_float64_rows_are_rounded_before_a_float32_model_compares_them():
     builder = TreeBuilder()
     stump(builder, 0, float(np.float32(0.1)), -1.0, 1.0)
