@@ -81,6 +81,7 @@ def test_a_process_killed_twenty_times(tmp_path: Path) -> None:
 
 
 def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
+    import dask
     from distributed import Client, LocalCluster, Status
 
     expected = prepare(folder, n_rows)
@@ -89,6 +90,8 @@ def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
     killed: list[int] = []
 
     with (
+        # A local cluster gives up workers that are away for long; a real one starts new ones.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):

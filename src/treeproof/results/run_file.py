@@ -73,37 +73,43 @@ def _installed(package: str) -> str:
 
 def row_records(results: Results) -> Iterator[dict[str, Any]]:
     """One record per row, ready for JSON."""
-    for i in range(len(results)):
-        record: dict[str, Any] = {
-            "record": "row",
-            "row": int(results.row[i]),
-            "label": plain(results.label[i]),
-            "verdict": str(results.verdict[i]),
-            "exact": bool(results.exact[i]),
-            "attained": bool(results.attained[i]),
-            "witness": witness_values(results.witness[i]),
-            "reason": str(results.reason[i]),
-        }
-        record |= {name: plain(getattr(results, name)[i]) for name in _BOUNDS}
-        record["statistics"] = {k: plain(v[i]) for k, v in results.statistics.items()}
-        if results.values is not None:
-            record["values"] = list_of(results.values[i])
-        for name in _OPTIONAL:
-            if getattr(results, name) is not None:
-                record[name] = plain(getattr(results, name)[i])
+    # Whole columns at a time: runs write millions of rows.
+    columns: dict[str, Any] = {
+        name: _plain_column(getattr(results, name))
+        for name in ("row", "label", "verdict", "exact", "attained", "reason", *_BOUNDS)
+    }
+    columns["witness"] = _witness_column(results.witness)
+    if results.values is not None:
+        columns["values"] = _matrix_column(results.values)
+    for name in _OPTIONAL:
+        if getattr(results, name) is not None:
+            columns[name] = _plain_column(getattr(results, name))
+    counted = {name: _plain_column(values) for name, values in results.statistics.items()}
+    names = tuple(columns)
+    for i, cells in enumerate(zip(*columns.values(), strict=True)):
+        record = {"record": "row"} | dict(zip(names, cells, strict=True))
+        record["statistics"] = {name: values[i] for name, values in counted.items()}
         yield record
 
 
-def witness_values(witness: FloatArray) -> list[Any] | None:
-    """A witness as a list; None where there is none (all entries NaN)."""
-    return None if np.isnan(witness).all() else list_of(witness)
+def _plain_column(values: NDArray[Any]) -> list[Any]:
+    is_plain = values.dtype.kind in "biuUS" or (
+        values.dtype.kind == "f" and bool(np.isfinite(values).all())
+    )
+    return list(values.tolist()) if is_plain else [plain(value) for value in values]
 
 
-def list_of(values: FloatArray) -> list[Any]:
-    """Numbers as JSON can hold them."""
+def _matrix_column(values: FloatArray) -> list[Any]:
     if np.isfinite(values).all():
         return list(values.tolist())
-    return [plain(value) for value in values]
+    return [_plain_column(row) for row in values]
+
+
+def _witness_column(witness: FloatArray) -> list[Any]:
+    is_missing = np.isnan(witness)
+    if not is_missing.any():
+        return _matrix_column(witness)
+    return [None if is_missing[i].all() else _plain_column(row) for i, row in enumerate(witness)]
 
 
 def plain(value: Any) -> Any:

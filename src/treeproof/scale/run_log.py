@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import os
 import sys
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,8 @@ class RunLog:
         self._file = file
         self._durable = durable
         self._encoder = msgspec.json.Encoder()
-        self._rows: list[int] = []
-        self._offsets: list[int] = []
+        self._rows = array("q")
+        self._offsets = array("q")
 
     def append(self, pieces: Sequence[Results], keys: NDArray[np.uint64]) -> None:
         """Write answers; they are on disk when this returns, or none of them is in the file."""
@@ -284,8 +285,7 @@ def _short(value: Any) -> str:
 
 def _scan(log: RunLog, tally: Tally) -> Found:
     """Take in the rows of a file: numbers, keys, places, and the summary."""
-    rows: list[int] = []
-    keys: list[int] = []
+    rows, keys = array("q"), array("Q")
     block: list[dict[str, Any]] = []
     try:
         for record, offset in read_records(log.path):
