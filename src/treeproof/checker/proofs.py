@@ -1,26 +1,27 @@
 """Proofs: a tree of boxes, closed by bounds from multipliers, in integers.
 
-For any multipliers λ the value of every point of a box is at most
+For any multipliers λ the sum of a way at every point of a box is at most
 
     constant + Σ over trees of max over leaves [gain + Σ over the tree's features of max λ]
-             + Σ over features of max over cells [one-feature trees − Σ over trees of λ].
+             + Σ over features of max over cells [− Σ over trees of λ].
 """
 
 import struct
 from bisect import bisect_right
+from itertools import accumulate, islice
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
 from treeproof.checker.forest import Box, Forest
 
-Steps = tuple[list[int], list[int]]
-"""A step function: first cells of its steps, and their values."""
+Multipliers = list[list[int]]
+"""Of one tree: for each of its features, one multiplier per segment."""
 
-Leaf = tuple[int, list[tuple[int, int, int]]]
-"""Gain of a leaf, and for each feature that it narrows its place, first and last segment."""
+Spans = list[tuple[int, int]]
+"""First and last segment of each feature that a box meets."""
 
 
 class Factor:
-    """A tree with several features in a box: their segments, and leaves as segment ranges."""
+    """A tree in a box: its features, their segments by first cell, its leaves in segments."""
 
     def __init__(self, pieces: list[tuple[int, Box]], features: list[int], box: Box) -> None:
         self.features = features
@@ -30,164 +31,153 @@ class Factor:
             low, high = box[feature]
             starts = {low, *(a for a, _ in own), *(b + 1 for _, b in own)} - {high + 1}
             self.starts.append(sorted(starts))
-        place = {feature: number for number, feature in enumerate(features)}
-        number = [{start: i for i, start in enumerate(starts)} for starts in self.starts]
-        self.leaves: list[Leaf] = []
+        self.leaves: list[tuple[int, list[tuple[int, int, int]]]] = []
         for gain, ranges in pieces:
-            entries = []
-            for feature, (low, high) in ranges.items():
-                p = place[feature]
-                last = number[p].get(high + 1, len(self.starts[p])) - 1
-                entries.append((p, number[p][low], last))
+            entries = [
+                (p, *span(self.starts[p], ranges[feature]))
+                for p, feature in enumerate(features)
+                if feature in ranges
+            ]
             self.leaves.append((gain, entries))
+        # A tree with one feature is a term of its cells: each segment's multiplier is minus the
+        # gain of the leaf that holds it. Such multipliers are not part of a proof.
+        self.implied: Multipliers | None = None
+        if len(features) == 1:
+            self.implied = [[0] * len(self.starts[0])]
+            for gain, ((_, first, last),) in self.leaves:
+                self.implied[0][first : last + 1] = [-gain] * (last + 1 - first)
 
-    def scores(self, spans: list[tuple[int, int]], values: list[list[int]]) -> list[int | None]:
-        """Gain plus largest multipliers of every leaf; None where it does not meet the box."""
+    def scores(self, box: Box, values: Multipliers) -> tuple[Spans, list[int | None]]:
+        """Gain plus multipliers of each leaf, None where it does not meet a box; and the spans."""
+        spans = [span(s, box[f]) for s, f in zip(self.starts, self.features, strict=True)]
         peaks = [max(v[a : b + 1]) for v, (a, b) in zip(values, spans, strict=True)]
-        everything = sum(peaks)
-        scores: list[int | None] = []
+        everything, scores = sum(peaks), []
         for gain, entries in self.leaves:
+            # Features that the leaf does not narrow count with their largest multiplier, too.
             score: int | None = gain + everything
             for p, first, last in entries:
-                low, high = spans[p]
-                low, high = max(low, first), min(high, last)
+                low, high = max(spans[p][0], first), min(spans[p][1], last)
                 if low > high:
                     score = None
                     break
                 score += max(values[p][low : high + 1]) - peaks[p]  # type: ignore[operator]
             scores.append(score)
-        return scores
+        return spans, scores
 
-    def marginals(
-        self, p: int, spans: list[tuple[int, int]], values: list[list[int]]
-    ) -> list[int | None]:
-        """Per segment of a feature: the best score of a leaf that is held to this segment."""
-        best: list[int | None] = [None] * len(self.starts[p])
-        low, high = spans[p]
-        for (_, entries), score in zip(self.leaves, self.scores(spans, values), strict=True):
+    def best(self, box: Box, values: Multipliers) -> int:
+        """Largest gain plus multipliers over the leaves that meet a box."""
+        if self.implied:
+            return 0  # every leaf's gain and multiplier cancel
+        return max(score for score in self.scores(box, values)[1] if score is not None)
+
+    def held(self, feature: int, box: Box, values: Multipliers) -> dict[int, int]:
+        """As `best`, with a feature held to each of its segments in the box, by first cell."""
+        p = self.features.index(feature)
+        spans, scores = self.scores(box, values)
+        best: dict[int, int] = {}
+        for (_, entries), score in zip(self.leaves, scores, strict=True):
             if score is None:
                 continue
-            first, last = next(((a, b) for q, a, b in entries if q == p), (low, high))
-            first, last = max(first, low), min(last, high)
+            first, last = next(((a, b) for q, a, b in entries if q == p), spans[p])
+            first, last = max(first, spans[p][0]), min(last, spans[p][1])
             others = score - max(values[p][first : last + 1])
             for segment in range(first, last + 1):
-                held = others + values[p][segment]
-                before = best[segment]
-                best[segment] = held if before is None else max(before, held)
+                at, new = self.starts[p][segment], others + values[p][segment]
+                best[at] = max(best.get(at, new), new)
         return best
 
 
 def span(starts: list[int], cells: tuple[int, int]) -> tuple[int, int]:
-    """First and last step that a range of cells meets."""
+    """First and last segment that a range of cells meets."""
     return bisect_right(starts, cells[0]) - 1, bisect_right(starts, cells[1]) - 1
 
 
-def added(functions: list[Steps], cells: tuple[int, int]) -> Steps:
-    """Sum of step functions over a range of cells."""
-    changes: dict[int, int] = {cells[0]: 0}
-    for starts, values in functions:
-        first, last = span(starts, cells)
-        before = 0
-        for step in range(first, last + 1):
-            at = max(starts[step], cells[0])
-            changes[at] = changes.get(at, 0) + values[step] - before
-            before = values[step]
-    places, total, sums = sorted(changes), 0, []
-    for at in places:
-        total += changes[at]
-        sums.append(total)
-    return places, sums
-
-
 class Sums:
-    """The sum of one way over a box: a constant, one-feature trees, and factors."""
+    """The sum of one way over a box: a constant and factors; and its floor."""
 
     def __init__(self, forest: Forest, claim: Claim, way: Way, box: Box) -> None:
         self.factors: list[Factor] = []
-        self.single: dict[int, list[Steps]] = {}
         self.constant = sum(w * forest.start[o] for o, w in way.weights.items())
         self.trees = [t for t, o in enumerate(forest.output) if o < 0 or o in way.weights]
         low = {o: forest.start[o] for o in way.weights}
-        high, errors, peaks = dict(low), dict.fromkeys(low, 0), dict.fromkeys(low, 0)
+        high, errors = dict(low), dict.fromkeys(low, 0)
+        peaks = {o: abs(start) for o, start in low.items()}
         for tree in self.trees:
-            found = list(forest.pieces(tree, claim.row, box))
             own = forest.output[tree]
-            gains = []
-            for leaf, ranges in found:
-                values = forest.integers[leaf]
-                if own >= 0:
-                    gains.append((way.weights[own] * values[0], ranges))
-                else:
-                    gains.append((sum(w * values[o] for o, w in way.weights.items()), ranges))
-            for o in low if own < 0 else (own,):
-                values = [forest.integers[leaf][o if own < 0 else 0] for leaf, _ in found]
+            found = list(forest.pieces(tree, claim.row, box))
+            columns = {o: o for o in low} if own < 0 else {own: 0}
+            for o, column in columns.items():
+                values = [forest.integers[leaf][column] for leaf, _ in found]
                 low[o] += min(values)
                 high[o] += max(values)
-                peaks[o] = max(peaks[o], -low[o], high[o])
+                largest = max(-low[o], high[o])
+                peaks[o] = max(peaks[o], largest)
                 # Sound: a sum rounds by at most its 2**-bits, and not at all while partial sums
                 # are multiples of the grid that fit into the bits.
-                if errors[o] or max(-low[o], high[o]) > forest.grid << forest.bits:
-                    errors[o] -= -(errors[o] + max(-low[o], high[o])) >> forest.bits
-            self._add(gains, box)
-        largest = max(peaks[o] + errors[o] for o in low) * forest.unit
-        require(largest < 2 ** (127 if forest.bits == 24 else 1023), f"{way.name}: sums overflow")
+                if errors[o] or largest > forest.grid << forest.bits:
+                    errors[o] -= -(errors[o] + largest) >> forest.bits
+            pieces = [
+                (sum(way.weights[o] * forest.integers[leaf][c] for o, c in columns.items()), ranges)
+                for leaf, ranges in found
+            ]
+            features = sorted({feature for _, ranges in pieces for feature in ranges})
+            if features:
+                self.factors.append(Factor(pieces, features, box))
+            else:
+                self.constant += pieces[0][0]
+        most = max(peaks[o] + errors[o] for o in low) * forest.unit
+        require(most < 2 ** (127 if forest.bits == 24 else 1023), f"{way.name}: sums overflow")
         self.floor = floor_of(forest, way, errors, peaks)
-
-    def _add(self, pieces: list[tuple[int, Box]], box: Box) -> None:
-        features = sorted({feature for _, ranges in pieces for feature in ranges})
-        if not features:
-            self.constant += pieces[0][0]
-        elif len(features) == 1:
-            steps = sorted((ranges[features[0]][0], gain) for gain, ranges in pieces)
-            self.single.setdefault(features[0], []).append(
-                ([start for start, _ in steps], [gain for _, gain in steps])
-            )
-        else:
-            self.factors.append(Factor(pieces, features, box))
-
-    def n_multipliers(self) -> int:
-        """Multipliers that a node carries: all segments of a pair but the first, which has 0."""
-        return sum(len(starts) - 1 for factor in self.factors for starts in factor.starts)
 
 
 class Bound:
-    """The bound of a box with given multipliers, per factor, feature and segment."""
+    """The bound of a box with given multipliers, one list per factor."""
 
-    def __init__(self, sums: Sums, box: Box, multipliers: list[list[list[int]]]) -> None:
-        self.sums, self.box, self.multipliers = sums, box, multipliers
-        self.rest = {feature: list(steps) for feature, steps in sums.single.items()}
-        self.spans, self.best = [], []
-        total = sums.constant
+    def __init__(self, sums: Sums, box: Box, multipliers: list[Multipliers]) -> None:
+        self.box = box
+        self.users: dict[int, list[tuple[Factor, Multipliers, int]]] = {}
+        self.total = sums.constant
         for factor, values in zip(sums.factors, multipliers, strict=True):
-            spans = [span(s, box[f]) for s, f in zip(factor.starts, factor.features, strict=True)]
-            best = max(score for score in factor.scores(spans, values) if score is not None)
-            for feature, starts, row in zip(factor.features, factor.starts, values, strict=True):
-                self.rest.setdefault(feature, []).append((starts, [-value for value in row]))
-            self.spans.append(spans)
-            self.best.append(best)
-            total += best
-        self.peak = {f: max(added(steps, box[f])[1]) for f, steps in self.rest.items()}
-        self.total = total + sum(self.peak.values())
+            best = factor.best(box, values)
+            for feature in factor.features:
+                self.users.setdefault(feature, []).append((factor, values, best))
+            self.total += best
+        self.changes = {feature: self._changes(feature) for feature in self.users}
+        self.peak = {
+            feature: max(accumulate(changes[at] for at in sorted(changes)))
+            for feature, changes in self.changes.items()
+        }
+        self.total += sum(self.peak.values())
+
+    def _changes(self, feature: int) -> dict[int, int]:
+        """Minus the sum of all multipliers of a feature, as its changes at cells of the box."""
+        low, high = self.box[feature]
+        changes = {low: 0}
+        for factor, values, _ in self.users[feature]:
+            p = factor.features.index(feature)
+            first, last = span(factor.starts[p], (low, high))
+            before = 0
+            for segment in range(first, last + 1):
+                at = max(factor.starts[p][segment], low)
+                changes[at] = changes.get(at, 0) - values[p][segment] + before
+                before = values[p][segment]
+        return changes
 
     def largest_outside(self, feature: int, low: int, high: int) -> int | None:
         """Largest bound with a feature held to one cell, over its cells outside a range."""
-        functions = list(self.rest.get(feature, []))
-        for factor, values, spans, best in zip(
-            self.sums.factors, self.multipliers, self.spans, self.best, strict=True
-        ):
-            if feature in factor.features:
-                p = factor.features.index(feature)
-                held = factor.marginals(p, spans, values)
-                functions.append((factor.starts[p], [0 if m is None else m - best for m in held]))
-        starts, values_ = added(functions, self.box[feature])
-        ends = [*starts[1:], self.box[feature][1] + 1]
-        outside = [
-            value
-            for start, end, value in zip(starts, ends, values_, strict=True)
-            if start < low or end - 1 > high
-        ]
+        changes = dict(self.changes.get(feature, {self.box[feature][0]: 0}))
+        for factor, values, best in self.users.get(feature, []):
+            before = best
+            for start, held in sorted(factor.held(feature, self.box, values).items()):
+                at = max(start, self.box[feature][0])
+                changes[at] = changes.get(at, 0) + held - before
+                before = held
         base = self.total - self.peak.get(feature, 0)
-        return base + max(outside) if outside else None
+        starts = sorted(changes)
+        ends = [start - 1 for start in starts[1:]] + [self.box[feature][1]]
+        bounds = zip(starts, ends, accumulate(changes[at] for at in starts), strict=True)
+        outside = [base + value for start, end, value in bounds if start < low or end > high]
+        return max(outside, default=None)
 
 
 class Reader:
@@ -204,30 +194,27 @@ class Reader:
         self.at += size
         return numbers
 
-    def multipliers(self, sums: Sums, unit_exponent: int) -> list[list[list[int]]]:
-        """Read one multiplier per factor, feature and segment, as units."""
+    def multipliers(self, factors: list[Factor], unit_exponent: int) -> list[Multipliers]:
+        """Read multipliers, in units; the first of each feature is 0, implied ones are not read."""
         exponent, size = self.take("hB")
         require(exponent >= unit_exponent, f"byte {self.at}: multipliers finer than the unit")
         require(exponent < 2048 and size in (1, 2, 4), f"byte {self.at}: no such multipliers")
-        form = f"{sums.n_multipliers()}{' bh i'[size]}"
+        count = sum(len(s) - 1 for f in factors if not f.implied for s in f.starts)
         shift = exponent - unit_exponent
-        values = iter([value << shift for value in self.take(form)])
-        return [
-            [[0, *(next(values) for _ in range(len(starts) - 1))] for starts in factor.starts]
-            for factor in sums.factors
-        ]
+        numbers = iter([n << shift for n in self.take(f"{count}{' bh i'[size]}")])
+        return [f.implied or [[0, *islice(numbers, len(s) - 1)] for s in f.starts] for f in factors]
 
 
 def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) -> None:
     """Read the proof of one way over a box; reject it unless it is one."""
     sums = Sums(forest, claim, way, box)
-    zero = [[[0] * len(starts) for starts in factor.starts] for factor in sums.factors]
+    zero = [f.implied or [[0] * len(starts) for starts in f.starts] for f in sums.factors]
     pending = [box]
     while pending:
         box, place = pending.pop(), f"{way.name}, byte {reader.at}"
         letter = chr(*reader.take("B"))
         if letter in "PL":
-            values = zero if letter == "P" else reader.multipliers(sums, forest.exponent)
+            values = reader.multipliers(sums.factors, forest.exponent) if letter == "L" else zero
             bound = Bound(sums, box, values).total
             require(bound < sums.floor, f"{place}: bound {bound} is not below {sums.floor}")
         elif letter == "S":
@@ -236,7 +223,8 @@ def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) 
             require(low <= cut < high, f"{place}: cut {cut} is not inside feature {feature}")
             pending += [{**box, feature: (cut + 1, high)}, {**box, feature: (low, cut)}]
         elif letter == "T":
-            left = _trim(Bound(sums, box, reader.multipliers(sums, forest.exponent)), reader, place)
+            values = reader.multipliers(sums.factors, forest.exponent)
+            left = _trim(Bound(sums, box, values), sums.floor, reader, place)
             pending += [] if left is None else [left]
         else:
             require(letter == "E", f"{place}: unknown node {letter!r}")
@@ -244,7 +232,7 @@ def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) 
             require(not happens(forest, way, totals), f"{place}: the model's own sums break it")
 
 
-def _trim(bound: Bound, reader: Reader, place: str) -> Box | None:
+def _trim(bound: Bound, floor: int, reader: Reader, place: str) -> Box | None:
     """Take cells off that the bound excludes one by one; None when a feature has none left."""
     left = dict(bound.box)
     (count,) = reader.take("I")
@@ -255,7 +243,6 @@ def _trim(bound: Bound, reader: Reader, place: str) -> Box | None:
         first, last = bound.box[feature]
         require(first <= low <= high + 1 <= last + 1, f"{place}: feature {feature} grows")
         worst = bound.largest_outside(feature, low, high)
-        floor = bound.sums.floor
         require(worst is None or worst < floor, f"{place}: feature {feature}, {worst} >= {floor}")
         left[feature] = (low, high)
         is_closed |= low > high

@@ -4,7 +4,8 @@ from tests.strategies import SMALL
 from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
 from tests.unit.checker.dense import DenseSums, cells_of
 from treeproof.checker.claims import cell_box, read_claim, ways_of
-from treeproof.checker.proofs import Bound, Sums, added, span
+from treeproof.checker.forest import EXTRA_BITS
+from treeproof.checker.proofs import Bound, Sums, span
 from treeproof.model.ensemble import ZERO_IS_MISSING
 from treeproof.query import Query
 
@@ -28,18 +29,23 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
 
 
 def random_multipliers(rng: np.random.Generator, sums: Sums) -> list[list[list[int]]]:
+    unit = 1 << EXTRA_BITS - 2
     return [
-        [[0, *rng.integers(-5, 6, len(s) - 1).tolist()] for s in factor.starts]
+        factor.implied
+        or [[0, *(unit * int(n) for n in rng.integers(-5, 6, len(s) - 1))] for s in factor.starts]
         for factor in sums.factors
     ]
 
 
-def flat(multipliers: list[list[list[int]]]) -> list[int]:
-    return [value for factor in multipliers for row in factor for value in row[1:]]
-
-
-def scaled(multipliers: list[list[list[int]]], unit: int) -> list[list[list[int]]]:
-    return [[[value * unit for value in row] for row in factor] for factor in multipliers]
+def flat(sums: Sums, multipliers: list[list[list[int]]]) -> list[int]:
+    """Multipliers in the order of the format, without those that are not part of it."""
+    return [
+        value
+        for factor, values in zip(sums.factors, multipliers, strict=True)
+        if factor.implied is None
+        for row in values
+        for value in row[1:]
+    ]
 
 
 def random_part(rng: np.random.Generator, box: dict) -> dict:
@@ -61,12 +67,13 @@ def test_bounds_are_those_of_dense_tables():
         cells = cells_of(query, kind, radius)
         assert cells == listed(box)
         tables = DenseSums(query, way, cells, forest.unit)
-        assert tables.n_multipliers() == sums.n_multipliers()
         for _ in range(3):
-            values = scaled(random_multipliers(rng, sums), forest.grid // 4 or 1)
+            values = random_multipliers(rng, sums)
+            assert tables.n_multipliers() == len(flat(sums, values))
             part = random_part(rng, box)
-            assert Bound(sums, part, values).total == tables.bound(listed(part), flat(values))
-            compared += len(sums.factors) > 0
+            expected = tables.bound(listed(part), flat(sums, values))
+            assert Bound(sums, part, values).total == expected
+            compared += len(flat(sums, values)) > 0
     assert compared > 30
 
 
@@ -75,18 +82,20 @@ def test_bounds_with_a_cell_held_are_those_of_dense_tables():
     for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
         sums = Sums(forest, claim, way, box)
         tables = DenseSums(query, way, cells_of(query, kind, radius), forest.unit)
-        values = scaled(random_multipliers(rng, sums), forest.grid // 4 or 1)
+        values = random_multipliers(rng, sums)
         part = random_part(rng, box)
         bound = Bound(sums, part, values)
         for feature, (low, high) in part.items():
             first = int(rng.integers(low, high + 2))
             last = int(rng.integers(first - 1, high + 1))
             outside = [c for c in range(low, high + 1) if not first <= c <= last]
-            expected = [tables.bound(listed(part) | {feature: [c]}, flat(values)) for c in outside]
+            expected = [
+                tables.bound(listed(part) | {feature: [c]}, flat(sums, values)) for c in outside
+            ]
             found = bound.largest_outside(feature, first, last)
             # Cells that no tree tells apart may be looked at together, so a cell inside may count.
             assert found is None or found in [
-                tables.bound(listed(part) | {feature: [c]}, flat(values))
+                tables.bound(listed(part) | {feature: [c]}, flat(sums, values))
                 for c in range(low, high + 1)
             ]
             if expected:
@@ -104,7 +113,7 @@ def test_bounds_with_a_cell_held_are_those_of_dense_tables():
 
 def _told_apart(sums: Sums, feature: int, left: int, right: int) -> bool:
     """Whether some tree tells two cells of a feature apart."""
-    starts = [s for single in sums.single.get(feature, []) for s in single[0]]
+    starts: list[int] = []
     for factor in sums.factors:
         if feature in factor.features:
             starts += factor.starts[factor.features.index(feature)]
@@ -183,10 +192,7 @@ def test_floors_are_not_lower_than_the_engine_needs():
     assert compared > 60
 
 
-def test_step_functions_add_up():
-    functions = [([2, 5], [1, 4]), ([2, 4, 7], [10, 20, 30])]
-    assert added(functions, (2, 8)) == ([2, 4, 5, 7], [11, 21, 24, 34])
-    assert added(functions, (4, 6)) == ([4, 5], [21, 24])
-    assert added([], (3, 9)) == ([3], [0])
+def test_segments_that_a_range_meets():
     assert span([2, 4, 7], (4, 6)) == (1, 1)
     assert span([2, 4, 7], (3, 7)) == (0, 2)
+    assert span([2, 4, 7], (9, 9)) == (2, 2)
