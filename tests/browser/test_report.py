@@ -232,3 +232,14 @@ def test_ten_thousand_rows_open_in_three_seconds(open_page):
     opened.page.fill("#radius-number", "0.123")
     assert time.perf_counter() - began < 1.0
     assert is_quiet(opened)
+
+
+def test_without_scripts_everything_but_the_table_is_there(open_page):
+    opened = open_page(six_rows(), at=0.25, context={"java_script_enabled": False})
+    page = opened.page
+    assert "50.0 % are proved" in page.inner_text(".sentence").replace("\n", " ")
+    assert page.locator('[data-live="n-verified-0"]').inner_text() == "3"
+    assert page.locator("svg.wide").first.is_visible()
+    assert page.locator("mark").first.is_visible()
+    assert "which is turned off here" in page.inner_text("#all-rows")
+    assert is_quiet(opened)
