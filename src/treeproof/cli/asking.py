@@ -13,7 +13,6 @@ from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.prediction import Model
-    from treeproof.results.results import Results
     from treeproof.scale.sources import FileSource
     from treeproof.scale.threats import ThreatModel
     from treeproof.spec.perturbations import LInf
@@ -286,11 +285,6 @@ def ball_of(
         scale,
         has_radius=eps is not None if has_radius is None else has_radius,
     )
-
-
-def n_proved(results: "Results", eps: float) -> int:
-    """Count the rows that are proved to keep their claim in the closed ball of a radius."""
-    return round((1.0 - results.verified_error(eps)) * len(results))
 
 
 def finish(
