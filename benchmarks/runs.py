@@ -8,6 +8,7 @@ workers against one means nothing where others use the cores.
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -66,11 +67,12 @@ def million(n_rows: int) -> dict[str, Any]:
         # Compiled code and thread stacks belong to the program, not to the number of rows.
         tp.run(model, data, None, tp.LInf(EPS), rows="0:2000")
         before = resident_mb()
-        noted: list[tuple[float, int, float]] = []
+        noted: list[tuple[float, int, float, float]] = []
         began, processor = time.perf_counter(), time.process_time()
 
         def note(done: int, _: int | None) -> None:
-            noted.append((time.perf_counter() - began, done, resident_mb() - before))
+            used = time.process_time() - processor
+            noted.append((time.perf_counter() - began, done, resident_mb() - before, used))
 
         run = tp.run(model, data, None, tp.LInf(EPS), out=out, on_progress=note)
         seconds = time.perf_counter() - began
@@ -84,12 +86,14 @@ def million(n_rows: int) -> dict[str, Any]:
             "before_mb": before,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
             "noted": noted,
+            "load": os.getloadavg()[1],
         }
 
 
-def rates(noted: list[tuple[float, int, float]], n_parts: int = 10) -> list[float]:
-    """Rows per second in equal parts of the rows."""
-    seconds, done = (np.array([line[k] for line in noted]) for k in (0, 1))
+def rates(noted: list[tuple[float, int, float, float]], clock: int) -> list[float]:
+    """Rows per second in each tenth of the rows; clock 0 is on the wall, 3 the processors'."""
+    n_parts = 10
+    seconds, done = (np.array([line[k] for line in noted]) for k in (clock, 1))
     marks = np.linspace(0, done[-1], n_parts + 1)
     at = np.interp(marks, np.concatenate([[0], done]), np.concatenate([[0.0], seconds]))
     return (np.diff(marks) / np.diff(at)).tolist()
@@ -141,14 +145,14 @@ def dask(n_rows: int) -> dict[str, Any]:
     best = {
         name: [min(column) for column in zip(*times, strict=True)] for name, times in found.items()
     }
-    return {"rows": n_rows, "best": best}
+    return {"rows": n_rows, "best": best, "load": os.getloadavg()[1]}
 
 
-def draw(noted: list[tuple[float, int, float]]) -> None:
+def draw(noted: list[tuple[float, int, float, float]]) -> None:
     """Rows and memory over time, side by side."""
     import matplotlib.pyplot as plt
 
-    seconds, done, memory = (np.array(column) for column in zip(*noted, strict=True))
+    seconds, done, memory, _ = (np.array(column) for column in zip(*noted, strict=True))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     left.plot(seconds, done / 1e6)
     left.set(xlabel="seconds", ylabel="million rows answered", xlim=0, ylim=0)
@@ -178,9 +182,8 @@ def write(state: dict[str, Any]) -> None:
 
 
 def million_lines(found: dict[str, Any]) -> list[str]:
-    per_part = rates(found["noted"])
+    on_wall, of_processors = (rates(found["noted"], clock) for clock in (0, 3))
     memory = [line[2] for line in found["noted"]]
-    tenths = ", ".join(f"{rate:,.0f}" for rate in per_part)
     return [
         f"## {found['rows']:,} rows on one machine",
         "",
@@ -191,18 +194,25 @@ def million_lines(found: dict[str, Any]) -> list[str]:
         "|---|---|",
         f"| time | {found['seconds']:.0f} s, {found['processor_seconds']:.0f} s of processors |",
         f"| rate | {found['rows'] / found['seconds']:,.0f} rows/s |",
-        f"| rate in each tenth of the rows, rows/s | {tenths} |",
-        f"| slowest tenth / fastest tenth | {min(per_part) / max(per_part):.2f} |",
+        f"| rows per second, in each tenth of the rows | {listed(on_wall)} |",
+        f"| rows per processor second, in each tenth | {listed(of_processors)} |",
+        f"| slowest tenth / fastest tenth, of processor seconds |"
+        f" {min(of_processors) / max(of_processors):.2f} |",
         f"| memory above the model, largest | {max(memory):.0f} MiB |",
         f"| memory above the model, in the middle and at the end |"
         f" {memory[len(memory) // 2]:.0f} and {memory[-1]:.0f} MiB |",
         f"| whole process, largest | {found['peak_mb']:.0f} MiB |",
         f"| run file | {found['file_mb']:.0f} MiB |",
+        f"| load of the machine, this run included | {found.get('load', math.nan):.1f} |",
         f"| verified, undecided | {found['verified']:.4f} of the rows, {found['undecided']} rows |",
         "",
         "![rows answered and memory over time](runs.png)",
         "",
     ]
+
+
+def listed(values: list[float]) -> str:
+    return ", ".join(f"{value:,.0f}" for value in values)
 
 
 def dask_lines(found: dict[str, Any]) -> list[str]:
@@ -212,7 +222,10 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
         "",
         "Best of three, taking turns; workers are processes with one thread on the same machine,",
         "warmed up. Processor seconds are those of all processes. Aims on an idle machine: two",
-        "workers at least 1.8 times as fast as one; at most 5 % more than threads.",
+        "workers at least 1.8 times as fast as one; at most 5 % more than threads. The load of the",
+        f"machine was {found['load']:.1f}, these processes included: where that is far above the"
+        " number of",
+        "cores, only processor seconds can be compared.",
         "",
         "| who | seconds | processor seconds |",
         "|---|---|---|",
