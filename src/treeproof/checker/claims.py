@@ -6,7 +6,6 @@ model; docs/explanation/evidence.md derives it.
 """
 
 import base64
-import binascii
 import json
 import math
 import struct
@@ -25,7 +24,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.links import sigmoid_float64, smallest_true
 
 PREFIX = "E1:"
-LARGEST_PAYLOAD = 1 << 30
+LARGEST_PAYLOAD = 1 << 27
 """Unpacked bytes of a row's evidence; no bombs."""
 
 
@@ -76,7 +75,7 @@ def read_claim(text: Any, forest: Forest) -> Claim:
             goal=goals[0],
             proof=payload[4 + length :],
         )
-    except (zlib.error, binascii.Error, struct.error, ValueError, TypeError, KeyError) as error:
+    except (zlib.error, struct.error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields["model"] == forest.ensemble.fingerprint, "claim: it is about another model")
     require(
@@ -153,18 +152,17 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
         rise = Way("rise", {0: 1}, _first_sum(forest, most, strict=True))
         fall = Way("fall", {0: -1}, _before(forest, _first_sum(forest, least)))
         return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
-    n_classes = len(forest.ensemble.classes)
-    require(type(value) is int and 0 <= value < n_classes, f"claim: there is no class {value!r}")
+    n_labels = {"threshold": 2, "argmax": forest.ensemble.n_outputs}.get(decision.kind, 0)
+    require(type(value) is int and 0 <= value < n_labels, f"claim: there is no class {value!r}")
     if decision.kind == "threshold":
         first = _first_sum(forest, decision.cut)
         if (goal == "keep") == (value == 0):
             return [Way("rise", {0: 1}, first)]
         return [Way("fall", {0: -1}, _before(forest, first))]
-    require(decision.kind == "argmax", "claim: scores have no label")
     if goal == "keep":
-        others = [o for o in range(n_classes) if o != value]
+        others = [o for o in range(n_labels) if o != value]
         return [Way(f"class {o}", {o: 1, value: -1}, 0.0, o, (value,)) for o in others]
-    losers = tuple(j for j in range(n_classes) if j != value)
+    losers = tuple(j for j in range(n_labels) if j != value)
     weights = dict.fromkeys(losers, -1) | {value: len(losers)}
     return [Way(f"class {value}", weights, 0.0, value, losers)]
 

@@ -129,6 +129,9 @@ class RunChecker:
             same = getattr(claim, name) == numbers
             require(same, f"claim: '{name}' is not that of the question")
         name, value = claim.goal
+        if self.classes and self.question.get("labels") == "the model's own":
+            own = self.classes[self._label(claim.row)]
+            require(own == record["label"], f"record: the model's own label is {own!r}")
         if goal["name"] in ("KeepsLabel", "AvoidsTarget"):
             wanted = ("keep", record["label"])
             if goal["name"] == "AvoidsTarget":
@@ -148,6 +151,12 @@ class RunChecker:
         totals = self.forest.rounded_sums(point, {}, range(len(self.forest.output)), "point")
         return margins(self.forest.ensemble, totals)
 
+    def _label(self, point: list[float]) -> int:
+        """Number of the class that the model gives a point."""
+        ensemble = self.forest.ensemble
+        scores = np.array([self._margins(point)], dtype=ensemble.aggregation.precision)
+        return int(evaluate.label_indices(ensemble, scores)[0])
+
     def _check_witness(self, claim: Claim, record: dict[str, Any]) -> None:
         """Replay the witness, and see that the set reaches its cells."""
         # A row without any value is its own witness, and is written as none.
@@ -157,19 +166,20 @@ class RunChecker:
         ensemble = self.forest.ensemble
         cast = evaluate.cast_rows(ensemble, np.array([point]))[0].tolist()
         require(_same(cast, point), "witness: it is not in the model's input precision")
-        scores = self._margins(point)
         name, value = claim.goal
         if name == "within":
             least, most = _floats(value)
-            require(not least <= scores[0] <= most, "witness: its score is in the range")
+            inside = least <= self._margins(point)[0] <= most
+            require(not inside, "witness: its score is in the range")
         else:
-            real = np.dtype(ensemble.aggregation.precision)
-            label = int(evaluate.label_indices(ensemble, np.array([scores], dtype=real))[0])
+            label = self._label(point)
             require((label == value) == (name == "avoid"), f"witness: its label is {label}")
-        radius = _number(record["upper"])
-        kind = "box" if self.is_box and not self.asks_radius else "closed"
-        if kind == "closed" and not record["attained"]:
+        radius, kind = _number(record["upper"]), "box" if self.is_box else "closed"
+        if self.asks_radius and not record["attained"]:
             radius = math.nextafter(radius, math.inf)
+        elif kind == "closed" and not self.asks_radius:
+            within = radius <= float(self.question["perturbation"]["eps"])
+            require(within, "witness: it lies beyond the radius of the question")
         box = cell_box(self.forest, claim, kind, radius)
         for feature, (x, w) in enumerate(zip(claim.row, point, strict=True)):
             if feature in box:

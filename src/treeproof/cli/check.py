@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 EXIT_REJECTED = 3
 SHOWN = 20
+LONGEST = 1000
 
 
 @click.command(short_help="Check the evidence of a run without trusting the engine.")
@@ -52,7 +53,7 @@ def command(
     """
     from treeproof.checker import check_run
 
-    ensemble = _model(run_path, model_path, options)
+    ensemble, question = _model(run_path, model_path, options)
     rows = None if data_path is None else _rows(ensemble, data_path, label)
     counts: Counter[str] = Counter()
     failures = []
@@ -66,8 +67,16 @@ def command(
     words = ("accepted", "rejected", "unproved", "claims nothing")
     if as_json:
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
-        print_json({word: counts[word] for word in words} | {"failures": found})
+        print_json(
+            {"question": question, "model": ensemble.fingerprint}
+            | {word: counts[word] for word in words}
+            | {"failures": found}
+        )
     else:
+        click.echo(printable(f"model {ensemble.fingerprint}"))
+        words_asked = json.dumps(question, ensure_ascii=False)
+        cut = "" if len(words_asked) <= LONGEST else "… (--json shows all)"
+        click.echo(printable(f"question {words_asked[:LONGEST]}{cut}"))
         click.echo(", ".join(f"{counts[word]} {word}" for word in words))
         for failure in failures[:SHOWN]:
             text = f"row {failure.row}: {failure.status}: {failure.reason}"
@@ -78,8 +87,13 @@ def command(
         raise click.exceptions.Exit(EXIT_REJECTED)
 
 
-def _model(run_path: str, model_path: str | None, options: dict[str, Any]) -> "Ensemble":
-    """Load the model without anything compiled; by default the file that the run names."""
+def _model(
+    run_path: str, model_path: str | None, options: dict[str, Any]
+) -> tuple["Ensemble", dict[str, Any]]:
+    """Load the model without anything compiled, by default the file that the run names.
+
+    Returns the question of the run, too: what is proved is no more than what was asked.
+    """
     from treeproof.model.loaders import load_ensemble
     from treeproof.model.loaders.base import LoadOptions
 
@@ -87,7 +101,7 @@ def _model(run_path: str, model_path: str | None, options: dict[str, Any]) -> "E
         with Path(run_path).open(encoding="utf-8") as file:
             header = json.loads(file.readline())
         source = str(header["model"]["source"])
-        header["model"]["fingerprint"], header["question"]["kind"]
+        question = dict(header["question"])
     except OSError as error:
         raise InvalidInput(f"The run file '{run_path}' must be readable. Got: {error}.") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -100,7 +114,7 @@ def _model(run_path: str, model_path: str | None, options: dict[str, Any]) -> "E
             )
         model_path = source
     self_test = not options.pop("no_self_test")
-    return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
+    return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), question
 
 
 def _rows(ensemble: "Ensemble", data_path: str, label: str | None) -> dict[int, list[float]]:

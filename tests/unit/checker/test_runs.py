@@ -171,7 +171,8 @@ def test_evidence_about_another_model_is_rejected():
         ({"proof": b"X"}, "rise, byte 0: unknown node 'X'"),
         ({"proof": b"PP"}, "byte 1: the proof goes on"),
         ({"proof": b"E"}, "rise, byte 0: tree"),
-        ({"label": "b"}, "claim: the goal is not ('keep', 'b')"),
+        ({"label": "b"}, "record: the model's own label is 'a'"),
+        ({"label": "b", "keep": 1}, "record: the model's own label is 'a'"),
         ({"verdict": "sure"}, "record: unknown verdict"),
         ({"values": [0.1, 0.2]}, "claim: it is about another row"),
         ({"values": [0.1]}, "claim: it is about another row"),
@@ -304,6 +305,34 @@ def test_a_missing_value_is_no_witness():
     assert reason(header, changed(record, witness=[9.0, 9.0])) == ""
     missing = changed(record, witness=[9.0, None])
     assert reason(header, missing) == "witness: feature 1 is beyond the set"
+
+
+def test_labels_that_were_given_are_taken_as_given():
+    header, records = run(y=["a", "b", "a", "b"])
+    other = changed(records[0], label="b")
+    assert reason(header, other) == "claim: the goal is not ('keep', 'b')"
+    assert reason(header, changed(records[0], label="b", keep=1)) != ""
+
+
+def test_a_threshold_has_two_labels():
+    # A third class is never predicted: nothing keeps it, whatever the sums do.
+    ensemble = stumps(classes=("a", "b", "c"))
+    header, records = run(ensemble=ensemble, y=["a", "b", "a", "b"])
+    forged = changed(records[1], label="c", keep=2)
+    assert reason(header, forged, ensemble) == "claim: there is no class 2"
+
+
+def test_a_witness_must_lie_within_the_radius_of_the_question():
+    header, records = run("verify", treeproof.LInf(0.41))
+    record = next(r for r in records if r["verdict"] == "falsified")
+    assert reason(header, record) == ""
+    smaller = copy.deepcopy(header)
+    smaller["question"]["perturbation"]["eps"] = 0.1
+    found = reason(smaller, record)
+    assert found == "witness: it lies beyond the radius of the question"
+    # Falsified is said of the closed ball, so there is no step beyond it.
+    just = changed(record, upper=0.1, attained=False)
+    assert reason(smaller, just).startswith("witness: feature")
 
 
 def test_rows_without_evidence_are_told_apart():
