@@ -18,9 +18,9 @@ EXIT_WRONG_INPUT = 2
 COMMANDS = {
     "radius": "Find how far every row may change before the answer does.",
     "verify": "Decide for every row whether the answer holds within a radius.",
+    "attack": "Look for near changes of every row that break its label.",
     "curve": "Show the share of rows that is verified at many radii.",
     "report": "Write a page that shows a saved run, or compares two.",
-    "attack": "Look for near changes of every row that break its label.",
     "features": "Show which single features, or sets of features, decide the answer.",
     "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",
