@@ -33,7 +33,7 @@ class AttackEngine:
         Seed of the random starts; equal seeds give equal answers.
     """
 
-    starts: int = 120
+    starts: int = 150
     random_state: int = 0
 
     name: ClassVar[str] = "attack"
@@ -134,7 +134,7 @@ def _reason(columns: Columns, row: int) -> UnknownReason:
     return _REASONS.get(int(columns.status[row]), UnknownReason.NO_WITNESS)
 
 
-def attack(starts: int = 120, *, random_state: int = 0) -> AttackEngine:
+def attack(starts: int = 150, *, random_state: int = 0) -> AttackEngine:
     """Options of the engine 'attack', to be passed as ``engine=``.
 
     Parameters

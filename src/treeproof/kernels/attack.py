@@ -111,7 +111,7 @@ def attack_box(
         return NOTHING_THERE
     bound = enter_box(problem, state)
     # Few features in play have few neighbourhoods to search.
-    n_starts = min(n_starts, 10 + 2 * problem.n_slots)
+    n_starts = min(n_starts, 10 + 3 * problem.n_slots)
     while start < n_starts and problem.n_slots > 0:
         found.counts[NODES] += 1
         if found.counts[NODES] > most_starts or seconds_now(clock) > deadline:
