@@ -52,8 +52,7 @@ LEVELS |= {"higgs": (4, 1), "binary": (4, 1), "covtype": (2, 3)}
 MODELS = (
     "paper_breast_cancer_unrobust,paper_breast_cancer_robust,paper_diabetes_unrobust,"
     "paper_diabetes_robust,paper_ijcnn_unrobust,paper_ijcnn_robust,paper_webspam_unrobust,"
-    "paper_webspam_robust,paper_higgs_robust50,paper_covtype_unrobust,"
-    "paper_binary_mnist_unrobust,paper_binary_mnist_robust"
+    "paper_webspam_robust,paper_higgs_robust50,paper_covtype_unrobust"
 )
 COLUMNS = (
     "model",
@@ -159,7 +158,8 @@ def answers_of(
     began = time.perf_counter()
     parts = [tp.radius(subject.model, X[:1], y[:1], engine=engine, time_limit_s=limit)]
     first = time.perf_counter() - began
-    if first * len(rows) < cap:
+    # The exact engine learns the scale of later rows from earlier ones, so it gets all at once.
+    if first * len(rows) < cap or engine == "exact":
         return tp.radius(subject.model, X, y, engine=engine, time_limit_s=limit)
     while len(parts) < len(rows) and time.perf_counter() - began < cap:
         part = slice(len(parts), len(parts) + 1)
@@ -249,8 +249,9 @@ def board_of(subject: Subject, options: argparse.Namespace) -> tuple[list[Score]
         wrong = contradictions(exact.upper[taken], peer.of(taken))
         if wrong.any():
             remarks.append(
-                f"{name}: {engine} contradicts the exact radius, which is confirmed here by the"
-                f" integer programs and by replay, on {int(wrong.sum())} rows; they are left out."
+                f"{name}: {engine} contradicts the exact radius on {int(wrong.sum())} rows, which"
+                " are left out (Veritas lowers its upper bound without an example when a step"
+                " runs out of time)."
             )
         taken = taken[~wrong]
         found = peer.of(taken)
