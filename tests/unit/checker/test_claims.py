@@ -1,0 +1,155 @@
+"""Floors and judgements of ways, for links and finishings whose allowance is known by hand."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.checker.test_nodes import model, stump
+from treeproof.checker.claims import Way, floor_of, happens
+from treeproof.checker.forest import Forest
+from treeproof.checker.proofs import Sums
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+
+
+def classes(link: str = "identity", **changes: Any) -> Forest:
+    """Three classes with one leaf each; all numbers are multiples of 1."""
+    builder = TreeBuilder(leaf_width=1)
+    for output in range(3):
+        builder.add_tree(
+            feature=[-1], threshold=[0.0], left=[-1], right=[-1], flags=[0],
+            value=np.array([[1.0]]), output=output, category_set=[-1],
+        )  # fmt: skip
+    decision = {"kind": "argmax", "link": link}
+    decision |= {k: changes.pop(k) for k in ("link_divisor", "link_scale") if k in changes}
+    settings = {"precision": "float64", "start": (0.0, 0.0, 0.0)} | changes
+    return Forest(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=1,
+            n_outputs=3,
+            input_precision="float64",
+            aggregation=Aggregation(**settings),
+            decision=Decision(**decision),  # type: ignore[arg-type]
+            classes=(0, 1, 2),
+            provenance=Provenance(library="test"),
+        )
+    )
+
+
+def way(winner: int, loser: int) -> Way:
+    return Way("class", {winner: 1, loser: -1}, 0.0, winner, (loser,))
+
+
+def floor(forest: Forest, winner: int, loser: int, error: int = 0, peak: float = 8.0) -> Fraction:
+    units = int(Fraction(peak) / forest.unit)
+    errors, peaks = dict.fromkeys(range(3), error), dict.fromkeys(range(3), units)
+    return floor_of(forest, way(winner, loser), errors, peaks) * forest.unit
+
+
+def test_a_later_class_needs_more_and_an_earlier_one_as_much():
+    for link in ("identity", "softmax_float32", "softmax_float64", "sigmoid_float64"):
+        assert floor(classes(link), 2, 1) == 1  # the next multiple of the grid
+    assert floor(classes(), 1, 2) == 0
+    unit = classes().unit
+    assert floor(classes(), 2, 1, error=3) == (1 - 6) * unit
+    assert floor(classes(), 1, 2, error=3) == -6 * unit
+
+
+@pytest.mark.parametrize(
+    ("link", "lost"),
+    [("softmax_float32", Fraction(1, 2**20)), ("softmax_float64", Fraction(1, 2**49))],
+)
+def test_a_softmax_may_merge_neighbours(link, lost):
+    unit = classes().unit
+    error = 1  # sums that may be rounded are not on the grid
+    assert abs(floor(classes(link), 1, 2, error) + lost + 2 * error * unit) <= unit
+    wide = classes(link, link_divisor=4.0)
+    rounding = 8 * (8 + unit) / 2**53
+    assert abs(floor(wide, 1, 2, error) + 4 * lost + rounding + 2 * error * unit) <= unit
+    assert floor(classes(link), 1, 2) == 0  # on a grid of 1 nothing is that near
+
+
+def test_a_sigmoid_may_merge_more_the_larger_it_gets():
+    unit = classes().unit
+    forest = classes("sigmoid_float64", link_scale=2.0)
+    merged = (1 + np.exp(16.0)) / 2.0**49 / 2.0 + 64 / 2.0**52
+    assert float(-floor(forest, 1, 2, 1) - 2 * unit) == pytest.approx(merged, rel=1e-4, abs=1e-11)
+    assert float(-floor(forest, 1, 2, 1, peak=400.0)) == pytest.approx(800.0)
+    assert float(-floor(forest, 1, 2, 1, peak=349.0)) > 800.0
+
+
+def test_finishing_rounds_margins():
+    unit = classes().unit
+    for finish, scale in (("divide", Fraction(1, 4)), ("affine", Fraction(1, 4))):
+        forest = classes(finish=finish, divisor=4.0, scale=0.25, bias=(1.0, 1.0, 1.0))
+        largest = (8 + unit) * scale + (1 if finish == "affine" else 0)
+        lost = 8 * largest / 2**53 / scale
+        assert abs(floor(forest, 1, 2, 1) + lost + 2 * unit) <= unit
+        assert floor(forest, 2, 1) == 1
+    uneven = classes(finish="affine", scale=0.5, bias=(0.0, 1.0, 0.0))
+    assert floor(uneven, 2, 1) == 2  # 0.5 a + 0 against 0.5 b + 1
+    assert floor(uneven, 1, 2) == -2
+
+
+def test_a_target_must_beat_all_others():
+    forest = classes()
+    target = Way("class 1", {1: 2, 0: -1, 2: -1}, 0.0, 1, (0, 2))
+    none = dict.fromkeys(range(3), 0)
+    assert floor_of(forest, target, none, none) * forest.unit == 1  # 1 against 0, 0 against 2
+    assert not happens(forest, target, [2.0, 2.0, 0.0])
+    assert not happens(forest, target, [0.0, 2.0, 3.0])
+    assert happens(forest, target, [1.0, 2.0, 2.0])
+
+
+def test_ways_happen_by_the_models_own_rule():
+    assert not happens(classes(), way(2, 1), [0.0, 1.0, 1.0])
+    assert happens(classes(), way(1, 2), [0.0, 1.0, 1.0])
+    assert not happens(classes(), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-52])
+    assert happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-21])
+    assert not happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-19])
+    assert happens(classes("softmax_float64"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-50])
+    assert not happens(classes("softmax_float64"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-48])
+    assert not happens(classes("softmax_float32"), way(2, 1), [0.0, 1.0, 1.0])
+    # Both sigmoids are 1.0; and the divisor brings them apart again.
+    assert happens(classes("sigmoid_float64"), way(1, 2), [0.0, 50.0, 60.0])
+    assert not happens(classes("sigmoid_float64"), way(2, 1), [0.0, 60.0, 50.0])
+    apart = classes("sigmoid_float64", link_divisor=64.0)
+    assert not happens(apart, way(1, 2), [0.0, 50.0, 60.0])
+    scaled = classes("sigmoid_float64", link_divisor=64.0, link_scale=64.0)
+    assert happens(scaled, way(1, 2), [0.0, 50.0, 60.0])
+
+
+def rounded(*values: tuple[float, float], start: float = 0.0) -> Sums:
+    """Sums of stumps in float32 over the whole range of their features."""
+    ensemble = model(*[stump(k, *pair) for k, pair in enumerate(values)], precision="float32")
+    forest = Forest(ensemble)
+    claim: Any = type("Row", (), {"row": [0.0] * 4})()
+    box = dict.fromkeys(forest.cuts, (0, 1))
+    return Sums(forest, claim, Way("rise", {0: 1}, start), box)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [(-1.0, 0.5), (-3.0, 2.0**-30)],
+        [(0.25, 4.0), (2.0**-30, -1.0), (-8.0, 1.0)],
+        [(-1.0, -1.0 - 2.0**-20), (-(2.0**-28), 0.0)],
+        [(1.0, 2.0), (3.0, 4.0)],
+    ],
+)
+def test_errors_add_up_over_the_largest_partial_sums(values):
+    sums = rounded(*values)
+    forest = Forest(model(*[stump(k, *pair) for k, pair in enumerate(values)], precision="float32"))
+    low = high = Fraction(0)
+    error = 0
+    for left, right in values:
+        low += Fraction(min(left, right))
+        high += Fraction(max(left, right))
+        units = int(max(abs(low), abs(high)) / forest.unit)
+        if error or units > forest.grid * 2**24:
+            error += -(-(error + units) // 2**24)
+    assert sums.floor == -error
+    assert (error == 0) == (values == [(1.0, 2.0), (3.0, 4.0)])
