@@ -22,10 +22,10 @@ from treeproof.kernels.exact import (
     order_of_attack,
     point_cells,
 )
-from treeproof.kernels.exact_batch import new_found, witness_point
+from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import ascend, cell_distances, clip_point, count_misses
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells, cell_of, restrict, summation_slack
+from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
 from treeproof.kernels.witnesses import (
     NODES,
     POINTS,
@@ -233,34 +233,6 @@ def attack_row(
             # Far too small a start is left behind at a growing pace.
             radius *= growth
             growth = min(growth * growth, FASTEST_GROWTH)
-
-
-@kernel
-def first_step(space, row, down, up):
-    """Distance to the nearest threshold that a tenth of the features have; a radius to begin with.
-
-    Few features move by small steps where others are flags; too small a radius costs little.
-    """
-    steps = np.empty(len(row), dtype=np.float64)
-    count = 0
-    for feature in range(len(row)):
-        rate = max(down[feature], up[feature])
-        first = space.cut_start[feature]
-        last = space.cut_start[feature + 1]
-        if rate == 0.0 or first == last or np.isnan(row[feature]) or space.categorical[feature]:
-            continue
-        cell = first + cell_of(space, feature, row[feature])
-        nearest = np.inf
-        if cell < last:
-            nearest = space.cut[cell] - row[feature]
-        if cell > first:
-            nearest = min(nearest, row[feature] - space.cut[cell - 1])
-        if 0.0 < nearest < np.inf:
-            steps[count] = nearest / rate
-            count += 1
-    if count == 0:
-        return 1.0
-    return np.sort(steps[:count])[count // 10]
 
 
 @kernel

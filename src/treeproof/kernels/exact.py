@@ -26,8 +26,9 @@ from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, su
 from treeproof.kernels.waiting import new_waiting
 from treeproof.kernels.witnesses import POINTS, RESTRICTIONS, SWEEPS, accept_point, new_target
 
-FIRST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 1.3, 1.25
-"""How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
+FIRST_GROWTH, FASTEST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 2.0, 1.3, 1.25
+"""How a trial radius grows after a cheap bound, at first and at most, after a quick proof, after
+giving up."""
 
 FAR_CLOSER = 0.5
 """A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
@@ -290,7 +291,7 @@ def solve_row(
             radius *= growth
             n_cheap += 1
             if n_cheap > 3:
-                growth *= growth
+                growth = FASTEST_GROWTH
         else:
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
             growth = FIRST_GROWTH
