@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.unit.checker.test_nodes import model, stump
-from treeproof.checker.claims import Way, floor_of, happens
+from treeproof.checker.claims import Way, floor_of, happens, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import Sums
+from treeproof.errors import CertificateRejected
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
 
@@ -120,6 +121,12 @@ def test_ways_happen_by_the_models_own_rule():
     assert not happens(apart, way(1, 2), [0.0, 50.0, 60.0])
     scaled = classes("sigmoid_float64", link_divisor=64.0, link_scale=64.0)
     assert happens(scaled, way(1, 2), [0.0, 50.0, 60.0])
+
+
+def test_scores_have_no_classes():
+    claim: Any = type("Claim", (), {"goal": ("keep", 0)})()
+    with pytest.raises(CertificateRejected, match="claim: there is no class 0"):
+        ways_of(Forest(model(stump(0, 0.0, 1.0))), claim)
 
 
 def rounded(*values: tuple[float, float], start: float = 0.0) -> Sums:
