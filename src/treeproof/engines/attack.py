@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.exact import _broken, _columns, _outcomes, _setting
+from treeproof.engines.batches import broken_rows, common_outcomes, empty_columns, setting_of
 from treeproof.engines.questions import in_chunks
 from treeproof.errors import InvalidInput
 from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
@@ -60,7 +60,7 @@ class AttackEngine:
         """Look for any violation in the query's own ball or box."""
         sides = query.reach.box(query.rows, query.reach.radius or 0.0)
         columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=False)
-        outcomes, is_confirmed = _outcomes(query, columns, skip)
+        outcomes, is_confirmed = common_outcomes(query, columns, skip)
         is_ball = query.reach.is_ball
         outcomes.lower[~skip] = 0.0 if is_ball else np.nan
         outcomes.upper[~skip] = np.inf if is_ball else np.nan
@@ -80,7 +80,7 @@ class AttackEngine:
         """Find a near violation of every row; the upper bound is its distance."""
         sides = query.reach.low, query.reach.high
         columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=True)
-        outcomes, is_confirmed = _outcomes(query, columns, skip)
+        outcomes, is_confirmed = common_outcomes(query, columns, skip)
         for row in np.flatnonzero(~skip):
             outcomes.reason[row] = _reason(columns, int(row))
             if is_confirmed[row]:
@@ -98,8 +98,8 @@ class AttackEngine:
         *,
         is_ball: bool,
     ) -> tuple[Columns, NDArray[np.bool_]]:
-        setting = _setting(query)
-        columns, skip = _columns(query), _broken(query)
+        setting = setting_of(query)
+        columns, skip = empty_columns(query), broken_rows(query)
         # Copies are writable and contiguous whatever the caller passed: one compiled signature.
         rows, group, skipped = query.rows.copy(), query.group.copy(), skip.copy()
         down, up = query.reach.down.copy(), query.reach.up.copy()

@@ -7,7 +7,8 @@ import pytest
 
 import treeproof as tp
 from treeproof.engines.base import Budget
-from treeproof.engines.exact import CHUNK, ExactEngine
+from treeproof.engines.batches import CHUNK
+from treeproof.engines.exact import ExactEngine
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Decision, Ensemble, Provenance
 from treeproof.prediction import Model

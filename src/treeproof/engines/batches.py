@@ -1,0 +1,162 @@
+"""Batches of rows for compiled engines: the question as kernels take it, and what they found."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.settling import is_broken_unchanged, settle_broken
+from treeproof.kernels.emulation import (
+    AFFINE,
+    DIVIDE,
+    IDENTITY,
+    NO_FINISH,
+    RISING,
+    SIGMOID,
+    SOFTMAX,
+    Semantics,
+)
+from treeproof.kernels.exact import Alternatives
+from treeproof.kernels.exact_batch import Columns
+from treeproof.model.ensemble import ZERO_BAND, Ensemble
+from treeproof.prediction import thread_count
+from treeproof.query import Query
+from treeproof.query_goals import LABEL_IS_TARGET
+from treeproof.results.outcomes import Outcomes
+
+CHUNK = 32
+"""Rows per compiled call; fixed, so that results do not depend on the number of threads."""
+
+_FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
+_LINK = {
+    "identity": IDENTITY,
+    "softmax_float32": SOFTMAX,
+    "softmax_float64": SOFTMAX,
+    "sigmoid_float64": SIGMOID,
+}
+
+
+def in_fixed_chunks(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
+    """Run chunks of rows, in threads if asked to."""
+    parts = [slice(start, start + CHUNK) for start in range(first, n_rows, CHUNK)]
+    threads = thread_count(n_jobs)
+    if threads == 1 or len(parts) < 2:
+        for part in parts:
+            run(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, parts))
+
+
+def setting_of(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
+    """The model and the claims as kernels take them."""
+    ensemble = query.ensemble
+    return (
+        ensemble.trees,
+        rank_space(ensemble),
+        _semantics(ensemble, query.alternatives.judgement),
+        _single_constraints(query),
+        ensemble.input_precision == "float32",
+    )
+
+
+def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
+    aggregation = ensemble.aggregation
+    bias = np.zeros(ensemble.n_outputs)
+    bias[: len(aggregation.bias)] = aggregation.bias
+    return Semantics(
+        is_single=aggregation.precision == "float32",
+        start=np.array(aggregation.start, dtype=np.float64),
+        finish=_FINISH[aggregation.finish],
+        divisor=float(aggregation.divisor),
+        scale=float(aggregation.scale),
+        bias=bias,
+        link=_LINK[ensemble.decision.link],
+        link_divisor=float(ensemble.decision.link_divisor),
+        link_scale=float(ensemble.decision.link_scale),
+        judgement=judgement,
+        zero_band=ZERO_BAND,
+    )
+
+
+def _single_constraints(query: Query) -> Alternatives:
+    """Every alternative as one constraint.
+
+    Sound for a target that must beat all other classes at once: wherever all constraints hold,
+    their weighted sum holds; and the search judges every remaining leaf tuple by the model's own
+    label. All outputs keep a weight, so a tuple fixes the label.
+    """
+    table = query.alternatives
+    start = table.alternative_start[:-1]
+    size = np.diff(table.alternative_start)
+    coefficient, need = table.coefficient[start], table.need[start]
+    if table.judgement == LABEL_IS_TARGET:
+        weight = [np.full(n, 1.0 / n) for n in size]
+        parts = [slice(a, a + n) for a, n in zip(start, size, strict=True)]
+        coefficient = np.array(
+            [w @ table.coefficient[p] for w, p in zip(weight, parts, strict=True)]
+        )
+        need = np.array([w @ table.need[p] for w, p in zip(weight, parts, strict=True)])
+    return Alternatives(
+        group_start=table.group_start,
+        alternative_start=np.arange(len(start), dtype=np.int64),
+        group_label=table.group_label,
+        coefficient=np.ascontiguousarray(coefficient),
+        need=np.ascontiguousarray(need),
+        unit=table.unit[start],
+        link_slack=table.link_slack[start],
+    )
+
+
+def empty_columns(query: Query) -> Columns:
+    """Columns for all rows, with nothing known."""
+    n_rows, n_features = query.rows.shape
+    return Columns(
+        status=np.zeros(n_rows, dtype=np.int64),
+        lower=np.zeros(n_rows),
+        upper=np.full(n_rows, np.inf),
+        is_open=np.zeros(n_rows, dtype=bool),
+        witness=np.full((n_rows, n_features), np.nan),
+        seconds=np.zeros(n_rows),
+        counts=np.zeros((n_rows, 4), dtype=np.int64),
+    )
+
+
+def broken_rows(query: Query) -> NDArray[np.bool_]:
+    """Rows whose claim is broken as they stand, inside the set that is asked about."""
+    if query.reach.is_ball:
+        return query.already_broken
+    return np.array([is_broken_unchanged(query, row) for row in range(len(query))], dtype=bool)
+
+
+def common_outcomes(
+    query: Query, columns: Columns, skip: NDArray[np.bool_]
+) -> tuple[Outcomes, NDArray[np.bool_]]:
+    """Columns common to both questions: witnesses that the plain model confirms, counts, times."""
+    outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+    outcomes.seconds[:] = columns.seconds
+    for number, name in enumerate(("nodes", "sweeps", "points", "restrictions")):
+        outcomes.statistics[name] = columns.counts[:, number]
+    for row in np.flatnonzero(skip):
+        settle_broken(query, outcomes, int(row))
+    found = np.flatnonzero(~skip & np.isfinite(columns.upper))
+    is_confirmed = np.zeros(len(query), dtype=bool)
+    is_confirmed[found] = _confirmed(query, columns.witness, found)
+    for row in np.flatnonzero(is_confirmed):
+        outcomes.witness[row] = columns.witness[row]
+        outcomes.witness_distance[row] = distance(query, int(row), columns.witness[row])
+    return outcomes, is_confirmed
+
+
+def _confirmed(
+    query: Query, witness: NDArray[np.float64], found: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Replay witnesses with the plain model; falsified is said only of those it confirms."""
+    confirmed = np.zeros(len(found), dtype=bool)
+    for first in range(0, len(found), 4096):
+        part = found[first : first + 4096]
+        confirmed[first : first + 4096] = query.take(part).is_broken_by(witness[part])
+    return confirmed
