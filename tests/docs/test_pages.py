@@ -104,3 +104,18 @@ def test_the_layout_of_the_model_file_is_documented() -> None:
     assert listed == list(file_format._DTYPES)
     for field in file_format._Header.__struct_fields__:
         assert f"`{field}`" in page
+
+
+def test_the_comparison_in_the_readme_is_that_of_the_scoreboard():
+    board = (ROOT / "benchmarks" / "results" / "scoreboard.md").read_text()
+    section = board.partition("## ijcnn_unrobust\n")[2].partition("\n## ")[0]
+    kept = {
+        (cells[5], cells[6], cells[8])
+        for cells in (line.split(" | ") for line in section.splitlines())
+        if len(cells) > 8
+    }
+    readme = (ROOT / "README.md").read_text().partition("## How it compares")[2]
+    lines = [line.strip("| ").split(" | ") for line in readme.splitlines() if line.startswith("| ")]
+    assert len(lines) > 5
+    for tool, *figures in lines[1:]:
+        assert tuple(figures) in kept, tool
