@@ -54,21 +54,69 @@ _SUFFIXES = (".json", ".ubj", ".treeproof")
     help="A feature with which margins may only rise (1) or fall (-1).",
 )
 @click.option("--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, from 0.")
-@click.option("--trees", type=click.IntRange(min=1), default=100, show_default=True)
-@click.option("--depth", type=click.IntRange(min=1), default=6, show_default=True)
 @click.option(
-    "--learning-rate", type=FiniteNumber(min=0.0, min_open=True), default=0.3, show_default=True
-)
-@click.option("--reg-lambda", type=FiniteNumber(min=0.0), default=1.0, show_default=True)
-@click.option("--gamma", type=FiniteNumber(min=0.0), default=0.0, show_default=True)
-@click.option("--min-child-weight", type=FiniteNumber(min=0.0), default=1.0, show_default=True)
-@click.option(
-    "--subsample", type=FiniteNumber(0.0, 1.0, min_open=True), default=1.0, show_default=True
+    "--trees",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Rounds of boosting.",
 )
 @click.option(
-    "--colsample", type=FiniteNumber(0.0, 1.0, min_open=True), default=1.0, show_default=True
+    "--depth",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Splits above a leaf, at most.",
 )
-@click.option("--method", type=click.Choice(["hist", "exact"]), default="hist", show_default=True)
+@click.option(
+    "--learning-rate",
+    type=FiniteNumber(min=0.0, min_open=True),
+    default=0.3,
+    show_default=True,
+    help="Share of each round's step that is taken.",
+)
+@click.option(
+    "--reg-lambda",
+    type=FiniteNumber(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="Shrinks the values of leaves.",
+)
+@click.option(
+    "--gamma",
+    type=FiniteNumber(min=0.0),
+    default=0.0,
+    show_default=True,
+    help="Gain that a split must have.",
+)
+@click.option(
+    "--min-child-weight",
+    type=FiniteNumber(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="Weight that a leaf must have.",
+)
+@click.option(
+    "--subsample",
+    type=FiniteNumber(0.0, 1.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Share of rows that each round sees.",
+)
+@click.option(
+    "--colsample",
+    type=FiniteNumber(0.0, 1.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Share of features that each tree sees.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["hist", "exact"]),
+    default="hist",
+    show_default=True,
+    help="Thresholds from bins, or all of them.",
+)
 @click.option(
     "--early-stopping",
     type=click.IntRange(min=1),
@@ -76,7 +124,13 @@ _SUFFIXES = (".json", ".ubj", ".treeproof")
     help="Stop when a tenth of the rows, held out, has not improved for so long.",
 )
 @click.option("--test", "test_path", metavar="DATA", type=click.Path(), help="Rows to try it on.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of everything random.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Threads. [default: all cores]")
 def command(
     data_path: str,
