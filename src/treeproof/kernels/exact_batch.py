@@ -56,6 +56,10 @@ def witness_point(space, row, cells, is_single, low, high, is_ball, point):
         point[feature] = value
 
 
+SMALLEST_START = 1e-300
+"""Trial radii begin here at least: the smallest doubles times a factor may not grow at all."""
+
+
 class Columns(NamedTuple):
     """Results of a batch, one row each; see `treeproof.results.outcomes.Outcomes`."""
 
@@ -101,6 +105,7 @@ def solve_batch(
         radius = start_radius
         if not radius > 0.0:
             radius = first_step(space, rows[number], down, up)
+        radius = max(radius, SMALLEST_START)
         columns.status[number] = solve_row(
             trees, space, semantics, alternatives, groups[number], rows[number], down, up,
             low[number], high[number], is_ball, radius, found, limits,
@@ -143,4 +148,4 @@ def first_step(space, row, down, up):
             count += 1
     if count == 0:
         return 1.0
-    return 0.125 * np.sort(steps[:count])[count // 10]
+    return max(0.125 * np.sort(steps[:count])[count // 10], SMALLEST_START)

@@ -275,6 +275,16 @@ def test_a_near_miss_where_nothing_can_move_is_decided_at_once():
     assert verdict_of(missed, [0.75, 0.75], tp.Box(0.7, 0.8), time_limit_s=10.0) == "verified"
 
 
+def test_the_smallest_steps_are_found():
+    tiny = 5e-324
+    builder = TreeBuilder()
+    stump(builder, 0, tiny, -1.0, 1.0)
+    stump(builder, 1, 3 * tiny, -1.0, 1.0)
+    model = model_of(builder, 2, cut=1.5)
+    assert radius_of(model, [0.0, 0.0], time_limit_s=10.0)[:2] == (3 * tiny, True)
+    assert radius_of(model, [tiny, 5 * tiny], time_limit_s=10.0)[:2] == (0.0, False)
+
+
 def test_float64_rows_are_rounded_before_a_float32_model_compares_them():
     builder = TreeBuilder()
     stump(builder, 0, float(np.float32(0.1)), -1.0, 1.0)
