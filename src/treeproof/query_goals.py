@@ -130,7 +130,7 @@ def accumulator_grid(ensemble: Ensemble) -> float:
     np.maximum.at(largest, tree_of_leaf, np.abs(trees.leaf_value[first_leaf]).max(axis=1))
     total = largest.sum() + np.abs(aggregation.start).max()
     bits = 24 if aggregation.precision == "float32" else 53
-    if not -1000 < grid_exponent < 1000 or total >= 2.0 ** (bits + grid_exponent):
+    if not -1000 < grid_exponent < 900 or total >= 2.0 ** (bits + grid_exponent):
         return 0.0
     return 2.0**grid_exponent
 

@@ -285,6 +285,12 @@ def test_the_smallest_steps_are_found():
     assert radius_of(model, [tiny, 5 * tiny], time_limit_s=10.0)[:2] == (0.0, False)
 
 
+def test_leaves_near_the_end_of_the_double_range_are_added():
+    builder = TreeBuilder()
+    stump(builder, 0, 0.5, 0.0, 2.0**1000)
+    assert radius_of(model_of(builder, 1, cut=1.0), [0.25])[:2] == (0.25, True)
+
+
 def test_float64_rows_are_rounded_before_a_float32_model_compares_them():
     builder = TreeBuilder()
     stump(builder, 0, float(np.float32(0.1)), -1.0, 1.0)
