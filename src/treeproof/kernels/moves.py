@@ -6,6 +6,8 @@ and products are taken without error as short expansions: sums of doubles that d
 that the sign of the largest one is the sign of the whole.
 """
 
+import math
+
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel
@@ -85,27 +87,61 @@ def ball_end(x, radius, rate, sign):
 
 @borrowing_kernel
 def distance_down(small, large, rate):
-    """``(large - small) / rate`` rounded down, and whether that is exact."""
-    gap, rest = two_sum(large, -small)
-    if gap == 0.0:
-        return 0.0, True
-    if rate == 1.0:
-        if rest < 0.0:
-            gap = np.nextafter(gap, -np.inf)
-        return gap, rest == 0.0
-    if gap < _TINY_MOVE:
+    """As `quotient_down`, but for moves that `ball_end` does not tell apart: these are 0."""
+    if rate != 1.0 and 0.0 < large - small < _TINY_MOVE:
         return 0.0, False
-    distance = gap / rate
-    while True:
-        product, error = two_product(distance, rate)
-        if sign_of_sum(product, error, small, -large) <= 0:
+    return quotient_down(large, small, rate)
+
+
+@borrowing_kernel
+def quotient_down(larger, smaller, rate):
+    """Largest double not above the exact (larger - smaller) / rate, and whether it is that number.
+
+    For larger >= smaller; infinite for a rate of 0, and no distance at all for an infinite one.
+    """
+    if rate == 0.0:
+        return np.inf, True
+    if np.isinf(rate):
+        return 0.0, False
+    difference = larger - smaller
+    if not np.isfinite(difference):
+        return difference, True
+    if difference == 0.0:
+        return 0.0, True
+    difference, error = two_sum(larger, -smaller)
+    if rate == 1.0:
+        # Sound: the exact difference is less than half a unit away, so this is the next one down.
+        return np.nextafter(difference, -np.inf) if error < 0.0 else difference, error == 0.0
+    # Mantissas only, so that no product below under- or overflows.
+    difference, difference_exponent = math.frexp(difference)
+    # An error that would vanish keeps its sign: it only matters where all else is equal.
+    scaled = math.ldexp(error, -difference_exponent)
+    error = math.copysign(max(abs(scaled), 2.0**-1000), error) if error != 0.0 else 0.0
+    rate, rate_exponent = math.frexp(rate)
+    quotient = difference / rate
+    for _ in range(4):
+        if _sign_of_excess(quotient, rate, difference, error) <= 0:
             break
-        distance = np.nextafter(distance, -np.inf)
-    while True:
-        above = np.nextafter(distance, np.inf)
-        product, error = two_product(above, rate)
-        if sign_of_sum(product, error, small, -large) > 0:
+        quotient = np.nextafter(quotient, -np.inf)
+    for _ in range(4):
+        above = np.nextafter(quotient, np.inf)
+        if _sign_of_excess(above, rate, difference, error) > 0:
             break
-        distance = above
-    product, error = two_product(distance, rate)
-    return distance, sign_of_sum(product, error, small, -large) == 0
+        quotient = above
+    is_exact = _sign_of_excess(quotient, rate, difference, error) == 0
+    exponent = difference_exponent - rate_exponent
+    scaled = math.ldexp(quotient, exponent)
+    if not np.isfinite(scaled):
+        return np.finfo(np.float64).max, False
+    # The smallest doubles have fewer digits: the scaling itself may have rounded.
+    back = math.ldexp(scaled, -exponent)
+    if back > quotient:
+        scaled = np.nextafter(scaled, 0.0)
+    return scaled, is_exact and back == quotient
+
+
+@borrowing_kernel
+def _sign_of_excess(quotient, rate, difference, error):
+    """Sign of ``quotient * rate - (difference + error)``."""
+    product, rounding = two_product(quotient, rate)
+    return sign_of_sum(product, rounding, -difference, -error)

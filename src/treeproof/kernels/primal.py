@@ -1,10 +1,9 @@
 """Points of a `Problem`: values, coordinate ascent, and moving a witness closer."""
 
-import math
-
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.moves import quotient_down
 from treeproof.kernels.problem import (
     CELL_START,
     ENTRY_START,
@@ -207,70 +206,3 @@ def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_h
                 else:
                     distance[cell], _ = quotient_down(row[feature], threshold, down[feature])
     return distance, is_beyond
-
-
-@borrowing_kernel
-def quotient_down(larger, smaller, rate):
-    """Largest double not above the exact (larger - smaller) / rate, and whether it is that number.
-
-    For larger >= smaller; infinite for a rate of 0, and no distance at all for an infinite one.
-    """
-    if rate == 0.0:
-        return np.inf, True
-    if np.isinf(rate):
-        return 0.0, False
-    difference = larger - smaller
-    if not np.isfinite(difference):
-        return difference, True
-    if difference == 0.0:
-        return 0.0, True
-    # TwoSum: the exact difference is difference + error.
-    part = difference - larger
-    error = (larger - (difference - part)) + (-smaller - part)
-    # Mantissas only, so that no product below under- or overflows.
-    difference, difference_exponent = math.frexp(difference)
-    # An error that would vanish keeps its sign: it only matters where all else is equal.
-    scaled = math.ldexp(error, -difference_exponent)
-    error = math.copysign(max(abs(scaled), 2.0**-1000), error) if error != 0.0 else 0.0
-    rate, rate_exponent = math.frexp(rate)
-    quotient = difference / rate
-    for _ in range(4):
-        if compare_product(quotient, rate, difference, error) <= 0:
-            break
-        quotient = np.nextafter(quotient, -np.inf)
-    for _ in range(4):
-        above = np.nextafter(quotient, np.inf)
-        if compare_product(above, rate, difference, error) > 0:
-            break
-        quotient = above
-    is_exact = compare_product(quotient, rate, difference, error) == 0
-    exponent = difference_exponent - rate_exponent
-    scaled = math.ldexp(quotient, exponent)
-    if not np.isfinite(scaled):
-        return np.finfo(np.float64).max, False
-    # The smallest doubles have fewer digits: the scaling itself may have rounded.
-    back = math.ldexp(scaled, -exponent)
-    if back > quotient:
-        scaled = np.nextafter(scaled, 0.0)
-    return scaled, is_exact and back == quotient
-
-
-@borrowing_kernel
-def compare_product(left, right, value, error):
-    """Sign of left * right - (value + error), exactly, for |error| <= half a unit of value."""
-    product = left * right
-    # Dekker: the exact product is product + rounding.
-    splitter = 134217729.0
-    high_left = splitter * left
-    high_left = high_left - (high_left - left)
-    low_left = left - high_left
-    high_right = splitter * right
-    high_right = high_right - (high_right - right)
-    low_right = right - high_right
-    rounding = high_left * high_right - product
-    rounding = ((rounding + high_left * low_right) + low_left * high_right) + low_left * low_right
-    # Close doubles subtract exactly; far ones decide before the small parts matter.
-    total = (product - value) + (rounding - error)
-    if total > 0.0:
-        return 1
-    return -1 if total < 0.0 else 0
