@@ -11,6 +11,7 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.narrowing import enter, leave
 
 EXHAUSTED, FOUND, OUT_OF_NODES, OUT_OF_TIME = 0, 1, 2, 3
 """How `next_clique` ended."""
@@ -90,14 +91,14 @@ def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
         if depth < n_parts:
             leaf = path.position[depth]
             while leaf < parts.part_start[depth + 1] and not entered:
-                entered = _reaches(parts, path, depth, leaf) and _enter(parts, path, depth, leaf)
+                entered = _reaches(parts, path, depth, leaf) and enter(parts, path, leaf, depth)
                 leaf += 1
             path.position[depth] = leaf
         if not entered:
             # Back to the part before, whose choice is undone.
             depth -= 1
             if depth >= 0:
-                _leave(path, depth)
+                leave(path, depth)
             continue
         nodes += 1
         depth += 1
@@ -135,38 +136,6 @@ def _reaches(parts, path, depth, leaf):
             return False
         path.total[c, depth + 1] = total
     return True
-
-
-@borrowing_kernel
-def _enter(parts, path, depth, leaf):
-    """Narrow the cell box to a leaf; undone, and False, when they do not meet."""
-    top = path.trail_start[depth]
-    for r in range(parts.range_start[leaf], parts.range_start[leaf + 1]):
-        feature = parts.feature[r]
-        low = path.low_cell[feature]
-        high = path.high_cell[feature]
-        if parts.low[r] > high or parts.high[r] < low:
-            path.trail_start[depth + 1] = top
-            _leave(path, depth)
-            return False
-        if parts.low[r] > low or parts.high[r] < high:
-            path.trail[top, 0] = feature
-            path.trail[top, 1] = low
-            path.trail[top, 2] = high
-            top += 1
-            path.low_cell[feature] = max(low, parts.low[r])
-            path.high_cell[feature] = min(high, parts.high[r])
-    path.trail_start[depth + 1] = top
-    return True
-
-
-@borrowing_kernel
-def _leave(path, depth):
-    """Undo the narrowings of the choice at a depth."""
-    for t in range(path.trail_start[depth + 1] - 1, path.trail_start[depth] - 1, -1):
-        feature = path.trail[t, 0]
-        path.low_cell[feature] = path.trail[t, 1]
-        path.high_cell[feature] = path.trail[t, 2]
 
 
 @borrowing_kernel

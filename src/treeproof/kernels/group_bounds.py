@@ -13,6 +13,7 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.narrowing import enter, leave, meets
 
 PROVED, LOOSE, OUT_OF_NODES, OUT_OF_TIME, OUT_OF_MEMORY = 0, 1, 2, 3, 4
 """How a row, one constraint of it, or one step ended."""
@@ -64,49 +65,6 @@ class Walk(NamedTuple):
 
 
 @borrowing_kernel
-def enter(parts, walk, at, depth):
-    """Narrow the cell box to a leaf; undone, and False, when they do not meet."""
-    top = walk.trail_start[depth]
-    leaf = parts.leaf[at]
-    for r in range(parts.range_start[leaf], parts.range_start[leaf + 1]):
-        feature = parts.feature[r]
-        low = walk.low_cell[feature]
-        high = walk.high_cell[feature]
-        if parts.low[r] > high or parts.high[r] < low:
-            walk.trail_start[depth + 1] = top
-            leave(walk, depth)
-            return False
-        if parts.low[r] > low or parts.high[r] < high:
-            walk.trail[top, 0] = feature
-            walk.trail[top, 1] = low
-            walk.trail[top, 2] = high
-            top += 1
-            walk.low_cell[feature] = max(low, parts.low[r])
-            walk.high_cell[feature] = min(high, parts.high[r])
-    walk.trail_start[depth + 1] = top
-    return True
-
-
-@borrowing_kernel
-def leave(walk, depth):
-    """Undo the narrowings of one depth."""
-    for t in range(walk.trail_start[depth + 1] - 1, walk.trail_start[depth] - 1, -1):
-        feature = walk.trail[t, 0]
-        walk.low_cell[feature] = walk.trail[t, 1]
-        walk.high_cell[feature] = walk.trail[t, 2]
-
-
-@borrowing_kernel
-def meets(parts, leaf, low_cell, high_cell):
-    """Whether a restricted leaf meets a box of cells."""
-    for r in range(parts.range_start[leaf], parts.range_start[leaf + 1]):
-        feature = parts.feature[r]
-        if parts.low[r] > high_cell[feature] or parts.high[r] < low_cell[feature]:
-            return False
-    return True
-
-
-@borrowing_kernel
 def group_maximum(parts, walk, first_part, n_parts, best, stop_at_first, deadline):
     """Largest gain of the cliques of consecutive parts; ``walk.suffix`` bounds what is to come.
 
@@ -136,7 +94,7 @@ def group_maximum(parts, walk, first_part, n_parts, best, stop_at_first, deadlin
             if total + walk.suffix[depth + 1] <= best:
                 at = end
             elif not is_last:
-                entered = enter(parts, walk, at, depth)
+                entered = enter(parts, walk, parts.leaf[at], depth)
                 walk.total[depth + 1] = total
                 at += 1
             elif meets(parts, parts.leaf[at], walk.low_cell, walk.high_cell):

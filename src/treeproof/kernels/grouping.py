@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.group_bounds import enter, leave, meets
+from treeproof.kernels.narrowing import enter, leave, meets
 
 _PAIRS_PER_TREE = 16
 """Room for contradicting pairs; further pairs are not considered."""
@@ -134,7 +134,7 @@ def _merging_loss(parts, first, second, walk):
     for at in range(parts.part_start[first], parts.part_start[first + 1]):
         if parts.gain[at] + parts.gain[begin] <= best:
             break
-        enter(parts, walk, at, 0)
+        enter(parts, walk, parts.leaf[at], 0)
         for other in range(begin, end):
             if parts.gain[at] + parts.gain[other] <= best:
                 break

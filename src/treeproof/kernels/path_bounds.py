@@ -9,16 +9,9 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import kernel
-from treeproof.kernels.group_bounds import (
-    LOOSE,
-    OUT_OF_MEMORY,
-    OUT_OF_NODES,
-    OUT_OF_TIME,
-    PROVED,
-    enter,
-    leave,
-)
+from treeproof.kernels.group_bounds import LOOSE, OUT_OF_MEMORY, OUT_OF_NODES, OUT_OF_TIME, PROVED
 from treeproof.kernels.multilevel import Options, decide_levels, group_suffix
+from treeproof.kernels.narrowing import enter, leave
 from treeproof.kernels.rank_space import grow_float, grow_int
 from treeproof.kernels.selection import prepare_parts
 from treeproof.kernels.sorting import falling_order
@@ -60,7 +53,7 @@ def collect_cliques(parts, walk, box_low, box_high, first_part, n_parts, least, 
             if total + walk.suffix[depth + 1] < least:
                 at = end
                 break
-            entered = enter(parts, walk, at, depth)
+            entered = enter(parts, walk, parts.leaf[at], depth)
             walk.total[depth + 1] = total
             at += 1
         walk.position[depth] = at
