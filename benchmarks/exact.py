@@ -21,10 +21,8 @@ seconds; rows count that it finishes, with a bracket of a thousandth.
 """
 
 import argparse
-import contextlib
 import csv
 import importlib.util
-import io
 import json
 import os
 import platform
@@ -261,43 +259,15 @@ def measure(subject: Subject) -> tuple[list[str], Any]:
 
 def veritas_line(subject: Subject, found: Any, n_rows: int) -> list[str]:
     """Run Veritas on the first rows of a model with two classes; rows whose bracket it closes."""
-    import veritas
-    from benchmarks.scoreboard_peers import veritas_trees
+    from benchmarks.scoreboard_peers import live_veritas
 
-    n_rows = min(n_rows, len(subject.X))
-    trees = veritas_trees(subject)
-    lower = numbers(subject.peers, "tv_lower", n_rows)
-    theirs = np.full(n_rows, np.nan)
-    n_missed = 0
-    spent = 0.0
-    for row in range(n_rows):
-        radius = found.upper[row]
-        # Its intervals cannot be narrower than the float32 numbers that they are made of.
-        if found.verdict[row] == "falsified" or not 1e-6 < radius < np.inf:
-            continue
-        if spent > LIVE_SECONDS:
-            break
-        start = 2.0 * (lower[row] if lower[row] > 0.0 else radius)
-        is_one = subject.y[row] == 1
-        began = time.perf_counter()
-        with contextlib.redirect_stdout(io.StringIO()):
-            search = veritas.VeritasRobustnessSearch(
-                subject.X[row],
-                start,
-                trees if is_one else None,
-                None if is_one else trees,
-                num_steps=30,
-                max_time=10,
-                guard=1e-8,
-                silent=True,
-            )
-            _, low, high = search.search()
-        lasted = time.perf_counter() - began
-        spent += lasted
-        if high - low <= 1e-3 * radius and high < start:
-            theirs[row] = 1e3 * lasted
-            # Its boxes are float32 and its guard widens the bracket.
-            n_missed += not low - 1e-6 <= radius <= high + 1e-6
+    asked = (found.verdict != "falsified") & (np.arange(len(subject.X)) < n_rows)
+    peer = live_veritas(subject, found.upper, asked, LIVE_SECONDS)
+    theirs = 1e3 * peer.seconds[:n_rows]
+    radius = found.upper[: len(theirs)]
+    # Its boxes are float32 and its guard widens the bracket.
+    low, high = peer.lower[:n_rows] - 1e-6, peer.upper[:n_rows] + 1e-6
+    n_missed = int(np.sum(~np.isnan(theirs) & ~((low <= radius) & (radius <= high))))
     return live_line(subject, found, theirs, n_missed)
 
 

@@ -134,6 +134,9 @@ def live_veritas(subject: Subject, radii: FloatArray, asked: Any, cap: float) ->
     for row in np.flatnonzero(asked):
         if time.perf_counter() - began > cap:
             break
+        # Its intervals cannot be narrower than the float32 numbers that they are made of.
+        if not 1e-6 < radii[row] < np.inf:
+            continue
         start = 2.0 * (float(subject.peers.get(row, {}).get("tv_lower") or 0.0) or radii[row])
         is_one = subject.y[row] == 1
         started = time.perf_counter()
