@@ -113,7 +113,7 @@ def _add_tree(
             nodes["flags"][node] |= int(rng.choice([0, WHOLE_CATEGORY, NONNEGATIVE_CATEGORY]))
             members = np.flatnonzero(rng.random(int(rng.choice([0, 1, 8, 40]))) < 0.5)
             nodes["set"][node] = builder.add_category_set(members.tolist())
-        elif rng.random() < 0.3:
+        elif rng.random() < 0.3 and "64" in precision:
             nodes["flags"][node] |= ZERO_IS_MISSING
         nodes["left"][node] = grow(depth + 1)
         nodes["right"][node] = grow(depth + 1)

@@ -75,6 +75,14 @@ def validate(ensemble: "Ensemble") -> None:
         "the right child must follow the subtree of the left one",
     )
     _check_leaves_and_sets(trees, require)
+    # The band's upper end is the double after a float32; no float32 lies there, so radii and
+    # witnesses among float32 rows would be wrong.
+    banded = np.flatnonzero(inner & ((trees.flags & 2) > 0))
+    if ensemble.input_precision == "float32" and banded.size:
+        raise UnsupportedModel(
+            "Only a model with float64 rows can count zero as missing. Got float32 rows and such a"
+            f" split in tree {int(owner[banded[0]])}. Store the model with float64 rows."
+        )
     _check_outputs(ensemble)
 
 
