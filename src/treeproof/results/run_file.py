@@ -129,14 +129,23 @@ def number(value: Any) -> float:
 def save_results(results: Results, path: str | PathLike[str]) -> None:
     """Write a complete run file; an existing one is replaced in one step."""
     encoder = msgspec.json.Encoder()
+    header = results.header | {"n_rows": len(results)}
     with replacing(path) as file:
-        for record in itertools.chain([results.header], row_records(results)):
+        for record in itertools.chain([header], row_records(results)):
             file.write(encoder.encode(record) + b"\n")
 
 
 @contextlib.contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of another when everything is written and on disk."""
+def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of another when everything is written and on disk.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    what : str
+        What the user knows it as, for the error where it cannot be written.
+    """
     # Links stay links: what they point at is replaced.
     target = Path(path).resolve()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
@@ -150,12 +159,14 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(path, error, what) from error
 
 
-def unwritable(path: str | PathLike[str], error: OSError) -> InvalidInput:
-    """Return the error for a run file that the system does not let us write."""
-    return InvalidInput(f"The run file '{path}' cannot be written: {error.strerror or error}.")
+def unwritable(
+    path: str | PathLike[str], error: OSError, what: str = "The run file"
+) -> InvalidInput:
+    """Return the error for a file that the system does not let us write."""
+    return InvalidInput(f"{what} '{path}' cannot be written: {error.strerror or error}.")
 
 
 def load_results(path: str | PathLike[str]) -> Results:
@@ -219,7 +230,7 @@ def read_records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
 def _decoded(line: bytes, line_number: int, path: Path) -> dict[str, Any] | None:
     try:
         record = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Only a line that was being written when everything ended has no end of line.
         if line_number > 1 and not line.endswith(b"\n"):
             return None
@@ -234,6 +245,7 @@ def _decoded(line: bytes, line_number: int, path: Path) -> dict[str, Any] | None
 def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) -> Results:
     """Answers of decoded records, in the order of the rows where the run says it had none."""
     check_header(header, path)
+    check_count(header, len(rows), path)
     try:
         if header.get("order") == AS_FINISHED:
             rows = sorted(rows, key=operator.itemgetter("row"))
@@ -250,6 +262,16 @@ def check_header(header: dict[str, Any], path: Any) -> None:
         raise InvalidInput(
             f"The run file {path} must have format {FORMAT}. Got {header.get('format')!r}."
             " It was written by another version of treeproof."
+        )
+
+
+def check_count(header: dict[str, Any], n_found: int, path: Any) -> None:
+    """Refuse a complete run file that has lost rows at its end."""
+    n_rows = header.get("n_rows")
+    if header.get("state") != UNDERWAY and isinstance(n_rows, int) and n_found < n_rows:
+        raise InvalidInput(
+            f"The run file {path} must have the {n_rows} rows that its header counts."
+            f" Got {n_found}: lines are missing. A run answers them again with --resume."
         )
 
 

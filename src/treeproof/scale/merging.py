@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.results.run_file import COMPLETE, is_parquet, read_records, replacing
+from treeproof.results.run_file import COMPLETE, check_count, is_parquet, read_records, replacing
 from treeproof.results.run_parquet import parquet_records, save_parquet
-from treeproof.scale.run_log import check_same, first_record
+from treeproof.scale.run_log import check_same, first_record, header_line
 from treeproof.scale.runner import log_path
 
 IntArray = NDArray[np.int64]
@@ -42,14 +42,14 @@ def merge_runs(paths: Sequence[str | PathLike[str]], out: str | PathLike[str]) -
     for source in sources[1:]:
         check_same(source.header, sources[0].header, source.path)
     file, place = _chosen(sources)
-    header = sources[0].header | {"state": COMPLETE}
+    header = sources[0].header | {"state": COMPLETE, "n_rows": len(file)}
     header["data"] = {"merged": [source.header.get("data") for source in sources]}
     target = Path(out)
     if log_path(target) != target:
         save_parquet(header, _records(sources, file, place), target)
     else:
         with replacing(target) as stream:
-            stream.write(msgspec.json.encode(header) + b"\n")
+            stream.write(header_line(header))
             for record in _records(sources, file, place):
                 stream.write(msgspec.json.encode(record) + b"\n")
     return len(file)
@@ -108,6 +108,7 @@ def _chosen(sources: list[_Source]) -> tuple[IntArray, IntArray]:
                 ) from error
             for column, value in zip(columns, line, strict=True):
                 column.append(value)
+        check_count(source.header, columns[2].count(number), source.path)
     row, is_open, file, place, key = (np.array(column, dtype=np.int64) for column in columns)
     order = np.lexsort((file, is_open, row))
     row, file, place, key = row[order], file[order], place[order], key[order]

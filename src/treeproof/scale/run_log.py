@@ -7,6 +7,7 @@ beginning of one more line, which readers leave out and the next writer cuts off
 import contextlib
 import itertools
 import os
+import re
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput
 from treeproof.results.results import Results
 from treeproof.results.run_file import (
+    COMPLETE,
     UNDERWAY,
     check_header,
     number,
@@ -37,6 +39,7 @@ if sys.platform != "win32":
     import fcntl
 
 _BLOCK = 4096
+_STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
 _NAMES = ("lower", "upper", "exact", "attained", "seconds", "verdict", "reason")
 
 
@@ -121,24 +124,26 @@ class RunLog:
             os.fsync(self._file.fileno())
 
     def set_state(self, state: str) -> None:
-        """Write over the header whether every row is answered."""
-        old, new = (
-            msgspec.json.encode({"state": word})[1:-1] for word in (self.header["state"], state)
-        )
-        with self.path.open("rb") as file:
-            place = file.readline().find(old)
-        if place < 0 or state == self.header["state"]:
+        """Write over the header whether every row is answered, and how many there are."""
+        if state == self.header["state"]:
             return
+        n_rows = len(self) if state == COMPLETE else 0
+        new = _state_text(state, n_rows)
         try:
             with self.path.open("r+b") as file:
-                file.seek(place)
-                file.write(new)
+                found = list(_STATE.finditer(file.readline()))
+                if not found:
+                    return
+                file.seek(found[-1].start())
+                # A header of another writer may have no room for the number of rows.
+                has_room = len(found[-1][0]) == len(new)
+                file.write(new if has_room else new.partition(b",")[0])
                 file.flush()
                 if self._durable:
                     os.fsync(file.fileno())
         except OSError as error:
             raise unwritable(self.path, error) from error
-        self.header["state"] = state
+        self.header |= {"state": state, "n_rows": n_rows}
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Row records of the file in the order of the rows."""
@@ -155,6 +160,17 @@ class RunLog:
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
+
+
+def header_line(header: dict[str, Any]) -> bytes:
+    """Header record of a run file that can grow: state and number of rows can be written over."""
+    fixed = {name: value for name, value in header.items() if name not in ("state", "n_rows")}
+    state = _state_text(header["state"], header.get("n_rows", 0))
+    return msgspec.json.encode(fixed)[:-1] + b"," + state + b"}\n"
+
+
+def _state_text(state: str, n_rows: int) -> bytes:
+    return b'"state":"%s","n_rows":%15d' % (state.encode(), n_rows)
 
 
 def open_log(
@@ -191,7 +207,7 @@ def open_log(
             _check_replaceable(path)
         if not exists or not resume:
             with replacing(path) as new:
-                new.write(msgspec.json.encode(header) + b"\n")
+                new.write(header_line(header))
         file = path.open("r+b")
     except OSError as error:
         raise unwritable(path, error) from error

@@ -16,11 +16,18 @@ import numpy as np
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.results.results import Results
-from treeproof.results.run_file import COMPLETE, load_results, replacing, row_records
+from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
 from treeproof.results.tally import Tally
 from treeproof.scale.batches import Answer, Batch, BatchMaker, BatchSizer
 from treeproof.scale.questions import Question
-from treeproof.scale.run_log import NOTHING_FOUND, Found, RunLog, check_same, open_log
+from treeproof.scale.run_log import (
+    NOTHING_FOUND,
+    Found,
+    RunLog,
+    check_same,
+    header_line,
+    open_log,
+)
 from treeproof.scale.sources import Source
 from treeproof.scale.workers import ThreadWorkers, Workers
 
@@ -236,7 +243,7 @@ class Runner:
         if self.out is not None and self.log.path != self.out:
             from treeproof.results.run_parquet import save_parquet
 
-            self.header["state"] = COMPLETE
+            self.header |= {"state": COMPLETE, "n_rows": len(self.log)}
             save_parquet(self.header, self.log.records(), self.out)
             self.log.path.unlink()
             self._is_packed = True
@@ -289,7 +296,8 @@ def _unpack(out: Path, path: Path, header: dict[str, Any]) -> None:
     there, records = parquet_records(out)
     check_same(there, header, out)
     with replacing(path) as file:
-        for record in (there, *records):
+        file.write(header_line(there | {"state": UNDERWAY, "n_rows": 0}))
+        for record in records:
             file.write(msgspec.json.encode(record) + b"\n")
 
 

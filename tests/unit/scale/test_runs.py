@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -125,25 +126,38 @@ def test_a_run_needs_no_file(model: tp.Model, rows: tuple[Any, Any], answers: tp
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(cuts=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3), n_jobs=st.integers(1, 2))
+@given(
+    cuts=st.lists(st.tuples(st.floats(0.0, 1.0), st.booleans()), min_size=1, max_size=3),
+    n_jobs=st.integers(1, 2),
+)
 def test_a_file_cut_off_anywhere_is_readable_and_resumed_to_the_same_answers(
     model: tp.Model,
     rows: tuple[Any, Any],
     whole: Path,
     answers: tp.Results,
     tmp_path: Path,
-    cuts: list[float],
+    cuts: list[tuple[float, bool]],
     n_jobs: int,
 ) -> None:
     path = tmp_path / "run.jsonl"
-    path.write_bytes(whole.read_bytes().replace(b'"complete"', b'"underway"', 1))
+    shutil.copy(whole, path)
     header_bytes = path.read_bytes().index(b"\n") + 1
-    for cut in cuts:
+    for cut, is_underway in cuts:
+        if is_underway:
+            path.write_bytes(path.read_bytes().replace(b'"complete"', b'"underway"', 1))
         size = path.stat().st_size
         os.truncate(path, header_bytes + int(cut * (size - header_bytes)))
-        left = tp.load_results(path)  # readable at any moment
+        n_left = sum(1 for _ in read_records(path)) - 1
+        if is_underway or n_left == N_ROWS:
+            assert len(tp.load_results(path)) == n_left  # readable at any moment
+        else:
+            with pytest.raises(tp.InvalidInput, match=f"Got {n_left}: lines are missing"):
+                tp.load_results(path)
+            with pytest.raises(tp.InvalidInput, match="lines are missing"):
+                tp.merge_runs([path, whole], tmp_path / "merged.jsonl")
         run = tp.run(model, *rows, out=path, resume=True, n_jobs=n_jobs, batch_rows=32)
-        assert run.n_new == N_ROWS - len(left)
+        assert run.n_new == N_ROWS - n_left
+        assert json.loads(path.read_bytes().partition(b"\n")[0])["n_rows"] == N_ROWS
         assert_same(run.load(), answers)
         assert sum(1 for _ in read_records(path)) == N_ROWS + 1
         assert path.read_bytes().count(b'"state":"complete"') == 1
@@ -246,7 +260,9 @@ def test_another_model_or_question_or_row_is_refused(
         tp.run(model, changed, y, **again)
     with pytest.raises(tp.InvalidInput, match="Row 0 of the data must be the one"):
         tp.run(model, X, 1 - y, **again)
-    assert path.read_bytes() == whole.read_bytes().replace(b'"complete"', b'"underway"', 1)
+    (there, _, lines), (_, _, before) = (p.read_bytes().partition(b"\n") for p in (path, whole))
+    assert b'"state":"underway"' in there
+    assert lines == before
     same = X.copy()
     same[5, 2] = 0.0  # the same number as -0.0
     assert tp.run(model, same, y, **again).n_new == 0
@@ -260,8 +276,10 @@ def test_more_rows_can_be_added_to_a_complete_run(
     for name in ("run.jsonl", "run.parquet"):
         out = tmp_path / name
         tp.run(model, X[:64], y[:64], out=out)
+        assert tp.load_results(out).header["n_rows"] == 64
         run = tp.run(model, X, y, out=out, resume=True)
         assert run.n_new == N_ROWS - 64
+        assert run.header["n_rows"] == run.load().header["n_rows"] == N_ROWS
         assert_same(run.load(), answers)
 
 
