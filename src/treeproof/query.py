@@ -43,6 +43,8 @@ class Query:
         Rows whose unchanged values break the claim (radius 0, falsified).
     description : dict
         The question in words, for run files and reports.
+    deployed : Ensemble or None
+        The model as it was loaded, where `ensemble` stands for it in another domain.
     """
 
     ensemble: Ensemble
@@ -53,6 +55,7 @@ class Query:
     group: NDArray[np.int64]
     already_broken: NDArray[np.bool_]
     description: dict[str, Any] = field(default_factory=dict)
+    deployed: Ensemble | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,6 +71,7 @@ class Query:
             group=self.group[selection],
             already_broken=self.already_broken[selection],
             description=self.description,
+            deployed=self.deployed,
         )
 
     def is_broken_by(self, points: FloatArray) -> NDArray[np.bool_]:

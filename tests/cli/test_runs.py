@@ -11,7 +11,9 @@ import pytest
 from click.testing import Result
 
 import treeproof as tp
+from tests.unit.model.test_file_format import binary_stump
 from tests.unit.scale.test_runs import assert_same
+from treeproof.model.file_format import save_ensemble
 
 Run = Callable[..., Result]
 N_ROWS = 300
@@ -75,6 +77,26 @@ def test_another_question_is_not_resumed(
     assert sentence in result.stderr
     assert "Give another file with --out." in result.stderr
     assert (tmp_path / "run.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("domain", ["real", "float64"])
+def test_runs_know_the_deployed_model_in_every_domain(
+    run: Run, rows: Path, tmp_path: Path, domain: str
+) -> None:
+    ensemble = binary_stump(input_precision="float32")
+    model, out = tmp_path / "rounding.treeproof", tmp_path / "run.jsonl"
+    save_ensemble(ensemble, model)
+    words = ("radius", model, rows, "--rows", "0:20", "--domain", domain, "--evidence")
+    assert run(*words, "--out", out).exit_code == 0
+    before = out.read_bytes()
+    assert tp.load_results(out).header["model"]["fingerprint"] == ensemble.fingerprint
+    resumed = run(*words, "--out", out, "--resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert out.read_bytes() == before
+    checked = run("check", out, "--model", model)
+    assert checked.exit_code == 0, checked.output
+    assert f"model {ensemble.fingerprint}" in checked.stdout
+    assert "20 accepted, 0 rejected" in checked.stdout
 
 
 def test_another_model_is_not_resumed(run: Run, words: Any, tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ def test_float64_rows_are_judged_as_deployed(iris):
     deployed = tp.radius(model, X.astype(np.float64), engine=ENGINE, domain="float64")
     np.testing.assert_allclose(real.lower, deployed.lower, atol=1e-6)
     assert (real.lower != deployed.lower).any()
+    for results in (real, deployed):  # both are about the model that is deployed
+        assert results.header["model"]["fingerprint"] == model.fingerprint
+        assert results.header["model"]["input_precision"] == "float32"
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,13 @@ class RunChecker:
 
     def __init__(self, header: dict[str, Any], ensemble: Ensemble) -> None:
         self.question: dict[str, Any] = header["question"]
-        if self.question.get("domain") == "float64":
-            ensemble = accept_float64_rows(ensemble)
         if header["model"]["fingerprint"] != ensemble.fingerprint:
             raise InvalidInput(
                 "The run must be about the model it is checked with. Got another model:"
                 f" {header['model']['fingerprint'][:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
+        if self.question.get("domain") == "float64":
+            ensemble = accept_float64_rows(ensemble)
         self.forest = Forest(ensemble)
         self.classes = [plain_value(label) for label in ensemble.classes]
         self.asks_radius = self.question["kind"] == "radius"

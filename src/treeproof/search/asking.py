@@ -58,6 +58,7 @@ def ask(
                 " Ask with goal=ScoreWithin(low, high) or goal=ScoreChange(delta)."
             )
         labels = label_numbers(ensemble, y, n_rows=len(matrix))
+    deployed = ensemble
     if domain == "float64":
         ensemble = accept_float64_rows(ensemble)
     rows = evaluate.cast_rows(ensemble, matrix)
@@ -72,7 +73,7 @@ def ask(
         "attacker_class": plain_value(attacker_class),
         "labels": "the model's own" if y is None else "given",
     }
-    return dataclasses.replace(query, description=words)
+    return dataclasses.replace(query, description=words, deployed=deployed)
 
 
 def results_of(
@@ -96,19 +97,23 @@ def results_of(
     if evidence is not None:
         is_radius = question["kind"] == "radius"
         record_evidence(query, outcomes, evidence, asks_radius=is_radius, n_jobs=n_jobs)
-    ensemble, provenance = query.ensemble, query.ensemble.provenance
+    ensemble = query.ensemble
+    # Runs are known by the model that is deployed, whatever the domain of the question.
+    deployed = query.deployed or ensemble
+    provenance = deployed.provenance
     model = {
-        "fingerprint": ensemble.fingerprint,
+        "fingerprint": deployed.fingerprint,
         "library": provenance.library,
         "library_version": provenance.library_version,
-        "source": provenance.source,
+        # Names of files may hold bytes that are no text, which JSON cannot hold as they are.
+        "source": provenance.source.encode("utf-8", "backslashreplace").decode(),
         "file_sha256": provenance.file_sha256,
         "self_test": provenance.self_test,
         "classes": [plain_value(label) for label in ensemble.classes],
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),
-        "input_precision": ensemble.input_precision,
+        "input_precision": deployed.input_precision,
         "decision": ensemble.decision.kind,
     }
     header = header_record(model, question | query.description)
