@@ -164,7 +164,7 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if len(self.classes_) < 2:
             raise InvalidInput(
                 "Training needs rows of at least two classes."
-                f" Got only one class: {self.classes_[0]!r}."
+                f" Got only one class: {self.classes_[:1].tolist()[0]!r}."
             )
         weights = _check_sample_weight(sample_weight, values, dtype=np.float64)
         if np.any(weights < 0.0) or not np.any(weights > 0.0):

@@ -1,8 +1,10 @@
 """From a live model or a model file to an `Ensemble`."""
 
+import contextlib
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -71,8 +73,10 @@ def load_ensemble(
         head = _head(path)
         if is_saved(head):
             _refuse_options(options, frozenset(), "a file written by Model.save")
-            return load_saved(path)
-        loaded = _load_file(path, head, options)
+            with _naming(path):
+                return load_saved(path)
+        with _naming(path):
+            loaded = _load_file(path, head, options)
     else:
         loaded = _load_object(source, options)
     if self_test:
@@ -90,6 +94,17 @@ def _load_object(source: Any, options: LoadOptions) -> Loaded:
         f"Objects of type {kind.__module__}.{kind.__qualname__} cannot be loaded."
         f" Supported are: {supported_kinds()}."
     )
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have errors name the file: loaders know its content only, and a user may have many."""
+    try:
+        yield
+    except (BrokenModelFile, UnsupportedModel) as error:
+        if str(path) in str(error):
+            raise
+        raise type(error)(f"Model file '{path}': {error}") from error
 
 
 def _load_file(path: Path, head: bytes, options: LoadOptions) -> Loaded:
