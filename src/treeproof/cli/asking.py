@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import load_options
+from treeproof.cli.options import libsvm_options, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ _RUN_OPTIONS = (
 
 def question_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a question; `Asking.split` takes them, with those of `load_options`."""
-    function = load_options(function)
+    function = libsvm_options(load_options(function))
     for option in reversed(_QUESTION_OPTIONS):
         function = option(function)
     return function
@@ -166,6 +166,8 @@ class Asking:
     output_format: str
     all_rows: bool
     strict: bool
+    first_column: str
+    absent: str
     resume: bool = False
     dask: str | None = None
     memory_limit: float | None = None
@@ -222,6 +224,8 @@ class Asking:
             rows=self.rows,
             sample=self.sample,
             seed=self.seed,
+            first_index=0 if self.first_column == "0" else 1,
+            absent="missing" if self.absent == "missing" else "zero",
         )
 
 

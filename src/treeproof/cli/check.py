@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_json, printable
-from treeproof.cli.options import load_options
+from treeproof.cli.options import libsvm_options, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ LONGEST = 1000
     help="Also compare the rows of the run with this data file.",
 )
 @click.option("--label", metavar="COLUMN", help="Column of DATA with the labels of the rows.")
+@libsvm_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @load_options
 def command(
@@ -43,6 +44,8 @@ def command(
     model_path: str | None,
     data_path: str | None,
     label: str | None,
+    first_column: str,
+    absent: str,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -54,7 +57,9 @@ def command(
     from treeproof.checker import check_run
 
     ensemble, question = _model(run_path, model_path, options)
-    rows = None if data_path is None else _rows(ensemble, data_path, label)
+    rows = None
+    if data_path is not None:
+        rows = _rows(ensemble, data_path, label=label, first_column=first_column, absent=absent)
     counts: Counter[str] = Counter()
     failures = []
     try:
@@ -98,31 +103,49 @@ def _model(
     from treeproof.model.loaders.base import LoadOptions
 
     try:
+        with Path(run_path).open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        if is_parquet:
+            raise InvalidInput(
+                f"A run file must be JSON lines to be checked. Got Parquet in '{run_path}'."
+                f" Turn it into JSON lines: treeproof merge {run_path} --out RUN.jsonl."
+            )
         with Path(run_path).open(encoding="utf-8") as file:
             header = json.loads(file.readline())
         source = str(header["model"]["source"])
         question = dict(header["question"])
     except OSError as error:
         raise InvalidInput(f"The run file '{run_path}' must be readable. Got: {error}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except InvalidInput:
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput(f"The run file '{run_path}' must start with a header record.") from error
     if model_path is None:
         if not Path(source).is_file():
+            named = (
+                f"'{source}', which the run names, is no file here" if source else "no name of it"
+            )
             raise InvalidInput(
-                f"The model of the run must be given with --model. Got none, and '{source}',"
-                " which the run names, is no file here."
+                f"The model of the run must be given with --model. Got none, and {named}."
             )
         model_path = source
     self_test = not options.pop("no_self_test")
     return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), question
 
 
-def _rows(ensemble: "Ensemble", data_path: str, label: str | None) -> dict[int, list[float]]:
+def _rows(
+    ensemble: "Ensemble", data_path: str, *, label: str | None, first_column: str, absent: str
+) -> dict[int, list[float]]:
     """Rows of a data file by number, as the checker compares them."""
     from treeproof.scale.readers import ReadOptions, open_data
 
     rows: dict[int, list[float]] = {}
-    read = ReadOptions(label=label, rows=slice(0, None), n_features=ensemble.n_features)
+    read = ReadOptions(
+        label=label,
+        n_features=ensemble.n_features,
+        first_index=0 if first_column == "0" else 1,
+        absent="missing" if absent == "missing" else "zero",
+    )
     for chunk in open_data(data_path, read).chunks():
         for values in chunk.matrix(ensemble).tolist():
             rows[len(rows)] = values

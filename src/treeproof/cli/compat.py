@@ -84,7 +84,7 @@ def read_configuration(path: Path) -> Configuration:
         raise InvalidInput(
             f"The configuration '{path}' must be readable. Got: {error.strerror or error}."
         ) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"The configuration '{path}' must be a JSON object.")

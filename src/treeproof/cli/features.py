@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,12 +19,14 @@ from treeproof.cli.asking import (
 )
 from treeproof.cli.console import print_json, print_note, printable
 from treeproof.cli.options import load_model, model_argument
-from treeproof.errors import InvalidInput
+from treeproof.cli.run_output import check_out, print_csv, print_table
+from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
 
 _ROWS_SHOWN = 20
+_PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 
 
 @click.command(short_help="Show which single features, or sets of features, decide the answer.")
@@ -65,8 +67,10 @@ def command(
     """
     asking, loading = Asking.split(options)
     pixels = _pixels(shape)
-    if picture is not None and not Path(picture).parent.is_dir():
-        raise InvalidInput(f"The folder of the picture '{picture}' must exist. Got none.")
+    if picture is not None:
+        _check_picture(picture)
+    if asking.out is not None:
+        check_out(asking.out, "The file")
     if what == "radius" and eps is not None:
         raise InvalidInput("--eps is for '--what unimportant' and '--what anchors'.")
     model = load_model(model_path, **loading)
@@ -84,6 +88,17 @@ def command(
     if asking.strict and undecided:
         print_note(f"{undecided} sets are not proved minimal (--strict).")
         raise click.exceptions.Exit(EXIT_UNDECIDED)
+
+
+def _check_picture(path: str) -> None:
+    """Refuse, before any work, a picture that could not be drawn."""
+    require_backend("matplotlib", "plot")
+    check_out(path, "The picture")
+    ending = PurePath(path).suffix.lower()
+    if ending not in _PICTURE_ENDINGS:
+        raise InvalidInput(
+            f"The picture '{path}' must end in {', '.join(_PICTURE_ENDINGS)}. Got {ending!r}."
+        )
 
 
 def _pixels(shape: str | None) -> tuple[int, int] | None:
@@ -116,21 +131,17 @@ def _ask(model: Any, rows: Any, labels: Any, what: str, ball: Any, asking: Askin
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.results.run_file import replacing
     from treeproof.search.asking import nested_plain
 
     lines = [{"record": "header", "question": results.question}]
     lines += [{"record": "row"} | record for record in results.records()]
     text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(
-            f"The file '{path}' cannot be written: {error.strerror or error}."
-        ) from error
+    with replacing(path, "The file") as file:
+        file.write(text.encode("utf-8"))
 
 
 def _print(results: Any, asking: Asking) -> None:
-    from treeproof.cli.run_output import print_csv, print_table
     from treeproof.search.asking import nested_plain
 
     records = results.records()

@@ -2,6 +2,7 @@
 
 import click
 
+from treeproof.cli.console import printable
 from treeproof.cli.run_output import check_out
 
 
@@ -20,4 +21,4 @@ def command(run_paths: tuple[str, ...], out: str) -> None:
 
     check_out(out)
     n_rows = merge_runs(run_paths, out)
-    click.echo(f"{n_rows} rows of {len(run_paths)} runs in {out}")
+    click.echo(f"{n_rows} rows of {len(run_paths)} runs in {printable(out)}")

@@ -55,6 +55,31 @@ _LOAD_OPTIONS: tuple[Decorator, ...] = (
 )
 
 
+_LIBSVM_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--first-column",
+        type=click.Choice(["0", "1"]),
+        default="1",
+        show_default=True,
+        help="Number of the first column in LIBSVM files.",
+    ),
+    click.option(
+        "--absent",
+        type=click.Choice(["zero", "missing"]),
+        default="zero",
+        show_default=True,
+        help="What an entry that a LIBSVM line leaves out stands for.",
+    ),
+)
+
+
+def libsvm_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a LIBSVM file does not; as `first_column` and `absent`."""
+    for option in reversed(_LIBSVM_OPTIONS):
+        function = option(function)
+    return function
+
+
 def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how a model is loaded; `load_model` takes them."""
     for option in reversed(_LOAD_OPTIONS):

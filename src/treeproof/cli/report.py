@@ -7,6 +7,7 @@ import click
 
 from treeproof.cli.asking import FiniteNumber
 from treeproof.cli.console import print_note
+from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
 
@@ -69,8 +70,7 @@ def command(
 
     if len(run_paths) > 2:
         raise click.UsageError(f"A report shows one run or compares two. Got {len(run_paths)}.")
-    if not Path(out).parent.is_dir():
-        raise InvalidInput(f"The folder of the report '{out}' must exist. Got none.")
+    check_out(out, "The report")
     if Path(out).exists() and any(Path(out).samefile(p) for p in run_paths if Path(p).exists()):
         raise InvalidInput(f"The report must not replace the run it is made from. Got '{out}'.")
     if model_paths and len(model_paths) != len(run_paths):

@@ -173,10 +173,27 @@ def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def check_out(path: str) -> None:
-    """Refuse, before any work, a run file that could not be written."""
+def check_out(path: str, what: str = "The run file") -> None:
+    """Refuse, before any work, a file that could not be written.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    what : str
+        What the user knows it as.
+    """
+    from treeproof.results.run_file import unwritable
+
     target = Path(path)
-    if target.exists() and not target.is_file():
-        raise InvalidInput(f"The run file '{path}' must be a file. Got something else there.")
-    if not target.parent.is_dir():
-        raise InvalidInput(f"The folder of the run file '{path}' must exist. Got none.")
+    try:
+        is_other = target.exists() and not target.is_file()
+        has_folder = target.parent.is_dir()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise unwritable(path, error, what) from error
+    if is_other:
+        raise InvalidInput(f"{what} '{path}' must be a file. Got something else there.")
+    if not has_folder:
+        raise InvalidInput(
+            f"The folder of {what[0].lower()}{what[1:]} '{path}' must exist. Got none."
+        )

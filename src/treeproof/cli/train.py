@@ -11,6 +11,8 @@ import click
 
 from treeproof.cli.asking import FiniteNumber, data_argument
 from treeproof.cli.console import print_note, printable
+from treeproof.cli.options import libsvm_options
+from treeproof.cli.run_output import check_out, progress_bar
 from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ _SUFFIXES = (".json", ".ubj", ".treeproof")
     help="A feature with which margins may only rise (1) or fall (-1).",
 )
 @click.option("--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, from 0.")
+@libsvm_options
 @click.option(
     "--trees",
     type=click.IntRange(min=1),
@@ -147,10 +150,11 @@ def command(
     """
     require_backend("sklearn", "sklearn")
     _check_out(out)
-    data = _read(data_path, label, rows)
+    data = _read(data_path, label, rows, options)
+    tested = None if test_path is None else _read(test_path, label, None, options)
+    if tested is not None:
+        _check_test(tested, data, test_path, data_path)
     estimator = _estimator(data, options)
-    from treeproof.cli.run_output import progress_bar
-
     with progress_bar(options["trees"]) as advance:
         estimator.set_params(progress=lambda done, planned, scores: advance(done))
         try:
@@ -165,11 +169,10 @@ def command(
         f" features and {n_classes} classes, against eps {options['eps']:g}"
     )
     click.echo(f"accuracy on these rows: {estimator.score(_named(data), data.labels):.6g}")
-    if test_path is not None:
-        tested = _read(test_path, label, None)
+    if tested is not None:
         accuracy = estimator.score(_named(tested), tested.labels)
         click.echo(
-            f"accuracy on {len(tested.labels)} rows of {printable(test_path)}: {accuracy:.6g}"
+            f"accuracy on {len(tested.labels)} rows of {printable(str(test_path))}: {accuracy:.6g}"
         )
     click.echo(f"saved as {printable(out)}")
     _say_classes(estimator.classes_.tolist(), out)
@@ -190,18 +193,23 @@ def _check_out(out: str) -> None:
         raise InvalidInput(
             f"The model file must end in {', '.join(_SUFFIXES)}. Got '{target.name}'."
         )
-    if not target.parent.is_dir():
-        raise InvalidInput(f"The folder of the model file '{out}' must exist. Got none.")
+    check_out(out, "The model file")
 
 
-def _read(path: str, label: str | None, rows: str | None) -> _Data:
+def _read(path: str, label: str | None, rows: str | None, options: dict[str, Any]) -> _Data:
     """Read all rows; training needs them together."""
     import numpy as np
 
     from treeproof.scale.readers import ReadOptions, open_data, parse_rows
 
     wanted = slice(0, None) if rows is None else parse_rows(rows)
-    file = open_data(path, ReadOptions(label=label, rows=wanted))
+    reading = ReadOptions(
+        label=label,
+        rows=wanted,
+        first_index=0 if options["first_column"] == "0" else 1,
+        absent="missing" if options["absent"] == "missing" else "zero",
+    )
+    file = open_data(path, reading)
     if not file.has_labels:
         raise InvalidInput(
             f"Training needs labels. Say with --label which column of '{path}' has them."
@@ -216,6 +224,24 @@ def _read(path: str, label: str | None, rows: str | None) -> _Data:
     if not values:
         raise InvalidInput(f"There must be at least one row to train on. Got none in '{path}'.")
     return _Data(np.concatenate(values), _label_array(labels), file.columns)
+
+
+def _check_test(tested: _Data, data: _Data, test_path: str | None, data_path: str) -> None:
+    """Refuse, before training, rows that the model could not be tried on."""
+    if tested.names != data.names or tested.values.shape[1] != data.values.shape[1]:
+        told = [
+            ", ".join(part.names) or f"{part.values.shape[1]} columns without names"
+            for part in (data, tested)
+        ]
+        raise InvalidInput(
+            f"The rows of '{test_path}' must have the columns of '{data_path}': {told[0]}."
+            f" Got {told[1]}."
+        )
+    if tested.labels.dtype.kind != data.labels.dtype.kind:
+        raise InvalidInput(
+            f"The labels in '{test_path}' must be numbers or texts as those in '{data_path}' are."
+            f" Got {tested.labels[0]!r} against {data.labels[0]!r}."
+        )
 
 
 def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.runs import Run, read_run, renamed, same_question
 from treeproof.results.results import Results
+from treeproof.results.run_file import replacing
 
 Source = Results | str | PathLike[str]
 
@@ -62,12 +62,9 @@ def write_report(
         For each run what the checker found: how many rows were accepted, rejected, and so on.
     """
     page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, checks=checks)
-    try:
-        Path(path).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(
-            f"The report '{path}' cannot be written: {error.strerror or error}."
-        ) from error
+    with replacing(path, "The report") as file:
+        # File names may hold bytes that are no text; a question mark stands for them.
+        file.write(page.encode("utf-8", "replace"))
 
 
 def render(

@@ -1,7 +1,7 @@
 """A saved run as the report sees it: answers, a name, and what follows from them."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -150,6 +150,8 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
         run = Run(results=source, name=name or library)
     else:
         run = Run(results=load_results(source), name=name or Path(source).stem)
+    # File names may hold bytes that are no text; a question mark stands for them.
+    run = replace(run, name=run.name.encode("utf-8", "replace").decode())
     if len(run.results) == 0:
         raise InvalidInput(f"A report needs at least one row. Got none in the run '{run.name}'.")
     return run

@@ -149,8 +149,8 @@ class LibsvmFile:
                 column, number = -2, 0.0
             if column == -1:
                 raise InvalidInput(
-                    f"Line {line} of '{self.path}' has a column 0, so its columns must be read as"
-                    " counted from 0. Set the index of the first column to 0."
+                    f"Columns in '{self.path}' must be counted from 1 unless told otherwise. Got a"
+                    f" column 0 in line {line}. Say --first-column 0 (in Python first_index=0)."
                 )
             if column < 0 or not colon:
                 raise InvalidInput(

@@ -126,6 +126,10 @@ class FileSource:
         How many rows of the range to take at random.
     seed : int
         Seed of the sample.
+    first_index : {0, 1}
+        Index of the first column in a LIBSVM file.
+    absent : {"zero", "missing"}
+        What an entry that a LIBSVM line leaves out stands for.
     """
 
     ensemble: Ensemble
@@ -134,11 +138,19 @@ class FileSource:
     rows: str | None = None
     sample: int | None = None
     seed: int = 0
+    first_index: Literal[0, 1] = 1
+    absent: Literal["zero", "missing"] = "zero"
     _chosen: NDArray[np.int64] | None = field(default=None, init=False)
 
     def _open(self, *, everything: bool = False) -> DataFile:
         wanted = slice(0, None) if self.rows is None or everything else parse_rows(self.rows)
-        options = ReadOptions(label=self.label, rows=wanted, n_features=self.ensemble.n_features)
+        options = ReadOptions(
+            label=self.label,
+            rows=wanted,
+            n_features=self.ensemble.n_features,
+            first_index=self.first_index,
+            absent=self.absent,
+        )
         return open_data(self.path, options)
 
     @property
@@ -200,7 +212,8 @@ class FileSource:
     def describe(self) -> dict[str, Any]:
         """File, label column, range and sample."""
         return {
-            "file": str(self.path),
+            # Names may hold bytes that are no text, which JSON cannot hold as they are.
+            "file": str(self.path).encode("utf-8", "backslashreplace").decode(),
             "label": self.label,
             "rows": self.rows,
             "sample": self.sample,

@@ -1,0 +1,482 @@
+"""What the command line refuses: every path ends with a sentence, status 2, and whole files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from tests.unit.model.test_file_format import binary_stump
+from treeproof.model.ensemble import Decision
+from treeproof.model.file_format import save_ensemble
+
+Run = Callable[..., Result]
+
+
+def assert_refused(result: Result, sentence: str) -> None:
+    """One sentence on standard error, nothing on standard output, status 2."""
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr, result.stderr
+    assert result.stderr.rstrip("\n").splitlines()[-1].startswith(("treeproof: error: ", "Error: "))
+    assert result.stdout == ""
+
+
+def save_npz(path: Path, **arrays: Any) -> None:
+    np.savez(path, **arrays)
+
+
+def cut_npz(path: Path) -> None:
+    """An archive whose array is shorter than its header says."""
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    np.save(stream, np.zeros((4, 1)))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", stream.getvalue()[:-8])
+
+
+def write(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content) and None
+
+
+DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
+    ("rows.csv", write(b""), [], "The data file 'rows.csv' is empty."),
+    ("rows.csv", write(b"\n1\n"), [], "The first line of 'rows.csv' must hold cells. Got an empty"),
+    ("rows.csv", write(b"a,a\n1,2\n"), [], "Column names in 'rows.csv' must be unique."),
+    ("rows.csv", write(b"caf\xe9\n1\n"), [], "The data file 'rows.csv' must be UTF-8 text"),
+    (
+        "rows.csv",
+        write(b"a,b\n1,2\n3\n"),
+        [],
+        "Every row of 'rows.csv' must have 2 cells. Got 1 in",
+    ),
+    ("rows.csv", write(b"width [cm]\nwide\n"), [], "must hold numbers"),
+    (
+        "rows.csv",
+        write(b"a,b\n1,2\n"),
+        [],
+        "Column names must match the model's feature names. Missing: 'width [cm]'.",
+    ),
+    (
+        "rows.csv",
+        write(b"width [cm],kind\n1,beef\n"),
+        ["--label", "kind"],
+        "Labels must be among the model's classes ['ham', 'spam']. Got ['beef'].",
+    ),
+    ("rows.npy", write(b"no array"), [], "is not of the kind that its ending says, or is damaged"),
+    ("rows.npy", write(b"\x93NUMPY\x01\x00"), [], "The data file 'rows.npy' cannot be read: "),
+    ("rows.npy", lambda path: np.save(path, np.zeros(3)), [], "must be a matrix of numbers. Got"),
+    (
+        "rows.npy",
+        lambda path: np.save(path, np.zeros((2, 3))),
+        [],
+        "matrix with 1 columns, one per feature. Got",
+    ),
+    (
+        "rows.npy",
+        lambda path: np.save(path, np.zeros((2, 1))),
+        ["--label", "kind"],
+        "A label column can be named for CSV, Parquet and NPZ files only. Got 'rows.npy'.",
+    ),
+    (
+        "rows.npy",
+        lambda path: np.save(path, np.array([[None]]), allow_pickle=True),
+        [],
+        "The data file 'rows.npy' cannot be read: ",
+    ),
+    ("rows.npz", lambda path: save_npz(path, Z=np.zeros((2, 1))), [], "has no 'X'. It has Z."),
+    (
+        "rows.npz",
+        lambda path: save_npz(path, X=np.zeros((2, 1)), y=np.zeros(3)),
+        [],
+        "Array 'y' of 'rows.npz' must have one label per row (2). Got shape (3,).",
+    ),
+    (
+        "rows.npz",
+        lambda path: save_npz(path, X=np.zeros((2, 1)), feature_names=np.zeros(3)),
+        [],
+        "Array 'feature_names' of 'rows.npz' must have one string per column (1).",
+    ),
+    ("rows.npz", cut_npz, [], "The data file 'rows.npz' "),
+    ("rows.npz", write(b"PK\x03\x04 and no more"), [], "The data file 'rows.npz' cannot be read: "),
+    ("rows.parquet", write(b"PAR1 PAR1"), [], "The data file 'rows.parquet' cannot be read: "),
+    ("rows.svm", write(b"0 1:x\n"), [], "must have the form 'label index:value ...'. Got '1:x'."),
+    ("rows.svm", write(b"ham 2:1\n"), [], "must have at most 1 columns, the first of which is 1."),
+    ("rows.svm", write(b"ham 0:1\n"), [], "Got a column 0 in line 1. Say --first-column 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "words", "sentence"), DATA_FILES)
+def test_data_files(
+    run: Run,
+    saved_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    make: Callable[[Path], None],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(saved_model.parent)
+    make(Path(name))
+    assert_refused(run("radius", saved_model, name, *words, "--out", "run.jsonl"), sentence)
+    assert not Path("run.jsonl").exists()
+
+
+def test_columns_of_libsvm_files_may_be_counted_from_0(
+    run: Run, saved_model: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "rows.svm"
+    data.write_text("ham 0:0.25\n")
+    words = ("radius", saved_model, data, "--first-column", "0", "--format", "csv")
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[1].startswith("0,ham,verified,0.25,0.25,")
+
+
+THREATS = [
+    ("eps = ", "The threat model 'threat.toml' must be TOML. Got: "),
+    ("features = 3", "'features' in 'threat.toml' must be tables, such as [features.age]."),
+    ("[features]\nage = 3", "'features' in 'threat.toml' must be tables, such as [features.age]."),
+    ("eps = -1", "'eps' in 'threat.toml' must be a number >= 0. Got -1."),
+    ("eps = nan", "'eps' in 'threat.toml' must be a number >= 0. Got nan."),
+    ("scale = 'iqr'", "'scale' in 'threat.toml' must be one of one, std, range. Got 'iqr'."),
+    ("frozen = 'width [cm]'", "'frozen' in 'threat.toml' must be a list of feature names"),
+    ("low = '0'", "'low' in 'threat.toml' must be a number. Got '0'."),
+    ("domain = 'f16'", "'domain' in 'threat.toml' must be one of real, float64. Got 'f16'."),
+    ("attacker_class = []", "'attacker_class' in 'threat.toml' must be a class label. Got []."),
+    ("attacker_class = 'beef'", "'attacker_class' must be one of the classes ['ham', 'spam']."),
+    ("epsilon = 1", "'epsilon' in 'threat.toml' is no key of a threat model. Did you mean 'eps'?"),
+    ("zzz = 1", "'zzz' in 'threat.toml' is no key of a threat model. Known are eps, scale,"),
+    ("[features.0]\nway = 1", "'features.0.way' in 'threat.toml' is no key of a threat model."),
+    ("[features.0]\ndirection = 'in'", "must be one of both, up, down. Got 'in'."),
+    ("[features.0]\nfrozen = 1", "'features.0.frozen' in 'threat.toml' must be true or false."),
+    ("[features.0]\neps = 1", "must have one for all others, too. Set 'eps' (0 freezes the others"),
+    ("[features.height]\nlow = 1", "The model must have a feature named 'height'."),
+    ("low = 2\nhigh = 1", "'low' of LInf must not exceed 'high'"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), THREATS)
+def test_threat_model_files(
+    run: Run, saved_model: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
+    monkeypatch.chdir(saved_model.parent)
+    Path("rows.csv").write_text("width [cm]\n0.25\n")
+    Path("threat.toml").write_text(text)
+    result = run("radius", saved_model, "rows.csv", "--threat", "threat.toml")
+    assert_refused(result, sentence)
+
+
+def test_a_threat_model_that_is_not_there(
+    run: Run, saved_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved_model.parent)
+    result = run("radius", saved_model, "rows.csv", "--threat", "threat.toml")
+    assert_refused(result, "The threat model 'threat.toml' cannot be read: No such file")
+    Path("threat.toml").write_bytes(b"\xff")
+    result = run("radius", saved_model, "rows.csv", "--threat", "threat.toml")
+    assert_refused(result, "The threat model 'threat.toml' must be TOML. Got: ")
+
+
+@pytest.fixture
+def saved_run(run: Run, saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run about three rows, in the folder that the test is in."""
+    monkeypatch.chdir(saved_model.parent)
+    Path("rows.csv").write_text("width [cm],kind\n0.25,ham\n0.75,spam\n1.5,spam\n")
+    words = ("--label", "kind", "--out", "run.jsonl", "--evidence")
+    result = run("radius", saved_model, "rows.csv", *words)
+    assert result.exit_code == 0, result.stderr
+    return Path("run.jsonl")
+
+
+RUN_FILES = [
+    (b"", "The run file damaged.jsonl must start with a header record. Got none."),
+    (b"hello\n", "Line 1 of damaged.jsonl must be a JSON record. Got: "),
+    (b"[" * 100_000, "Line 1 of damaged.jsonl must be a JSON record. Got: "),
+    (b"[]\n", "Line 1 of damaged.jsonl must be a header or a row record."),
+    (b'{"record":"header","format":"old"}\n', "must have format"),
+    (b'HEAD{"record":"row"}\n', "damaged.jsonl"),
+    (b'HEAD{"record":"row"}\n{"record":"row"}\n{"record":"row"}\n', "is incomplete: "),
+    (b"HEAD{}\n", "Line 2 of damaged.jsonl must be a header or a row record."),
+    (b"PAR1 and no more", "damaged.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("content", "sentence"), RUN_FILES)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "damaged.jsonl"],
+        ["report", "run.jsonl", "damaged.jsonl"],
+        ["report", "run.jsonl", "--frozen", "damaged.jsonl"],
+        ["curve", "damaged.jsonl", "--at", "0.1"],
+        ["merge", "run.jsonl", "damaged.jsonl", "--out", "merged.jsonl"],
+    ],
+)
+def test_damaged_run_files(
+    run: Run, saved_run: Path, content: bytes, sentence: str, words: list[str]
+) -> None:
+    head = saved_run.read_bytes().splitlines(keepends=True)[0]
+    Path("damaged.jsonl").write_bytes(content.replace(b"HEAD", head))
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert "damaged.jsonl" in result.stderr
+    if words[0] != "merge":  # which says the same of single records in its own words
+        assert sentence in result.stderr
+    assert not Path("report.html").exists()
+    assert not Path("merged.jsonl").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"[" * 100_000, b"[]\n", b"\xff"])
+def test_run_files_that_cannot_be_checked(run: Run, saved_run: Path, content: bytes) -> None:
+    Path("damaged.jsonl").write_bytes(content)
+    for words in (["check", "damaged.jsonl"], ["check", "damaged.jsonl", "--model", "no"]):
+        assert_refused(run(*words), "The run file 'damaged.jsonl' must ")
+
+
+def test_parquet_runs_are_turned_into_lines_to_be_checked(
+    run: Run, saved_model: Path, saved_run: Path
+) -> None:
+    words = ("--label", "kind", "--out", "run.parquet", "--evidence")
+    assert run("radius", saved_model, "rows.csv", *words).exit_code == 0
+    refused = run("check", "run.parquet", "--model", saved_model)
+    assert_refused(
+        refused, "Got Parquet in 'run.parquet'. Turn it into JSON lines: treeproof merge"
+    )
+    assert run("merge", "run.parquet", "--out", "lines.jsonl").exit_code == 0
+    checked = run("check", "lines.jsonl", "--model", saved_model)
+    assert checked.exit_code == 0, checked.output
+    assert "3 accepted, 0 rejected" in checked.stdout
+
+
+def test_run_files_that_cannot_be_merged(run: Run, saved_model: Path, saved_run: Path) -> None:
+    import treeproof
+
+    treeproof.load_results(saved_run).save("saved.jsonl")
+    kept = Path("saved.jsonl").read_text()
+    Path("saved.jsonl").write_text(kept.replace('"question_hash"', '"no_hash"'))
+    result = run("merge", "saved.jsonl", "--out", "merged.jsonl")
+    assert_refused(result, "must come from a run, with a key for every row.")
+    Path("rows.csv").write_text("width [cm],kind\n0.125,ham\n")
+    run("radius", saved_model, "rows.csv", "--label", "kind", "--out", "other.jsonl", "--evidence")
+    result = run("merge", saved_run, "other.jsonl", "--out", "merged.jsonl")
+    assert_refused(result, "Row 0 must be the same in all runs. Its values or its label differ in")
+    lines = saved_run.read_text().splitlines(keepends=True)
+    Path("keyless.jsonl").write_text(lines[0] + lines[1].replace('"key":', '"lock":'))
+    result = run("merge", "keyless.jsonl", "--out", "merged.jsonl")
+    assert_refused(result, "A row record of keyless.jsonl is incomplete: 'key'.")
+    assert not Path("merged.jsonl").exists()
+
+
+def test_a_run_without_rows_has_no_report(run: Run, saved_run: Path) -> None:
+    head = saved_run.read_text().splitlines(keepends=True)[0]
+    Path("empty.jsonl").write_text(head.replace('"complete"', '"underway"'))
+    result = run("report", "empty.jsonl")
+    assert_refused(result, "A report needs at least one row. Got none in the run 'empty'.")
+
+
+def test_frozen_runs_of_a_report_are_about_its_model_and_rows(
+    run: Run, saved_model: Path, saved_run: Path
+) -> None:
+    Path("rows.csv").write_text("width [cm],kind\n0.125,ham\n")
+    words = ("--label", "kind", "--frozen", "0")
+    run("radius", saved_model, "rows.csv", *words, "--out", "other.jsonl")
+    result = run("report", saved_run, "--frozen", "other.jsonl")
+    assert_refused(result, "must be about the rows of the report. Got 'other', which is about")
+    text = Path("other.jsonl").read_text()
+    head = text.partition("\n")[0]
+    fingerprint = head.partition('"fingerprint":"')[2].partition('"')[0]
+    Path("other.jsonl").write_text(text.replace(fingerprint, "0" * len(fingerprint)))
+    result = run("report", saved_run, "--frozen", "other.jsonl")
+    assert_refused(result, "must be about a model of the report. Got 'other', which is about")
+
+
+OUTPUTS = [
+    ["radius", "MODEL", "rows.csv", "--out", "OUT"],
+    ["verify", "MODEL", "rows.csv", "--eps", "0.1", "--out", "OUT"],
+    ["attack", "MODEL", "rows.csv", "--out", "OUT"],
+    ["curve", "MODEL", "rows.csv", "--at", "0.1", "--out", "OUT"],
+    ["features", "MODEL", "rows.csv", "--out", "OUT"],
+    ["features", "MODEL", "rows.csv", "--picture", "OUT.png"],
+    ["report", "run.jsonl", "--out", "OUT"],
+    ["merge", "run.jsonl", "--out", "OUT"],
+    ["convert", "MODEL", "OUT"],
+    ["train", "rows.csv", "--label", "kind", "--out", "OUT.json"],
+    ["demo", "--out", "OUT"],
+]
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=" ".join)
+@pytest.mark.parametrize("kind", ["folder", "no folder", "under a file", "long name"])
+def test_places_that_cannot_be_written(
+    run: Run, saved_model: Path, saved_run: Path, words: list[str], kind: str
+) -> None:
+    if words[0] == "demo" and kind in ("folder", "no folder"):
+        pytest.skip("the demo makes its folder, or uses one that is there")
+    before = saved_run.read_bytes()
+    out = {
+        "folder": "folder",
+        "no folder": "absent/out",
+        "under a file": "rows.csv/out",
+        "long name": "n" * 300,
+    }[kind]
+    if kind == "folder":
+        for ending in ("", ".png", ".json"):
+            Path(f"folder{ending}").mkdir()
+    result = run(*(w.replace("OUT", out).replace("MODEL", str(saved_model)) for w in words))
+    assert_refused(result, out)
+    assert saved_run.read_bytes() == before
+    assert not [name for name in os.listdir() if name.startswith(".")]
+
+
+@pytest.mark.parametrize("words", [w for w in OUTPUTS if w[0] in ("report", "merge", "convert")])
+def test_a_full_disk_leaves_the_old_file(
+    run: Run,
+    saved_model: Path,
+    saved_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("old").write_text("what was there")
+    monkeypatch.setattr(os, "fsync", full)
+    result = run(*(w.replace("OUT", "old").replace("MODEL", str(saved_model)) for w in words))
+    assert_refused(result, "'old'")
+    assert "No space left on device." in result.stderr
+    assert Path("old").read_text() == "what was there"
+    assert not [name for name in os.listdir() if name.startswith(".")]
+
+
+def test_names_that_are_no_text(run: Run, saved_model: Path, saved_run: Path) -> None:
+    odd = os.fsdecode(b"run-\xff.jsonl")
+    words = ("radius", saved_model, "rows.csv", "--label", "kind", "--evidence", "--out")
+    assert run(*words, odd).exit_code == 0
+    merged = run("merge", odd, "--out", os.fsdecode(b"\xfe.jsonl"))
+    assert merged.exit_code == 0, merged.stderr
+    assert merged.stdout == "3 rows of 1 runs in \\udcfe.jsonl\n"
+    page = run("report", odd, "--out", "page.html")
+    assert page.exit_code == 0, page.stderr
+    assert "run-?" in Path("page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["--picture", "map.bmp"],
+            "The picture 'map.bmp' must end in .png, .svg, .pdf. Got '.bmp'",
+        ),
+        (["--picture", "map"], "The picture 'map' must end in .png, .svg, .pdf. Got ''."),
+        (["--engine", "magic", "--what", "anchors"], "'engine' must be one of exact, "),
+        (["--shape", "0x1", "--picture", "map.png"], "'shape' must have as many pixels"),
+    ],
+)
+def test_features(
+    run: Run, saved_model: Path, saved_run: Path, words: list[str], sentence: str
+) -> None:
+    assert_refused(run("features", saved_model, "rows.csv", "--label", "kind", *words), sentence)
+
+
+def test_features_need_a_label_to_keep(run: Run, saved_run: Path) -> None:
+    save_ensemble(
+        binary_stump(decision=Decision(kind="score"), classes=()), Path("scores.treeproof")
+    )
+    result = run("features", "scores.treeproof", "rows.csv", "--label", "kind")
+    assert_refused(result, "A model that gives scores has no label to keep.")
+
+
+def test_values_that_the_model_refuses(run: Run, saved_run: Path) -> None:
+    save_ensemble(
+        binary_stump(missing_allowed=False, infinite_allowed=False), Path("strict.treeproof")
+    )
+    Path("rows.csv").write_text("0\n1\nNaN\n")
+    result = run("radius", "strict.treeproof", "rows.csv")
+    assert_refused(
+        result, "This model has no rule for missing values, so rows must not contain NaN"
+    )
+    assert "Got NaN in row 1" in result.stderr
+    Path("rows.csv").write_text("0\ninf\n")
+    result = run("radius", "strict.treeproof", "rows.csv")
+    assert_refused(result, "refuses infinite values and values beyond float64. Got inf in row 0")
+
+
+MODEL_FILES = [
+    ("model.json", b"{", "model.json"),
+    ("model.json", b"{}", "model.json"),
+    ("model.json", b"[" * 100_000, "model.json"),
+    ("model.json", b'{"learner": {}}', "model.json"),
+    ("model.ubj", b"{L\x00\x00", "model.ubj"),
+    ("model.txt", b"tree\nversion=v4\n", "model.txt"),
+    ("model.cbm", b"CBM1\x10\x00\x00\x00", "model.cbm"),
+    ("model.dump", b"booster[0]:\n0:[f0<x] yes=1,no=2\n", "model.dump"),
+    ("model.skops", b"PK\x03\x04 and no more", "model.skops"),
+    ("model.pkl", b"\x80\x05N.", "is a pickle, which can run any program when it is opened"),
+    ("model.joblib", b"anything", "is a pickle, which can run any program when it is opened"),
+    ("model.gz", b"\x1f\x8b\x08 and more", "is compressed with gzip. Decompress it first."),
+    ("model.any", b"anything", "is of no known kind. Supported are: "),
+    ("model.any", b"", "The model file 'model.any' is empty."),
+    ("absent/model", None, "There is no file 'absent/model'."),
+    ("rows.csv/model", None, "The model file 'rows.csv/model' cannot be read: Not a directory."),
+    (".", None, "A model must be a file. '.' is a directory."),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), MODEL_FILES)
+def test_model_files(
+    run: Run, saved_run: Path, name: str, content: bytes | None, sentence: str
+) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    for words in (
+        ("inspect", name),
+        ("convert", name, "new.treeproof"),
+        ("radius", name, "rows.csv", "--out", "new.jsonl"),
+        ("check", saved_run, "--model", name),
+        ("report", saved_run, "--check", name),
+    ):
+        assert_refused(run(*words), sentence)
+    assert not [n for n in ("new.treeproof", "new.jsonl", "report.html") if Path(n).exists()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "sentence"),
+    [
+        ("0,no\n", [], "at least two classes. Got only one class: 'no'."),
+        ("0,no\n1,yes\n", ["--frozen", "height"], "must have a feature named 'height'"),
+        ("0,no\n1,yes\n", ["--frozen", "9"], "A feature number must be from 0 to 0. Got 9."),
+        ("0,no\n1,yes\n", ["--test", "absent.csv"], "The data file 'absent.csv' cannot be read"),
+        (
+            "0,no\n1,yes\n",
+            ["--test", "other.csv"],
+            "The rows of 'other.csv' must have the columns of 'train.csv': width. Got height.",
+        ),
+        (
+            "0,no\n1,yes\n",
+            ["--test", "numbers.csv"],
+            "The labels in 'numbers.csv' must be numbers or texts as those in 'train.csv' are.",
+        ),
+        ("1e39,no\n1,yes\n", [], "beyond float32"),
+        ("", [], "There must be at least one row to train on. Got none in 'train.csv'."),
+    ],
+)
+def test_training(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: str,
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text(f"width,kind\n{rows}")
+    Path("other.csv").write_text("height,kind\n1,no\n")
+    Path("numbers.csv").write_text("width,kind\n1,0\n")
+    shared = ("--label", "kind", "--out", "model.json", "--trees", "1")
+    assert_refused(run("train", "train.csv", *shared, *words), sentence)
+    assert not Path("model.json").exists()
