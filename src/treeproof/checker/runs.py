@@ -3,7 +3,7 @@
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
@@ -50,8 +50,9 @@ class RunChecker:
 
     def check(self, record: dict[str, Any], values: list[float] | None = None) -> RowCheck:
         """Check one row record; `values`, where given, is the row that it must be about."""
-        row, text = int(record.get("row", -1)), record.get("evidence")
+        row, text = _row_number(record), record.get("evidence")
         try:
+            require(row >= 0, "record: it has no row number")
             kind, radius = self._claimed_set(record)
             has_witness = _number(record["upper"]) < math.inf or record["verdict"] == "falsified"
             if kind == "none" and not has_witness:
@@ -104,7 +105,7 @@ class RunChecker:
 
     def _check_question(self, claim: Claim, record: dict[str, Any]) -> None:
         """Compare the claim's set and goal with the question of the run."""
-        row, n = int(record["row"]), len(claim.row)
+        row, n = record["row"], len(claim.row)
         stated = self.question["perturbation"]
         goal = self.question["goal"]
         if self.is_box:
@@ -207,7 +208,7 @@ class RunChecker:
 def check_run(
     path: str | PathLike[str], ensemble: Ensemble, rows: dict[int, list[float]] | None = None
 ) -> Iterator[RowCheck]:
-    """Check a run file row by row, reading one line at a time.
+    """Check a run file of JSON lines row by row, reading one line at a time.
 
     Parameters
     ----------
@@ -218,27 +219,51 @@ def check_run(
     rows : dict of int to list of float, optional
         The data, in the model's input precision, by row number; a row that is missing is rejected.
     """
-    n_found = 0
     with Path(path).open(encoding="utf-8") as file:
-        try:
-            header = json.loads(file.readline())
-            n_asked = header.get("data", {}).get("n_asked")
-            checker = RunChecker(header, ensemble)
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidInput(f"The run file '{path}' must start with a header record.") from error
-        for number, line in enumerate(file, start=2):
-            try:
-                record = json.loads(line)
-                require(record["record"] == "row", "this is no row record")
-                values = None if rows is None else rows.get(int(record["row"]), [])
-            except (ValueError, KeyError, TypeError, CertificateRejected) as error:
-                yield RowCheck(-1, "rejected", f"line {number}: {error}")
-                continue
-            n_found += 1
-            yield checker.check(record, values)
-    if n_asked is not None and n_found < n_asked:
-        reason = f"run: {n_asked} rows were asked about, {n_found} are here"
+        yield from check_records(_decoded(file.readline()), map(_decoded, file), ensemble, rows)
+
+
+def check_records(
+    header: Any,
+    records: Iterable[Any],
+    ensemble: Ensemble,
+    rows: dict[int, list[float]] | None = None,
+) -> Iterator[RowCheck]:
+    """Check a run that is given as its header record and its row records; see `check_run`."""
+    try:
+        checker = RunChecker(header, ensemble)
+        counts = (header.get("data", {}).get("n_asked"), header.get("n_rows"))
+        n_asked = max((count for count in counts if isinstance(count, int)), default=0)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput("A run file must start with a header record. Got none.") from error
+    seen = set()
+    for number, record in enumerate(records, start=2):
+        if not isinstance(record, dict) or record.get("record") != "row":
+            yield RowCheck(-1, "rejected", f"line {number}: this is no row record")
+            continue
+        row = _row_number(record)
+        check = checker.check(record, None if rows is None else rows.get(row, []))
+        twice = RowCheck(row, "rejected", f"line {number}: row {row} is here twice")
+        yield twice if row in seen else check
+        seen.add(row)
+    if header.get("state") == "underway":
+        yield RowCheck(-1, "rejected", f"run: it is not complete, {len(seen)} rows are here")
+    elif len(seen) < n_asked:
+        reason = f"run: {n_asked} rows were asked about, {len(seen)} are here"
         yield RowCheck(-1, "rejected", reason)
+
+
+def _decoded(line: str) -> Any:
+    """The record in a line; None where it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _row_number(record: dict[str, Any]) -> int:
+    row = record.get("row")
+    return row if type(row) is int and row >= 0 else -1
 
 
 def _number(value: Any) -> float:

@@ -372,9 +372,55 @@ def test_run_files_are_checked_line_by_line(tmp_path):
             check_text(tmp_path, text)
     twice = check_text(tmp_path, "\n".join([whole[0], *whole]))
     assert twice[0].reason == "line 2: this is no row record"
-    odd = check_text(tmp_path, "\n".join([whole[0], "[]", '{"record": "row"}', "{}"]))
-    assert [c.status for c in odd[:3]] == ["rejected", "rejected", "rejected"]
-    assert [c.reason[:6] for c in odd[:3]] == ["line 2", "record", "line 4"]
+    odd = check_text(tmp_path, "\n".join([whole[0], "[]", '{"record": "row"}', "{}", "[" * 9999]))
+    assert [c.status for c in odd] == ["rejected"] * 5
+    assert [c.reason[:6] for c in odd[:4]] == ["line 2", "record", "line 4", "line 5"]
+
+
+@pytest.mark.parametrize("number", ["0", 0.0, -1, None, True, [0], float("inf")])
+def test_a_row_number_is_a_number(tmp_path, number):
+    header, records = run("verify", treeproof.Box(ROWS - 0.01, ROWS + 0.01))
+    found = check_text(tmp_path, "\n".join(lines(header, [records[0] | {"row": number}])))
+    assert [(c.row, c.reason) for c in found] == [(-1, "record: it has no row number")]
+    found = check_text(
+        tmp_path, "\n".join(lines(header, [records[0] | {"row": number}])), rows={-1: [0.1, 0.1]}
+    )
+    assert [(c.row, c.reason) for c in found] == [(-1, "record: it has no row number")]
+
+
+def test_no_row_is_counted_twice(tmp_path):
+    header, records = run()
+    header["data"] = {"n_asked": 4}
+    found = check_text(tmp_path, "\n".join(lines(header, [*records[:3], records[0]])))
+    assert [c.status for c in found] == ["accepted"] * 3 + ["rejected"] * 2
+    assert (found[3].row, found[3].reason) == (0, "line 5: row 0 is here twice")
+    assert found[4].reason == "run: 4 rows were asked about, 3 are here"
+
+
+@pytest.mark.parametrize(
+    ("header_fields", "expected"),
+    [
+        ({"state": "complete", "n_rows": 3}, []),
+        ({"state": "complete", "n_rows": 4}, ["run: 4 rows were asked about, 3 are here"]),
+        ({"n_rows": 4}, ["run: 4 rows were asked about, 3 are here"]),
+        ({"state": "underway", "n_rows": 0}, ["run: it is not complete, 3 rows are here"]),
+        ({"data": {"n_asked": 2}, "n_rows": 3}, []),
+        ({"data": {"n_asked": 5}, "n_rows": 4}, ["run: 5 rows were asked about, 3 are here"]),
+        ({"data": {"n_asked": None}, "n_rows": "4"}, []),
+    ],
+)
+def test_lines_that_are_missing_are_noticed(tmp_path, header_fields, expected):
+    header, records = run()
+    found = check_text(tmp_path, "\n".join(lines(header | header_fields, records[:3])))
+    assert [c.reason for c in found if c.status != "accepted"] == expected
+    assert [c.row for c in found] == [0, 1, 2, *[-1] * len(expected)]
+
+
+@pytest.mark.parametrize("header", [{"data": []}, {"question": []}, {"model": {"fingerprint": 3}}])
+def test_odd_headers_are_refused(tmp_path, header):
+    good, records = run()
+    with pytest.raises(InvalidInput, match="must start with a header record"):
+        check_text(tmp_path, "\n".join(lines(good | header, records)))
 
 
 def test_rows_of_a_data_file_are_compared(tmp_path):
