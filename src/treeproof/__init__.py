@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from treeproof.engines.milp import milp
     from treeproof.engines.multilevel import multilevel
     from treeproof.engines.smt import smt
-    from treeproof.gates import assert_robust, verified_accuracy_score
+    from treeproof.gates import (
+        assert_robust,
+        verified_accuracy_score,
+        verified_accuracy_scorer,
+    )
     from treeproof.prediction import Model
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
@@ -93,6 +97,7 @@ __all__ = [
     "smt",
     "unimportant_features",
     "verified_accuracy_score",
+    "verified_accuracy_scorer",
     "verify",
     "write_report",
 ]
@@ -130,6 +135,7 @@ _HOMES = {
     "smt": "treeproof.engines.smt",
     "unimportant_features": "treeproof.api",
     "verified_accuracy_score": "treeproof.gates",
+    "verified_accuracy_scorer": "treeproof.gates",
     "verify": "treeproof.api",
     "write_report": "treeproof.report.page",
 }

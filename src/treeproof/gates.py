@@ -1,6 +1,9 @@
 """Robustness as a number for model selection, and as a gate for tests."""
 
 import dataclasses
+import inspect
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +27,8 @@ def verified_accuracy_score(
 ) -> float:
     """Share of rows whose label is proved to stay right wherever features move by up to eps.
 
-    A scorer of scikit-learn: it is called with an estimator, rows and labels. Give it a radius with
-    ``functools.partial(verified_accuracy_score, eps=0.1)`` and pass it as ``scoring``.
+    For cross-validation and searches over models, `verified_accuracy_scorer` gives the same as a
+    scorer of scikit-learn.
 
     Parameters
     ----------
@@ -47,6 +50,34 @@ def verified_accuracy_score(
     """
     results = verify(estimator, X, y, _ball(eps, perturbation), **options)
     return float(np.mean(results.verdict == "verified"))
+
+
+def verified_accuracy_scorer(
+    *, eps: float, perturbation: LInf | None = None, **options: Any
+) -> Callable[[Any, Any, Any], float]:
+    """Make a scorer of scikit-learn, for ``scoring`` of cross-validation and searches.
+
+    What `sklearn.metrics.make_scorer` makes sees labels and predictions only; a proof needs the
+    model, so this scorer is made here.
+
+    Parameters
+    ----------
+    eps : float
+        The radius.
+    perturbation : LInf, optional
+        Scales, directions, frozen features and domain bounds; without a radius.
+    **options
+        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+
+    Returns
+    -------
+    callable
+        Called with an estimator, rows and labels, it gives their `verified_accuracy_score`; greater
+        is better. It can be pickled, for searches with several processes.
+    """
+    # Searches turn errors into NaN scores, so what is wrong with the options is said here.
+    inspect.signature(verify).bind(None, None, None, _ball(eps, perturbation), **options)
+    return partial(verified_accuracy_score, eps=eps, perturbation=perturbation, **options)
 
 
 def assert_robust(

@@ -1,10 +1,11 @@
-from functools import partial
+import pickle
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.tree import DecisionTreeClassifier
+from xgboost import XGBClassifier
 
 import treeproof as tp
 
@@ -27,7 +28,7 @@ def test_the_score_is_the_share_of_proved_rows(tree):
 
 def test_the_score_works_in_model_selection():
     rows, labels = load_iris(return_X_y=True)
-    scorer = partial(tp.verified_accuracy_score, eps=0.05)
+    scorer = tp.verified_accuracy_scorer(eps=0.05)
     scores = cross_val_score(DecisionTreeClassifier(random_state=0), rows, labels, scoring=scorer)
     plain = cross_val_score(DecisionTreeClassifier(random_state=0), rows, labels)
     assert scores.shape == (5,)
@@ -37,6 +38,33 @@ def test_the_score_works_in_model_selection():
         DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, scoring=scorer
     )
     assert search.fit(rows, labels).best_score_ > 0.6
+    both = GridSearchCV(
+        XGBClassifier(n_estimators=3, random_state=0),
+        {"max_depth": [1, 3]},
+        scoring={"clean": "accuracy", "robust": scorer},
+        refit="robust",
+        cv=3,
+    ).fit(rows, labels)
+    robust = both.cv_results_["mean_test_robust"]
+    assert np.all(robust <= both.cv_results_["mean_test_clean"])
+    assert both.best_score_ == robust.max() > 0.5
+    assert scorer(both.best_estimator_, rows, labels) == tp.verified_accuracy_score(
+        both.best_estimator_, rows, labels, eps=0.05
+    )
+
+
+def test_a_scorer_reaches_other_processes(tree):
+    scorer = tp.verified_accuracy_scorer(eps=9.0, perturbation=tp.LInf(low=1.6), n_jobs=1)
+    assert pickle.loads(pickle.dumps(scorer))(tree, X[2:], y[2:]) == 1.0
+
+
+def test_a_scorer_refuses_wrong_options_before_a_search_hides_them():
+    with pytest.raises(tp.InvalidInput, match="'eps' of LInf must be a number >= 0"):
+        tp.verified_accuracy_scorer(eps=-1.0)
+    with pytest.raises(tp.InvalidInput, match="must be an LInf without eps"):
+        tp.verified_accuracy_scorer(eps=0.1, perturbation=tp.LInf(0.2))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'n_job'"):
+        tp.verified_accuracy_scorer(eps=0.1, n_job=2)
 
 
 def test_enough_robust_rows_pass(tree):
