@@ -4,6 +4,6 @@ Read `forest` (the model in integers), `claims` (what is claimed, and the sums t
 a floor), `proofs` (bounds from multipliers), `runs` (answers of a run file), in this order.
 """
 
-from treeproof.checker.runs import RowCheck, RunChecker, check_records, check_run
+from treeproof.checker.runs import RowCheck, RunChecker, check_run
 
-__all__ = ["RowCheck", "RunChecker", "check_records", "check_run"]
+__all__ = ["RowCheck", "RunChecker", "check_run"]

@@ -3,7 +3,7 @@
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
@@ -219,33 +219,28 @@ def check_run(
     rows : dict of int to list of float, optional
         The data, in the model's input precision, by row number; a row that is missing is rejected.
     """
-    with Path(path).open(encoding="utf-8") as file:
-        yield from check_records(_decoded(file.readline()), map(_decoded, file), ensemble, rows)
-
-
-def check_records(
-    header: Any,
-    records: Iterable[Any],
-    ensemble: Ensemble,
-    rows: dict[int, list[float]] | None = None,
-) -> Iterator[RowCheck]:
-    """Check a run that is given as its header record and its row records; see `check_run`."""
-    try:
-        checker = RunChecker(header, ensemble)
-        counts = (header.get("data", {}).get("n_asked"), header.get("n_rows"))
-        n_asked = max((count for count in counts if isinstance(count, int)), default=0)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput("A run file must start with a header record. Got none.") from error
-    seen = set()
-    for number, record in enumerate(records, start=2):
-        if not isinstance(record, dict) or record.get("record") != "row":
-            yield RowCheck(-1, "rejected", f"line {number}: this is no row record")
-            continue
-        row = _row_number(record)
-        check = checker.check(record, None if rows is None else rows.get(row, []))
-        twice = RowCheck(row, "rejected", f"line {number}: row {row} is here twice")
-        yield twice if row in seen else check
-        seen.add(row)
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        header = _decoded(file.readline())
+        try:
+            checker = RunChecker(header, ensemble)
+            counts = (header.get("data", {}).get("n_asked"), header.get("n_rows"))
+            n_asked = max((count for count in counts if isinstance(count, int)), default=0)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"The run file '{path}' must be JSON lines and start with a header record."
+                " `treeproof merge` makes JSON lines of a Parquet file."
+            ) from error
+        seen = set()
+        for number, line in enumerate(file, start=2):
+            record = _decoded(line)
+            if not isinstance(record, dict) or record.get("record") != "row":
+                yield RowCheck(-1, "rejected", f"line {number}: this is no row record")
+                continue
+            row = _row_number(record)
+            check = checker.check(record, None if rows is None else rows.get(row, []))
+            twice = RowCheck(row, "rejected", f"line {number}: row {row} is here twice")
+            yield twice if row in seen else check
+            seen.add(row)
     if header.get("state") == "underway":
         yield RowCheck(-1, "rejected", f"run: it is not complete, {len(seen)} rows are here")
     elif len(seen) < n_asked:

@@ -352,9 +352,9 @@ def lines(header: Record, records: list[Record]) -> list[str]:
     return [json.dumps(record) for record in [header, *records]]
 
 
-def check_text(tmp_path: Path, text: str, **options: Any) -> list[Any]:
+def check_text(tmp_path: Path, text: Any, **options: Any) -> list[Any]:
     path = tmp_path / "run.jsonl"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return list(check_run(path, ENSEMBLE, **options))
 
 
@@ -416,10 +416,19 @@ def test_lines_that_are_missing_are_noticed(tmp_path, header_fields, expected):
     assert [c.row for c in found] == [0, 1, 2, *[-1] * len(expected)]
 
 
+def test_bytes_that_are_no_text_are_rejected(tmp_path):
+    header, records = run()
+    first, second = (line.encode() for line in lines(header, records[:1]))
+    found = check_text(tmp_path, first + b"\n" + second + b"\n\xff\xfe\n")
+    assert [c.status for c in found] == ["accepted", "rejected"]
+    with pytest.raises(InvalidInput, match="makes JSON lines of a Parquet file"):
+        check_text(tmp_path, b"PAR1\x15\xff\n" + second)
+
+
 @pytest.mark.parametrize("header", [{"data": []}, {"question": []}, {"model": {"fingerprint": 3}}])
 def test_odd_headers_are_refused(tmp_path, header):
     good, records = run()
-    with pytest.raises(InvalidInput, match="must start with a header record"):
+    with pytest.raises(InvalidInput, match="start with a header record"):
         check_text(tmp_path, "\n".join(lines(good | header, records)))
 
 
