@@ -37,7 +37,7 @@ def test_a_library_model_keeps_its_meaning(run: Run, tmp_path: Path) -> None:
 def test_out_that_cannot_be_written(run: Run, saved_model: Path, tmp_path: Path) -> None:
     result = run("convert", saved_model, tmp_path / "absent" / "out.treeproof")
     assert result.exit_code == 2
-    assert "cannot be saved as" in result.stderr
+    assert "The folder of the model file" in result.stderr
     assert "No such file or directory" in result.stderr
 
 

@@ -333,6 +333,32 @@ def test_places_that_cannot_be_written(
     assert not [name for name in os.listdir() if name.startswith(".")]
 
 
+@pytest.mark.parametrize("words", [w for w in OUTPUTS if w[0] != "demo"], ids=" ".join)
+def test_devices_and_pipes_are_never_replaced(
+    run: Run, saved_model: Path, saved_run: Path, words: list[str]
+) -> None:
+    for ending in ("", ".png", ".json"):
+        os.mkfifo(f"pipe{ending}")
+    result = run(*(w.replace("OUT", "pipe").replace("MODEL", str(saved_model)) for w in words))
+    assert_refused(result, "must be a file. Got something else there.")
+    assert all(Path(f"pipe{ending}").is_fifo() for ending in ("", ".png", ".json"))
+
+
+def test_the_library_never_replaces_a_pipe(saved_model: Path, saved_run: Path) -> None:
+    import treeproof
+
+    os.mkfifo("pipe")
+    results = treeproof.load_results(saved_run)
+    for save in (
+        results.save,
+        treeproof.load(saved_model).save,
+        lambda path: treeproof.write_report(results, path),
+    ):
+        with pytest.raises(treeproof.InvalidInput, match=r"'pipe'.*: it is no regular file"):
+            save("pipe")
+        assert Path("pipe").is_fifo()
+
+
 @pytest.mark.parametrize("words", [w for w in OUTPUTS if w[0] in ("report", "merge", "convert")])
 def test_a_full_disk_leaves_the_old_file(
     run: Run,

@@ -6,6 +6,7 @@ import click
 
 from treeproof.cli.console import print_note
 from treeproof.cli.options import load_model, load_options, model_argument
+from treeproof.cli.run_output import check_out
 
 
 @click.command(short_help="Save a model in treeproof's own format.")
@@ -18,6 +19,7 @@ def command(model_path: str, out_path: str, **options: Any) -> None:
     The saved file needs no library to be read, holds the same bits, and never runs anything when it
     is opened. By convention its name ends in .treeproof.
     """
+    check_out(out_path, "The model file")
     model = load_model(model_path, **options)
     model.save(out_path)
     print_note(f"saved {model!r} as {out_path}")

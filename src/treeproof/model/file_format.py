@@ -19,6 +19,7 @@ a damaged file can always be told from a newer one. Nothing in a file is ever ex
 """
 
 import contextlib
+import errno
 import hashlib
 import math
 import os
@@ -119,6 +120,9 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            # To rename over a device would take it away from every other program.
+            raise OSError(errno.EINVAL, "it is no regular file")
         try:
             with temporary.open("xb") as stream:
                 stream.write(content)

@@ -5,6 +5,7 @@ text "inf"; NaN is written as null. The format is described in docs/reference/ru
 """
 
 import contextlib
+import errno
 import itertools
 import math
 import operator
@@ -150,6 +151,9 @@ def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator
     target = Path(path).resolve()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            # To rename over a device would take it away from every other program.
+            raise OSError(errno.EINVAL, "it is no regular file")
         try:
             with temporary.open("xb") as file:
                 yield file

@@ -102,7 +102,7 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except (BrokenModelFile, UnsupportedModel) as error:
-        if str(path) in str(error):
+        if path.name in str(error):
             raise
         raise type(error)(f"Model file '{path}': {error}") from error
 
