@@ -50,9 +50,9 @@ class Claim:
     proof: bytes
 
 
-def read_claim(text: Any, forest: Forest) -> Claim:
+def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(isinstance(text, str) and text.startswith(PREFIX), "evidence: the version is not E1")
+    require(text.startswith(PREFIX), "evidence: the version is not E1")
     try:
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(
@@ -135,7 +135,7 @@ class Way:
 
     name: str
     weights: dict[int, int]
-    cut: float = 0.0
+    cut: float
     winner: int = -1
     losers: tuple[int, ...] = ()
 

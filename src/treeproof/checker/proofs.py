@@ -43,9 +43,8 @@ class Factor:
         # gain of the leaf that holds it. Such multipliers are not part of a proof.
         self.implied: Multipliers | None = None
         if len(features) == 1:
-            self.implied = [[0] * len(self.starts[0])]
-            for gain, ((_, first, last),) in self.leaves:
-                self.implied[0][first : last + 1] = [-gain] * (last + 1 - first)
+            gains = {s: gain for gain, ((_, a, b),) in self.leaves for s in range(a, b + 1)}
+            self.implied = [[-gains[segment] for segment in sorted(gains)]]
 
     def scores(self, box: Box, values: Multipliers) -> tuple[Spans, list[int | None]]:
         """Gain plus multipliers of each leaf, None where it does not meet a box; and the spans."""
@@ -170,7 +169,7 @@ class Bound:
             before = best
             for start, held in sorted(factor.held(feature, self.box, values).items()):
                 at = max(start, self.box[feature][0])
-                changes[at] = changes.get(at, 0) + held - before
+                changes[at] += held - before
                 before = held
         base = self.total - self.peak.get(feature, 0)
         starts = sorted(changes)
@@ -219,8 +218,9 @@ def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) 
             require(bound < sums.floor, f"{place}: bound {bound} is not below {sums.floor}")
         elif letter == "S":
             feature, cut = reader.take("ii")
-            low, high = box.get(feature, (0, -1))
-            require(low <= cut < high, f"{place}: cut {cut} is not inside feature {feature}")
+            inside = feature in box and box[feature][0] <= cut < box[feature][1]
+            require(inside, f"{place}: cut {cut} is not inside feature {feature}")
+            low, high = box[feature]
             pending += [{**box, feature: (cut + 1, high)}, {**box, feature: (low, cut)}]
         elif letter == "T":
             values = reader.multipliers(sums.factors, forest.exponent)

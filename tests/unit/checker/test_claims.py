@@ -15,13 +15,13 @@ from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
 
 
-def classes(link: str = "identity", **changes: Any) -> Forest:
+def classes(link: str = "identity", values: tuple = (1.0, 1.0, 1.0), **changes: Any) -> Forest:
     """Three classes with one leaf each; all numbers are multiples of 1."""
     builder = TreeBuilder(leaf_width=1)
-    for output in range(3):
+    for output, value in enumerate(values):
         builder.add_tree(
             feature=[-1], threshold=[0.0], left=[-1], right=[-1], flags=[0],
-            value=np.array([[1.0]]), output=output, category_set=[-1],
+            value=np.array([[value]]), output=output, category_set=[-1],
         )  # fmt: skip
     decision = {"kind": "argmax", "link": link}
     decision |= {k: changes.pop(k) for k in ("link_divisor", "link_scale") if k in changes}
@@ -82,14 +82,19 @@ def test_a_sigmoid_may_merge_more_the_larger_it_gets():
     assert float(-floor(forest, 1, 2, 1, peak=349.0)) > 800.0
 
 
-def test_finishing_rounds_margins():
+@pytest.mark.parametrize(("precision", "bits"), [("float32", 24), ("float64", 53)])
+def test_finishing_rounds_margins(precision, bits):
     unit = classes().unit
     for finish, scale in (("divide", Fraction(1, 4)), ("affine", Fraction(1, 4))):
-        forest = classes(finish=finish, divisor=4.0, scale=0.25, bias=(1.0, 1.0, 1.0))
-        largest = (8 + unit) * scale + (1 if finish == "affine" else 0)
-        lost = 8 * largest / 2**53 / scale
+        settings = {"divisor": 4.0, "scale": 0.25, "bias": (1.0, -2.0, -2.0)}
+        forest = classes(finish=finish, precision=precision, **settings)
+        largest = (8 + unit) * scale + (2 if finish == "affine" else 0)
+        lost = 8 * largest / 2**bits / scale
         assert abs(floor(forest, 1, 2, 1) + lost + 2 * unit) <= unit
         assert floor(forest, 2, 1) == 1
+        merged = classes("softmax_float32", finish=finish, precision=precision, **settings)
+        lost += Fraction(1, 2**20) / scale
+        assert abs(floor(merged, 1, 2, 1) + lost + 2 * unit) <= unit
     uneven = classes(finish="affine", scale=0.5, bias=(0.0, 1.0, 0.0))
     assert floor(uneven, 2, 1) == 2  # 0.5 a + 0 against 0.5 b + 1
     assert floor(uneven, 1, 2) == -2
@@ -123,8 +128,60 @@ def test_ways_happen_by_the_models_own_rule():
     assert happens(scaled, way(1, 2), [0.0, 50.0, 60.0])
 
 
+KEEP: Any = type("Claim", (), {"goal": ("keep", 0), "row": [0.0]})()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"finish": "affine", "scale": -0.5, "bias": (0.0, 0.0, 0.0)},
+        {"finish": "affine", "scale": 0.0, "bias": (0.0, 0.0, 0.0)},
+        {"finish": "divide", "divisor": -2.0},
+    ],
+)
+def test_scores_must_rise_with_sums(settings):
+    with pytest.raises(CertificateRejected, match="scores that fall when sums rise"):
+        ways_of(classes(**settings), KEEP)
+
+
+def test_a_range_needs_one_output():
+    claim: Any = type("Claim", (), {"goal": ("within", ["-0x1p0", "0x1p0"])})()
+    with pytest.raises(CertificateRejected, match="a range needs one output"):
+        ways_of(classes(), claim)
+
+
+def test_no_sum_reaches_an_infinite_cut():
+    for cut, weight in ((-np.inf, -1), (np.inf, 1)):
+        forest = Forest(model(stump(0, -3.0, 7.0)))
+        claim: Any = type("Row", (), {"row": [0.0] * 4})()
+        sums = Sums(forest, claim, Way("way", {0: weight}, cut), {0: (0, 1)})
+        assert sums.floor == 7 / forest.unit + 1
+        assert floor_of(forest, Way("way", {0: weight}, cut), {0: 5}, {0: 9}) == 9 + 5 + 1 - 5
+
+
+def test_isolation_scores_have_no_classes():
+    with pytest.raises(CertificateRejected, match="isolation scores have no classes"):
+        floor(classes(finish="isolation", bias=(-0.5,)), 1, 2)
+
+
+def test_no_output_may_overflow():
+    for values in ((0.0, 2.0**1023, 0.0), (2.0**1023, 0.0, 0.0)):
+        with pytest.raises(CertificateRejected, match="class: sums overflow"):
+            Sums(classes(values=values), KEEP, way(1, 0), {})
+    assert Sums(classes(values=(1.0, 2.0**1022, 2.0**1023)), KEEP, way(1, 0), {}).factors == []
+
+
+def test_errors_count_towards_overflow():
+    largest = 2.0**127 - 2.0**103
+    rounded((0.0, largest))
+    with pytest.raises(CertificateRejected, match="rise: sums overflow"):
+        rounded((0.0, largest), (0.0, 2.0**-10))
+    with pytest.raises(CertificateRejected, match="rise: sums overflow"):
+        rounded((0.0, 2.0**127))
+
+
 def test_scores_have_no_classes():
-    claim: Any = type("Claim", (), {"goal": ("keep", 0)})()
+    claim = KEEP
     with pytest.raises(CertificateRejected, match="claim: there is no class 0"):
         ways_of(Forest(model(stump(0, 0.0, 1.0))), claim)
 
@@ -145,6 +202,8 @@ def rounded(*values: tuple[float, float], start: float = 0.0) -> Sums:
         [(0.25, 4.0), (2.0**-30, -1.0), (-8.0, 1.0)],
         [(-1.0, -1.0 - 2.0**-20), (-(2.0**-28), 0.0)],
         [(1.0, 2.0), (3.0, 4.0)],
+        [(0.0, 2.0**24 - 1.0), (0.0, 1.0)],
+        [(0.0, 2.0**24 - 1.0), (0.0, 3.0)],
     ],
 )
 def test_errors_add_up_over_the_largest_partial_sums(values):
@@ -159,4 +218,4 @@ def test_errors_add_up_over_the_largest_partial_sums(values):
         if error or units > forest.grid * 2**24:
             error += -(-(error + units) // 2**24)
     assert sums.floor == -error
-    assert (error == 0) == (values == [(1.0, 2.0), (3.0, 4.0)])
+    assert (error == 0) == (values[1] in [(3.0, 4.0), (0.0, 1.0)])

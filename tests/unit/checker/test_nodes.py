@@ -214,7 +214,41 @@ def test_a_cell_is_held_in_all_trees_that_test_it():
     )
 
 
-@pytest.mark.parametrize(("precision", "size"), [("float32", 1e38), ("float64", 1e308)])
+STEPS = model(
+    {
+        "feature": [0, -1, 0, -1, -1],
+        "threshold": [0.25, 0.0, 0.5, 0.0, 0.0],
+        "left": [1, -1, 3, -1, -1],
+        "right": [2, -1, 4, -1, -1],
+        "value": np.array([[0.0], [0.0], [0.0], [5.0], [0.0]]),
+    }
+)
+"""Three cells; only the one in the middle has a large score."""
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        split(0, 0) + b"PP",
+        split(0, 1) + b"PP",
+        split(0, 0) + b"P" + split(0, 1) + b"PP",
+        split(0, 1) + split(0, 0) + b"PPP",
+        *[trim((0, low, low), prices=priced(APART, [])) + b"P" for low in (0, 1, 2)],
+        *[trim((0, low, 1), prices=priced(APART, [])) + b"P" for low in (0, 1, 2)],
+    ],
+)
+def test_no_cell_is_skipped(proof):
+    goal = treeproof.ScoreWithin(-np.inf, 1.0)
+    rows = np.zeros((1, 4))
+    header, (record,) = run("verify", treeproof.Box(0.0, 1.0), ensemble=STEPS, X=rows, goal=goal)
+    assert record["verdict"] == "falsified"
+    false = changed(record, verdict="verified", set="box", radius="inf", witness=None)
+    found = reason(header, changed(false, proof=proof), STEPS)
+    assert "bound" in found or "feature 0," in found
+    assert outcome(STEPS, 6.0, split(0, 0) + b"P" + split(0, 1) + b"PP") == ""
+
+
+@pytest.mark.parametrize(("precision", "size"), [("float32", 1e38), ("float64", 5e307)])
 def test_sums_that_may_overflow_are_not_bounded(precision, size):
     small = model(
         stump(3, 1.0, 0.0), *[stump(k, size / 8, 0.0) for k in range(3)], precision=precision

@@ -1,12 +1,24 @@
+from bisect import bisect_right
+from typing import Any
+
 import numpy as np
 
 from tests.strategies import SMALL
 from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
 from tests.unit.checker.dense import DenseSums, cells_of
-from treeproof.checker.claims import cell_box, read_claim, ways_of
-from treeproof.checker.forest import EXTRA_BITS
+from tests.unit.checker.test_forest import forests, whole
+from treeproof.checker.claims import Way, cell_box, read_claim, ways_of
+from treeproof.checker.forest import EXTRA_BITS, Forest
 from treeproof.checker.proofs import Bound, Sums, span
-from treeproof.model.ensemble import ZERO_IS_MISSING
+from treeproof.model import evaluate
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import (
+    ZERO_IS_MISSING,
+    Aggregation,
+    Decision,
+    Ensemble,
+    Provenance,
+)
 from treeproof.query import Query
 
 
@@ -129,8 +141,6 @@ def points_of(query: Query, cells: dict) -> np.ndarray:
 
 
 def test_no_point_below_the_floor_breaks_the_claim():
-    from treeproof.model import evaluate
-
     broken_points = 0
     for _, query, forest, claim, way, box, (kind, radius) in sums_of_claims(200):
         sums = Sums(forest, claim, way, box)
@@ -190,6 +200,70 @@ def test_floors_are_not_lower_than_the_engine_needs():
         assert mine >= floor - 2.0**-42 * (1.0 + abs(floor))
         compared += 1
     assert compared > 60
+
+
+def test_one_cell_of_every_feature_gives_the_sum_itself():
+    # With all features held to one cell the multipliers cancel; also where zero is missing.
+    compared, with_bands = 0, 0
+    for forest, ensemble, rows in forests(120):
+        rng = np.random.default_rng(compared)
+        row = rows[0].tolist()
+        claim: Any = type("Row", (), {"row": row})()
+        weights = {0: 1} if ensemble.n_outputs == 1 else {0: -1, 1: 1}
+        box = whole(forest, row)
+        sums = Sums(forest, claim, Way("sum", weights, 0.0), box)
+        moved = rows.copy()
+        for feature in range(len(row)):
+            if feature in box:
+                missing = np.isnan(moved[:, feature])
+                moved[missing, feature] = row[feature]
+            else:
+                moved[:, feature] = row[feature]
+        leaves = evaluate.leaf_rows(ensemble, moved).tolist()
+        for point, reached in zip(moved.tolist(), leaves, strict=True):
+            cells = {f: (bisect_right(forest.cuts[f], point[f]),) * 2 for f in box}
+            exact = sum(w * forest.start[o] for o, w in weights.items())
+            for tree, leaf in enumerate(reached):
+                own = forest.output[tree]
+                for o, w in weights.items():
+                    if own in (-1, o):
+                        exact += w * forest.integers[leaf][o if own < 0 else 0]
+            assert Bound(sums, cells, random_multipliers(rng, sums)).total == exact
+            compared += 1
+            with_bands += len(forest.zero) > 0
+    assert compared > 500
+    assert with_bands > 100
+
+
+def test_a_feature_that_no_tree_of_the_sum_tests_is_not_trimmed_for_nothing():
+    builder = TreeBuilder(leaf_width=1)
+    for output in range(3):
+        builder.add_tree(
+            feature=[output, -1, -1], threshold=[0.5, 0.0, 0.0], left=[1, -1, -1],
+            right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [1.0], [2.0]]),
+            output=output, category_set=[-1, -1, -1],
+        )  # fmt: skip
+    forest = Forest(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=3,
+            n_outputs=3,
+            input_precision="float64",
+            aggregation=Aggregation(precision="float64", start=(0.0,) * 3),
+            decision=Decision(kind="argmax"),
+            classes=(0, 1, 2),
+            provenance=Provenance(library="test"),
+        )
+    )
+    claim: Any = type("Row", (), {"row": [0.0] * 3})()
+    box = dict.fromkeys(range(3), (0, 1))
+    sums = Sums(forest, claim, Way("class 1", {1: 1, 0: -1}, 0.0, 1, (0,)), box)
+    bound = Bound(sums, box, [factor.implied or [] for factor in sums.factors])
+    assert bound.total * forest.unit == 1
+    assert [bound.largest_outside(2, *kept) for kept in ((0, 0), (1, 1), (1, 0))] == [
+        bound.total
+    ] * 3
+    assert bound.largest_outside(2, 0, 1) is None
 
 
 def test_segments_that_a_range_meets():

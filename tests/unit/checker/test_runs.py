@@ -1,9 +1,12 @@
 """Answers of whole runs: one known model, every field of answers and evidence damaged."""
 
+import base64
 import copy
 import json
+import zlib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import treeproof
 from tests.unit.checker.certificates import packed, unpacked, with_row
 from treeproof.checker import RunChecker, check_run
+from treeproof.checker.claims import LARGEST_PAYLOAD
 from treeproof.errors import InvalidInput
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -245,6 +249,27 @@ def test_text_that_is_cut_off_is_rejected(cut):
     assert reason(header, record).startswith("evidence: ")
     longer = records[0] | {"evidence": records[0]["evidence"] + "AAAA"}
     assert reason(header, longer).startswith("evidence: ")
+
+
+def test_another_version_is_rejected():
+    header, records = run()
+    for prefix in ("E2:", "e1:", "abc"):
+        other = records[0] | {"evidence": prefix + records[0]["evidence"][3:]}
+        assert reason(header, other) == "evidence: the version is not E1"
+
+
+def test_bombs_are_rejected():
+    header, records = run()
+    claim, _ = unpacked(records[0]["evidence"])
+    bomb = records[0] | {"evidence": packed(claim, b"P" * 1000)}
+    length = len(zlib.decompress(base64.b64decode(bomb["evidence"][3:])))
+    for limit, expected in (
+        (length, "byte 1: the proof goes on"),
+        (length - 1, "evidence: the te"),
+    ):
+        with mock.patch("treeproof.checker.claims.LARGEST_PAYLOAD", limit):
+            assert reason(header, bomb).startswith(expected)
+    assert LARGEST_PAYLOAD == 2**27
 
 
 def test_verified_answers_need_the_set_of_the_question():
