@@ -135,7 +135,7 @@ class Way:
 
     name: str
     weights: dict[int, int]
-    cut: float
+    cut: float = math.nan
     winner: int = -1
     losers: tuple[int, ...] = ()
 
@@ -161,10 +161,10 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
         return [Way("fall", {0: -1}, _before(forest, first))]
     if goal == "keep":
         others = [o for o in range(n_labels) if o != value]
-        return [Way(f"class {o}", {o: 1, value: -1}, 0.0, o, (value,)) for o in others]
+        return [Way(f"class {o}", {o: 1, value: -1}, winner=o, losers=(value,)) for o in others]
     losers = tuple(j for j in range(n_labels) if j != value)
     weights = dict.fromkeys(losers, -1) | {value: len(losers)}
-    return [Way(f"class {value}", weights, 0.0, value, losers)]
+    return [Way(f"class {value}", weights, winner=value, losers=losers)]
 
 
 def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:

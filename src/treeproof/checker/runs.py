@@ -66,12 +66,12 @@ class RunChecker:
             for stated in (values, record.get("values")):
                 same = stated is None or _same(claim.row, [_number(v) for v in stated])
                 require(same, "claim: it is about another row")
+            ways = ways_of(self.forest, claim)
             self._check_question(claim, record)
             reader = Reader(claim.proof)
-            if kind != "none":
-                box = cell_box(self.forest, claim, kind, radius)
-                for way in ways_of(self.forest, claim):
-                    check_way(self.forest, claim, way, box, reader)
+            box = cell_box(self.forest, claim, kind, radius)
+            for way in ways if kind != "none" else []:
+                check_way(self.forest, claim, way, box, reader)
             require(reader.at == len(claim.proof), f"byte {reader.at}: the proof goes on")
             if has_witness:
                 self._check_witness(claim, record)
@@ -86,10 +86,9 @@ class RunChecker:
         verdict, lower = record["verdict"], _number(record["lower"])
         require(verdict in ("verified", "falsified", "unknown"), "record: unknown verdict")
         if not self.asks_radius:
-            if verdict != "verified":
-                return "none", 0.0
-            if self.is_box:
-                return "box", math.inf
+            if verdict != "verified" or self.is_box:
+                require(not lower > 0.0, f"record: nothing is said about a distance of {lower!r}")
+                return ("box", math.inf) if verdict == "verified" else ("none", 0.0)
             eps = float(self.question["perturbation"]["eps"])
             require(lower == eps, f"record: lower is {lower!r}, verified was {eps!r}")
             return "closed", eps
@@ -137,15 +136,15 @@ class RunChecker:
             wanted = ("keep", record["label"])
             if goal["name"] == "AvoidsTarget":
                 wanted = ("avoid", goal["target"])
-            ways_of(self.forest, claim)  # refuses a class that does not exist
-            require((name, self.classes[value]) == wanted, f"claim: the goal is not {wanted}")
-        elif goal["name"] == "ScoreWithin":
-            wanted_range = [_wide(goal[side], row + 1)[row] for side in ("low", "high")]
-            require(name == "within" and _floats(value) == wanted_range, "claim: another range")
+            same = name != "within" and (name, self.classes[value]) == wanted
+            require(same, f"claim: the goal is not {wanted}")
+            return
+        if goal["name"] == "ScoreWithin":
+            ends = [_wide(goal[side], row + 1)[row] for side in ("low", "high")]
         else:
             score, delta = self._margins(claim.row)[0], float(goal["delta"])
-            wanted_range = [score - delta, score + delta]
-            require(name == "within" and _floats(value) == wanted_range, "claim: another range")
+            ends = [score - delta, score + delta]
+        require(name == "within" and _floats(value) == ends, "claim: another range")
 
     def _margins(self, point: list[float]) -> list[float]:
         """The model's own margins of a point."""

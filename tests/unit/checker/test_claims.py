@@ -144,6 +144,30 @@ def test_scores_must_rise_with_sums(settings):
         ways_of(classes(**settings), KEEP)
 
 
+@pytest.mark.parametrize("rounded_output", [1, 2])
+def test_one_rounded_sum_takes_a_difference_off_the_grid(rounded_output):
+    forest = classes("softmax_float32")
+    errors, peaks = dict.fromkeys(range(3), 0) | {rounded_output: 3}, dict.fromkeys(range(3), 9)
+    assert floor_of(forest, way(2, 1), errors, peaks) == 1 - 3
+    assert floor_of(forest, way(1, 2), errors, peaks) == -(forest.grid >> 20) - 3
+
+
+def test_a_rounded_sum_is_not_on_the_grid():
+    forest = Forest(model(stump(0, 0.0, 1.0)))
+    for weight, exact, rounded in ((1, forest.grid, forest.grid // 4), (-1, 0, -forest.grid // 4)):
+        quarter = Way("way", {0: weight}, 0.25)
+        assert floor_of(forest, quarter, {0: 0}, {0: 9}) == exact
+        assert floor_of(forest, quarter, {0: 5}, {0: 9}) == rounded - 5
+
+
+def test_a_sum_that_reaches_the_cut_breaks_the_claim():
+    forest = Forest(model(stump(0, 0.0, 1.0)))
+    rise, fall = Way("rise", {0: 1}, 1.0), Way("fall", {0: -1}, 1.0)
+    below, above = np.nextafter(1.0, [0.0, 2.0]).tolist()
+    assert [happens(forest, rise, [total]) for total in (below, 1.0, above)] == [False, True, True]
+    assert [happens(forest, fall, [total]) for total in (below, 1.0, above)] == [True, True, False]
+
+
 def test_a_range_needs_one_output():
     claim: Any = type("Claim", (), {"goal": ("within", ["-0x1p0", "0x1p0"])})()
     with pytest.raises(CertificateRejected, match="a range needs one output"):

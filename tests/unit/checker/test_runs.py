@@ -279,11 +279,24 @@ def test_verified_answers_need_the_set_of_the_question():
     smaller = changed(record, radius=(0.05).hex())
     assert reason(header, smaller).startswith("claim: the radius is 0.05")
     assert reason(header, changed(record, set="none")).startswith("claim: the set is none")
-    falsified = changed(record, verdict="falsified", set="none", proof=b"", upper=0.1)
+    fields = {"verdict": "falsified", "set": "none", "proof": b"", "lower": 0.0, "upper": 0.1}
+    falsified = changed(record, **fields)
     assert reason(header, falsified).startswith("witness")
     wide, answers = run("verify", treeproof.LInf(0.4))
     broken = next(r for r in answers if r["verdict"] == "falsified")
     assert reason(wide, changed(broken, upper=0.01)).startswith("witness: feature")
+
+
+def test_only_a_verified_ball_has_a_lower_bound():
+    said = "record: nothing is said about a distance of 0.05"
+    header, records = run("verify", treeproof.LInf(0.4))
+    broken = next(r for r in records if r["verdict"] == "falsified")
+    assert reason(header, broken | {"lower": 0.05}) == said
+    assert reason(header, broken | {"lower": 0.05, "verdict": "unknown", "upper": "inf"}) == said
+    boxes, records = run("verify", treeproof.Box(0.0, 0.2))
+    verified = next(r for r in records if r["verdict"] == "verified")
+    assert reason(boxes, verified | {"lower": 0.05}) == said
+    assert reason(boxes, verified | {"lower": 0.0}) == ""
 
 
 def test_boxes_and_frozen_features_are_those_of_the_question():
