@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.report.made_runs import many_rows, six_rows
+from tests.report.made_runs import attacked_rows, many_rows, six_rows
 from tests.report.test_page import evil_results
 
 pytestmark = pytest.mark.browser
@@ -112,6 +112,20 @@ def test_a_row_shows_its_witness(open_page):
     # Values 0 to 9 are black to white; the row is (1, 3) and its witness (0.75, 3.25).
     assert [s[0] for s in shown] == [28, 21]
     assert [s[4] for s in shown] == [85, 92]
+
+
+def test_an_attack_is_shown_by_what_it_found(open_page):
+    opened = open_page(attacked_rows())
+    page = opened.page
+    assert cells(page, 3) == ["0", "≤ 0.25", "≤ 0.5", "≤ 1", "–", "–"]
+    page.fill("#radius-number", "0.6")
+    assert page.inner_text("[data-live='attacked-0']") == "33.3 %"
+    assert page.inner_text("#live") == (
+        "At radius 0.6: 3 without a known breaking change, 2 broken, 1 wrong as they stand."
+    )
+    assert sorted(cells(page, 4)) == ["broken"] * 2 + ["none found"] * 3 + ["wrong as it stands"]
+    assert "verified" not in page.inner_text("main").lower()
+    assert is_quiet(opened)
 
 
 def test_two_runs_filter_by_who_verifies(open_page):

@@ -38,7 +38,6 @@ def test_out_that_cannot_be_written(run: Run, saved_model: Path, tmp_path: Path)
     result = run("convert", saved_model, tmp_path / "absent" / "out.treeproof")
     assert result.exit_code == 2
     assert "The folder of the model file" in result.stderr
-    assert "No such file or directory" in result.stderr
 
 
 def test_a_broken_model_leaves_the_old_file_alone(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
-from tests.report.made_runs import EVIL, many_rows, six_rows
+from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.report.page import render
 
 
@@ -129,6 +129,33 @@ def test_the_headline_says_what_it_rests_on():
     text = words(render(results, checks=[found]))
     assert "checker accepted 4 of 6 answers, and did not accept 2." in text
     assert "independently of the engines: 4 accepted, 1 rejected, 1 unproved" in text
+
+
+def test_an_attack_is_never_said_to_prove():
+    page = render(attacked_rows())
+    text = words(page)
+    assert "verified" not in text.lower()
+    assert "certified" not in text
+    for sentence in re.findall(r"[^.:;]*prove[^.]*", text):
+        assert re.search(r"proves nothing|Nothing here is proved|not proved|verify prove", sentence)
+    assert "Attack report" in page
+    assert "Found by an attack." in page
+    assert "radius <b>≤ 0.25</b>, broken by this change" in page
+    assert payload(page)["runs"][0]["attack"] is True
+    # It opens at the median of what was found, not at the proved radius, which is 0.
+    assert 'data-live="radius">0.5</b>' in page
+    assert 'data-live="attacked-0">33.3 %</b>' in page
+    assert "Distance of what the attack found" in page
+    assert "no breaking change was found 2 rows" in text
+
+
+def test_an_attack_beside_proofs():
+    page = render([attacked_rows(), six_rows()], names=["attack", "proof"])
+    assert "Robustness report" in page
+    assert "proof: certified" in page
+    assert "attack: attacked" in page
+    assert "attack: certified" not in page
+    assert "for an attack the distance of what it found" in page
 
 
 def test_two_runs_are_compared():

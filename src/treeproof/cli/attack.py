@@ -43,9 +43,11 @@ def command(model_path: str, data_path: str, eps: float | None, **options: Any) 
         model_path, data_path, asking, loading, eps=eps, asks_radius=asks_radius
     ) as found:
         summary = _summary(found)
+        broken = summary["broken"]
         lines = [
             f"{summary['rows']} rows: changes found for {summary['found']},"
-            f" broken as they stand {summary['broken']}, none found {summary['none_found']}"
+            + (" wrong ones among them," if broken is None else f" broken as they stand {broken},")
+            + f" none found {summary['none_found']}"
         ]
         if summary["mean_upper"] is not None:
             lines.append(f"mean distance of what was found: {summary['mean_upper']:.6g}")

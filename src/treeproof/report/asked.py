@@ -14,6 +14,14 @@ _DOMAINS = {
     "real": "real numbers, compared with the model's exact thresholds",
     "float64": "float64 numbers, rounded as the deployed model rounds them",
 }
+_QUESTIONS = {
+    "radius": "the smallest change that breaks each row",
+    "verify": "whether each row holds everywhere in a set around it",
+}
+_ATTACK_QUESTIONS = {
+    "radius": "a near change that breaks each row",
+    "verify": "a change within the radius that breaks each row",
+}
 _GOALS = {
     "KeepsLabel": "the label is kept",
     "AvoidsTarget": "one class is never predicted",
@@ -50,10 +58,7 @@ def question_lines(run: Run) -> Lines:
     """Threat model, claim and semantics."""
     question = run.question
     kind = question.get("kind")
-    asked = {
-        "radius": "the smallest change that breaks each row",
-        "verify": "whether each row holds everywhere in a set around it",
-    }.get(str(kind), str(kind or ""))
+    asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
     lines = [("Question", asked)]
     lines += perturbation_lines(run)
     goal = dict(question.get("goal") or {})
@@ -131,7 +136,10 @@ def time_lines(run: Run) -> Lines:
 
 
 def undecided_lines(run: Run) -> Lines:
-    """Why rows are undecided, and how many."""
+    """Why rows are undecided, and how many; for an attack, the rows that it does not break."""
+    if run.is_attack:
+        n_open = int((~run.has_witness & ~run.broken).sum())
+        return [("no breaking change was found", f"{n_open:,} rows")] if n_open else []
     reasons = run.results.reason[run.results.verdict == "unknown"]
     names, counts = np.unique(reasons, return_counts=True)
     return [
@@ -153,6 +161,9 @@ def evidence_lines(run: Run, check: Mapping[str, int] | None) -> Lines:
     n, n_with = len(run.results), _n_proofs(run)
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
     lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
+    if run.is_attack:
+        lines.append(("Proofs", "none: an attack shows what breaks, and proves nothing"))
+        return lines
     if n_with == 0:
         lines.append(("Proofs", "none: that no smaller change breaks a row is the engine's word"))
         return lines
@@ -176,6 +187,11 @@ def trust_words(run: Run, check: Mapping[str, int] | None) -> str:
         See `evidence_lines`.
     """
     n_proofs = _n_proofs(run)
+    if run.is_attack:
+        return (
+            "Found by an attack. What it breaks was replayed on the model; rows that it does not"
+            " break are not proved to hold, and the nearest breaking change may be nearer."
+        )
     if n_proofs == 0:
         return "Proved by the engine; the run holds no proofs for others to check."
     if check is None:

@@ -72,6 +72,7 @@ class CurveLine:
     resisting: str
     gap: str
     has_gap: bool
+    is_attack: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ def _line(run: Run, axis: Axis, frame: Frame) -> CurveLine:
         resisting=_path(upper),
         gap=_path([*upper, *reversed(lower)]) + "Z",
         has_gap=bool(np.any(resisting - certified > 0.5 / len(run.results))),
+        is_attack=run.is_attack,
     )
 
 
@@ -182,11 +184,11 @@ class Bins:
 
 
 def radius_bins(run: Run, axis: Axis) -> Bins:
-    """Count rows by their radius, undecided ones by their lower bound."""
+    """Count rows by their radius, undecided ones by their lower bound; for attacks by the upper."""
     results = run.results
-    never = np.isinf(results.lower)
+    never = np.isinf(run.shown_radius)
     shown = ~run.broken & ~never
-    places = np.array([axis.position(radius) for radius in results.lower.tolist()])
+    places = np.array([axis.position(r) for r in np.where(never, 0.0, run.shown_radius).tolist()])
     bins = np.minimum((places * _N_BINS).astype(np.int64), _N_BINS - 1)
     exact = results.exact if results.asks_radius else results.verdict == "falsified"
     return Bins(
@@ -213,20 +215,24 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> RadiusChart:
         width = (right - left) / _N_BINS
         for i in range(_N_BINS):
             low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
-            words = f"{run.name}: {{}} rows with radius {number(low, 3)} to {number(high, 3)}"
+            what = "broken by a change of" if run.is_attack else "with radius"
+            words = f"{run.name}: {{}} rows {what} {number(low, 3)} to {number(high, 3)}"
             layout.stack(bars, left + i * width, width, k, counts, i, words)
         if counts.broken:
             words = f"{run.name}: {counts.broken} rows are wrong as they stand"
             bars.append(layout.bar(frame.left, column * 0.8, k, 0, counts.broken, "broken", words))
         if counts.never:
             words = f"{run.name}: nothing that is allowed breaks {counts.never} rows"
+            if run.is_attack:
+                words = f"{run.name}: no breaking change was found for {counts.never} rows"
             bars.append(
                 layout.bar(right + column * 0.2, column * 0.8, k, 0, counts.never, "never", words)
             )
     if has_broken:
         groups.append(Tick(at=_px(frame.left + column * 0.4), text="wrong"))
     if has_never:
-        groups.append(Tick(at=_px(right + column * 0.6), text="never"))
+        text = "none" if all(run.is_attack for run in runs) else "never"
+        groups.append(Tick(at=_px(right + column * 0.6), text=text))
     ticks = [
         Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
         for tick in axis.ticks(frame.tick_gap * 1.1)
@@ -258,7 +264,9 @@ class _BarLayout:
         if settled:
             bars.append(self.bar(x, width, run, 0, settled, "settled", words.format(settled)))
         if undecided:
-            said = words.format(undecided) + " at least, undecided"
+            said = words.format(undecided)
+            if "with radius" in said:
+                said += " at least, undecided"
             bars.append(self.bar(x, width, run, settled, undecided, "undecided", said))
 
     def ticks(self) -> list[Tick]:
@@ -272,8 +280,8 @@ class _BarLayout:
 
 
 def quantiles(run: Run) -> list[tuple[str, str]]:
-    """A few quantiles of the lower bounds, in words and numbers."""
-    lower = run.results.lower
+    """A few quantiles of the lower bounds, in words and numbers; for an attack of the upper."""
+    lower = run.shown_radius
     shown = [("least", 0.0), ("10 %", 0.1), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75),
              ("90 %", 0.9), ("largest", 1.0)]  # fmt: skip
     # Infinite radii are ordinary values here, so interpolation between two rows is avoided.

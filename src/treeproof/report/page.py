@@ -157,6 +157,7 @@ def _context(
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
         "start": start,
         "with_radii": with_radii,
+        "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
         "wide": WIDE,
@@ -189,8 +190,8 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
         return at
     if runs[0].eps is not None:
         return runs[0].eps
-    lower = np.concatenate([run.results.lower for run in runs])
-    positive = lower[np.isfinite(lower) & (lower > 0.0)]
+    bounds = np.concatenate([run.shown_radius for run in runs])
+    positive = bounds[np.isfinite(bounds) & (bounds > 0.0)]
     return min(round_number(float(np.median(positive))), axis.high) if len(positive) else 0.0
 
 
@@ -204,6 +205,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
     return {
         "index": k,
         "name": run.name,
+        "is_attack": run.is_attack,
         "n": n,
         "clean": run.clean,
         "certified": certified,

@@ -100,13 +100,13 @@ def robust_rows(run: Run) -> list[int]:
 
 
 def largest_gains(one: Run, other: Run) -> list[int]:
-    """Positions, in the first run, of the rows whose proved radius differs most between runs."""
+    """Positions, in the first run, of the rows whose radius differs most between runs."""
     places = {int(row): i for i, row in enumerate(other.results.row)}
     pairs = [(i, places[int(row)]) for i, row in enumerate(one.results.row) if int(row) in places]
     gains = [
-        (abs(float(other.results.lower[j]) - float(one.results.lower[i])), i)
+        (abs(float(other.shown_radius[j]) - float(one.shown_radius[i])), i)
         for i, j in pairs
-        if np.isfinite(one.results.lower[i]) and np.isfinite(other.results.lower[j])
+        if np.isfinite(one.shown_radius[i]) and np.isfinite(other.shown_radius[j])
     ]
     gains.sort(key=lambda pair: -pair[0])
     return [i for gain, i in gains[:CARDS] if gain > 0.0]
@@ -188,8 +188,10 @@ def _all_digits(value: float, precision: Any) -> str:
 def radius_words(run: Run, i: int) -> str:
     """Radius of a row, or its bounds."""
     lower, upper = float(run.results.lower[i]), float(run.results.upper[i])
-    if math.isnan(lower):
+    if math.isnan(lower) or (run.is_attack and math.isinf(upper)):
         return ""
+    if run.is_attack and not run.broken[i]:
+        return f"≤ {number(upper)}"
     if run.results.asks_radius and run.results.exact[i]:
         return number(lower)
     if math.isinf(upper):
@@ -202,6 +204,8 @@ def state_words(run: Run, i: int) -> str:
     if run.broken[i]:
         return "wrong as it stands"
     verdict = str(run.results.verdict[i])
+    if run.is_attack:
+        return "broken by this change" if run.has_witness[i] else "no breaking change found"
     if verdict == "unknown":
         return f"undecided: {run.results.reason[i]}" if run.results.reason[i] else "undecided"
     if run.results.asks_radius:
@@ -221,6 +225,7 @@ def table_columns(run: Run) -> dict[str, Any]:
     used = {feature for flat in changes if flat for feature in flat[1::4]}
     return {
         "name": run.name,
+        "attack": run.is_attack,
         "features": {str(feature): run.feature_name(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
         "label": [text_of(label) for label in results.label],

@@ -22,6 +22,9 @@ from treeproof.results.accuracy import (
 from treeproof.results.results import Results
 from treeproof.results.run_file import load_results
 
+_ATTACKS = ("attack", "hard_label")
+"""Engines that look for breaking changes and prove nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -58,6 +61,16 @@ class Run:
         """Radius that was verified; None where the radius itself was asked for, and for boxes."""
         eps = self.question.get("perturbation", {}).get("eps")
         return None if eps is None else float(eps)
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether an attack answered: it gives distances of what it found, and proves nothing."""
+        return dict(self.question.get("engine") or {}).get("name") in _ATTACKS
+
+    @property
+    def shown_radius(self) -> NDArray[np.float64]:
+        """The bound that stands for each row: the proved one, of an attack what it found."""
+        return self.results.upper if self.is_attack else self.results.lower
 
     @property
     def has_radii(self) -> bool:

@@ -51,12 +51,14 @@
     runs.forEach((run, k) => {
       const counts = tally(run, radius);
       live(`certified-${k}`, percent(counts.verified / run.n));
+      live(`attacked-${k}`, percent(counts.broken / run.n));
       live(`n-verified-${k}`, count(counts.verified));
       live(`n-undecided-${k}`, count(counts.undecided));
       live(`n-broken-${k}`, count(counts.broken));
       const stack = document.querySelector(`[data-stack="${k}"]`);
       for (const name of Object.keys(counts)) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
-      const words = `${count(counts.verified)} verified, ${count(counts.undecided)} undecided, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
+      const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} verified, ${count(counts.undecided)} undecided`;
+      const words = `${open}, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
       stack.setAttribute("aria-label", `${run.name}: ${words}`);
       said.push(runs.length > 1 ? `${run.name}: ${words}` : words);
     });
@@ -97,7 +99,7 @@
   const curveWords = (r) => {
     const lines = runs.map((run) => {
       const counts = tally(run, r);
-      return `${runs.length > 1 ? `${run.name}: ` : ""}certified ${percent(counts.verified / run.n)}, attacked ${percent((counts.verified + counts.undecided) / run.n)}`;
+      return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percent(counts.verified / run.n)}, `}attacked ${percent((counts.verified + counts.undecided) / run.n)}`;
     });
     return [`radius ${number(r)}`, ...lines].join("\n");
   };
@@ -118,7 +120,8 @@
       line.append(element("td", number(r)));
       runs.forEach((run) => {
         const counts = tally(run, r);
-        line.append(element("td", percent(counts.verified / run.n)), element("td", percent((counts.verified + counts.undecided) / run.n)));
+        if (!run.attack) line.append(element("td", percent(counts.verified / run.n)));
+        line.append(element("td", percent((counts.verified + counts.undecided) / run.n)));
       });
       body.append(line);
     }
@@ -144,7 +147,11 @@
   const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
   const stateOf = (line, k) => (line.at[k] < 0 ? "" : state(runs[k], line.at[k], radius));
   const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", "": "–" };
+  const stateWords = (line, k) => (runs[k].attack && stateOf(line, k) === "undecided" ? "none found" : STATE_WORDS[stateOf(line, k)]);
+  // An attack gives upper bounds only; everything else is known by what is proved.
+  const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
   const radiusText = (line, k) => {
+    if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${number(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     if (lower === upper || Number.isNaN(lower)) return number(lower);
     return Number.isFinite(upper) ? `${number(lower)} … ${number(upper)}` : `≥ ${number(lower)}`;
@@ -153,15 +160,15 @@
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
-    if (data.withRadii) columns.push({ name: `${prefix}radius`, key: (l) => value(l, k, "lower"), cell: (l) => element("td", radiusText(l, k)) });
-    columns.push({ name: `${prefix}state`, text: true, key: (l) => stateOf(l, k), cell: (l) => { const cell = element("td", undefined, "text"); cell.append(element("span", STATE_WORDS[stateOf(l, k)], `pill ${stateOf(l, k)}`)); return cell; } });
+    if (data.withRadii) columns.push({ name: `${prefix}radius`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
+    columns.push({ name: `${prefix}state`, text: true, key: (l) => stateOf(l, k), cell: (l) => { const cell = element("td", undefined, "text"); cell.append(element("span", stateWords(l, k), `pill ${stateOf(l, k)}`)); return cell; } });
     if (!several) {
       if (run.becomes) columns.push({ name: "Becomes", text: true, key: (l) => run.becomes[l.at[0]], cell: (l) => element("td", run.becomes[l.at[0]] || "–", "text") });
       columns.push({ name: "Changes", key: (l) => (run.changes[l.at[0]] ? run.changes[l.at[0]][0] : -1), cell: (l) => element("td", run.changes[l.at[0]] ? String(run.changes[l.at[0]][0]) : "–") });
       columns.push({ name: "Time", key: (l) => run.seconds[l.at[0]], cell: (l) => { const s = run.seconds[l.at[0]]; return element("td", s < 1 ? `${number(s * 1e3, 3)} ms` : `${number(s, 3)} s`); } });
     }
   });
-  if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => value(l, 1, "lower") - value(l, 0, "lower"), cell: (l) => element("td", number(value(l, 1, "lower") - value(l, 0, "lower"))) });
+  if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => bound(l, 1) - bound(l, 0), cell: (l) => element("td", number(bound(l, 1) - bound(l, 0))) });
 
   const table = $("all-rows");
   // Two runs open with the rows that differ most, one with those that break first.
