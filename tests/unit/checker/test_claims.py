@@ -152,6 +152,18 @@ def test_one_rounded_sum_takes_a_difference_off_the_grid(rounded_output):
     assert floor_of(forest, way(1, 2), errors, peaks) == -(forest.grid >> 20) - 3
 
 
+def test_scores_of_a_sigmoid_are_scaled_before_and_rounded_then():
+    # On a fine grid both parts show: what the sigmoid merges, and what its scaling rounds.
+    small = (2.0**-20, 2.0**-20, 2.0**-20)
+    for scale, divisor in ((1.0, 1.0), (4.0, 1.0), (1.0, 4.0)):
+        settings = {"link_scale": scale, "link_divisor": divisor}
+        forest = classes("sigmoid_float64", values=small, **settings)
+        factor = scale / divisor
+        merged = (1 + np.exp(factor)) / 2.0**49 / factor + 8 / 2.0**52
+        merged += 8 / 2.0**53 if divisor != 1.0 else 0.0
+        assert float(-floor(forest, 1, 2, 1, peak=1.0)) == pytest.approx(merged, rel=1e-3)
+
+
 def test_a_rounded_sum_is_not_on_the_grid():
     forest = Forest(model(stump(0, 0.0, 1.0)))
     for weight, exact, rounded in ((1, forest.grid, forest.grid // 4), (-1, 0, -forest.grid // 4)):
