@@ -86,6 +86,28 @@ def test_missing_rows_are_noticed(run, asked):
     assert "3 rows were asked about, 2 are here" in result.stdout
 
 
+def test_a_lost_end_is_noticed_and_resumed(run, asked, tmp_path):
+    model, data, out = asked
+    whole = out.read_bytes()
+    assert (
+        json.loads(whole.partition(b"\n")[0])["data"]["n_asked"] is None
+    )  # CSV files are read once
+    out.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 3
+    assert "row -1: rejected: run: 3 rows were asked about, 2 are here" in result.stdout
+    for words in (("report", out), ("merge", out)):
+        refused = run(*words, "--out", tmp_path / "other")
+        assert refused.exit_code == 2
+        assert "must have the 3 rows that its header counts. Got 2" in refused.stderr
+    assert run("radius", model, data, "--evidence", "--out", out, "--resume").exit_code == 0
+    assert run("check", out, "--model", model).exit_code == 0
+    out.write_bytes(whole.replace(b'"complete"', b'"underway"', 1))
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 3
+    assert "row -1: rejected: run: it is not complete, 3 rows are here" in result.stdout
+
+
 def test_wrong_use_ends_with_status_2(run, asked, tmp_path):
     model, data, out = asked
     assert run("check", tmp_path / "none.jsonl", "--model", model).exit_code == 2
