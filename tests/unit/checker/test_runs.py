@@ -258,6 +258,15 @@ def test_another_version_is_rejected():
         assert reason(header, other) == "evidence: the version is not E1"
 
 
+def test_texts_have_one_spelling():
+    header, records = run()
+    text, row = records[0]["evidence"], unpacked(records[0]["evidence"])[0]["row"]
+    for other in (text[:5] + "!" + text[5:], text + "\n", text + " "):
+        assert reason(header, records[0] | {"evidence": other}).startswith("evidence: it cannot")
+    spelled = changed(records[0], row=row[:4] + "!" + row[4:])
+    assert reason(header, spelled).startswith("evidence: it cannot be read")
+
+
 def test_bombs_are_rejected():
     header, records = run()
     claim, _ = unpacked(records[0]["evidence"])
