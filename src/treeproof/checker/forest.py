@@ -43,22 +43,22 @@ class Forest:
         self.output = trees.tree_output.tolist()
         numeric: dict[int, set[float]] = {}
         self.fixed: set[int] = set()
-        self.zero: dict[int, tuple[int, int]] = {}
+        banded: set[int] = set()
         for feature, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True):
             if feature >= 0 and flags & CATEGORICAL:
                 self.fixed.add(feature)
             elif feature >= 0:
                 numeric.setdefault(feature, set()).add(threshold)
-                if flags & ZERO_IS_MISSING and feature not in self.zero:
-                    self.zero[feature] = (0, 0)
+                if flags & ZERO_IS_MISSING:
+                    banded.add(feature)
                     numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
         self.cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
-        for feature in self.zero:
-            first = bisect_right(self.cuts[feature], -ZERO_BAND)
-            self.zero[feature] = (first, bisect_right(self.cuts[feature], ZERO_BAND))
-        places = {f: {cut: j for j, cut in enumerate(cuts)} for f, cuts in self.cuts.items()}
+        self.zero = {
+            f: tuple(bisect_right(self.cuts[f], end) for end in (-ZERO_BAND, ZERO_BAND))
+            for f in banded
+        }
         self.cut = [
-            -1 if f < 0 or flags & CATEGORICAL else places[f][threshold]
+            -1 if f < 0 or flags & CATEGORICAL else bisect_left(self.cuts[f], threshold)
             for f, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True)
         ]
         precision = ensemble.aggregation.precision
@@ -67,8 +67,7 @@ class Forest:
         self.bits = 24 if precision == "float32" else 53
         numbers = [v for row in [*self.value, start] for v in row if v]
         exponents = [
-            (abs(n) & -abs(n)).bit_length() - d.bit_length()
-            for n, d in map(float.as_integer_ratio, numbers)
+            (n & -n).bit_length() - d.bit_length() for n, d in map(float.as_integer_ratio, numbers)
         ]
         self.exponent = min(exponents, default=0) - EXTRA_BITS
         self.unit = Fraction(2) ** self.exponent
