@@ -36,9 +36,8 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The set around a row, and what must hold there; `fields` as written."""
+    """The set around a row, and what must hold there."""
 
-    fields: dict[str, Any]
     row: list[float]
     down: list[float]
     up: list[float]
@@ -67,7 +66,6 @@ def read_claim(text: str, forest: Forest) -> Claim:
         goals = [(name, fields[name]) for name in ("keep", "avoid", "within") if name in fields]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
-            fields=fields,
             row=list(struct.unpack(f"<{n}d", row)),
             **{name: _numbers(fields[name], n) for name in ("down", "up", "low", "high")},
             kind=fields["set"],
