@@ -65,8 +65,6 @@ class Factor:
 
     def best(self, box: Box, values: Multipliers) -> int:
         """Largest gain plus multipliers over the leaves that meet a box."""
-        if self.implied:
-            return 0  # every leaf's gain and multiplier cancel
         return max(score for score in self.scores(box, values)[1] if score is not None)
 
     def held(self, feature: int, box: Box, values: Multipliers) -> dict[int, int]:
