@@ -161,7 +161,19 @@ def test_scores_of_a_sigmoid_are_scaled_before_and_rounded_then():
         factor = scale / divisor
         merged = (1 + np.exp(factor)) / 2.0**49 / factor + 8 / 2.0**52
         merged += 8 / 2.0**53 if divisor != 1.0 else 0.0
-        assert float(-floor(forest, 1, 2, 1, peak=1.0)) == pytest.approx(merged, rel=1e-3)
+        assert float(-floor(forest, 1, 2, 1, peak=1.0)) == pytest.approx(merged, rel=1e-3, abs=0.0)
+    # The exponent is rounded up by more than all floats on the way to it are rounded.
+    merged = (1 + np.exp(100.0 + 100.0 * 2.0**-20)) / 2.0**49 + 800 / 2.0**52
+    found = -floor(classes("sigmoid_float64", values=small), 1, 2, 1, peak=100.0)
+    assert float(found) == pytest.approx(merged, rel=1e-5, abs=0.0)
+
+
+@pytest.mark.parametrize("larger", [1, 2])
+def test_the_larger_of_two_sums_is_rounded_more(larger):
+    forest = classes(finish="divide", divisor=4.0, precision="float32")
+    errors = dict.fromkeys(range(3), 1)
+    peaks = dict.fromkeys(range(3), forest.grid) | {larger: 64 * forest.grid}
+    assert floor_of(forest, way(1, 2), errors, peaks) == -8 * 64 * (forest.grid >> 24) - 2
 
 
 def test_a_rounded_sum_is_not_on_the_grid():
