@@ -71,6 +71,8 @@ def test_a_softmax_may_merge_neighbours(link, lost):
     rounding = 8 * (8 + unit) / 2**53
     assert abs(floor(wide, 1, 2, error) + 4 * lost + rounding + 2 * error * unit) <= unit
     assert floor(classes(link), 1, 2) == 0  # on a grid of 1 nothing is that near
+    fine = classes(link, values=(2.0**-20,) * 3)
+    assert floor(fine, 1, 2, error) == -lost - 2 * error * fine.unit
 
 
 def test_a_sigmoid_may_merge_more_the_larger_it_gets():
