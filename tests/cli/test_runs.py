@@ -2,7 +2,10 @@
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -286,15 +289,58 @@ def test_threat_model_files(run: Run, saved_model: Path, tmp_path: Path) -> None
 
 
 def test_a_scheduler_that_is_not_there(
-    run: Run, words: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treeproof.scale.cluster._CONNECT_TIMEOUT_S", 0.2)
+    assert run(*words).exit_code == 0
+    before = tmp_path.joinpath("run.jsonl").read_bytes()
     result = run(*words, "--dask", "tcp://127.0.0.1:9")
     assert result.exit_code == 2
-    assert "The Dask scheduler 'tcp://127.0.0.1:9' cannot be reached" in result.stderr
+    sentence = (
+        "The Dask scheduler 'tcp://127.0.0.1:9' must answer within 0.2 s, but cannot be reached:"
+    )
+    assert sentence in result.stderr
+    assert "Give its address as tcp://HOST:PORT" in result.stderr
     nonsense = run(*words, "--dask", "no address at all")
     assert nonsense.exit_code == 2
-    assert "cannot be reached" in nonsense.stderr
+    assert "cannot be reached: missing port number" in nonsense.stderr
+    assert tmp_path.joinpath("run.jsonl").read_bytes() == before
+
+
+def test_a_port_where_something_else_answers(
+    run: Run, words: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dashboard of a scheduler is the usual mistake: it speaks HTTP."""
+    monkeypatch.setattr("treeproof.scale.cluster._CONNECT_TIMEOUT_S", 2)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        monkeypatch.setattr(BaseHTTPRequestHandler, "log_message", lambda *_: None)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        began = time.monotonic()
+        result = run(*words, "--dask", f"tcp://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert time.monotonic() - began < 8.0
+    assert result.exit_code == 2
+    assert "must answer within 2 s, but cannot be reached: " in result.stderr
+
+
+def test_a_scheduler_without_workers(
+    run: Run, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    assert run(*words).exit_code == 0
+    before = tmp_path.joinpath("run.jsonl").read_bytes()
+    monkeypatch.setattr("treeproof.scale.cluster._WORKERS_TIMEOUT_S", 0.2)
+    with LocalCluster(
+        n_workers=0, processes=False, dashboard_address=":0", protocol="tcp"
+    ) as empty:
+        address = empty.scheduler_address
+        result = run(*words, "--dask", address)
+    assert result.exit_code == 2
+    assert "The Dask cluster must have a worker within 0.2 s. Got none." in result.stderr
+    assert f"Start one: dask worker {address}." in result.stderr
+    assert tmp_path.joinpath("run.jsonl").read_bytes() == before
 
 
 def test_large_runs_print_rows_in_order_without_keeping_them(

@@ -99,7 +99,8 @@ def answered(
         keeps_records=shows_all,
         first_rows=ROWS_SHOWN,
     )
-    with runner.opened(), _client(asking.dask) as client:
+    # The cluster comes first: where there is none, an earlier run file stays as it is.
+    with _client(asking.dask) as client, runner.opened():
         total = source.estimated_rows() if sys.stderr.isatty() else None
         with progress_bar(total) as advance:
             workers = workers_for(model, question, n_jobs=asking.jobs or -1, client=client)
@@ -139,7 +140,8 @@ def _client(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from treeproof.scale.cluster import connected
+    from treeproof.scale.cluster import connected, require_worker
 
     with connected(address) as client:
+        require_worker(client)
         yield client

@@ -5,6 +5,7 @@ join later included. So tasks depend on nothing that could be lost with a worker
 workers are run again; one that has cost many workers is asked row by row, to find the row.
 """
 
+import asyncio
 import contextlib
 import logging
 import queue
@@ -54,16 +55,52 @@ def connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
+        # A client that fails to connect takes long to give up; a bare connection does not.
+        asyncio.run(_try_connection(address))
         client = Client(address, timeout=_CONNECT_TIMEOUT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        said = str(error).split("\n", 1)[0].rstrip(".") or type(error).__name__
-        raise InvalidInput(f"The Dask scheduler '{address}' cannot be reached: {said}.") from error
+    except Exception as error:  # what listens there may be anything, and answer anything
+        said = str(error).split("\n", 1)[0].rstrip(".") or "there was no answer"
+        if isinstance(error, MemoryError):  # its first bytes were taken for a length
+            said = "what answers there is no scheduler"
+        raise InvalidInput(
+            f"The Dask scheduler '{address}' must answer within {_CONNECT_TIMEOUT_S:g} s, but"
+            f" cannot be reached: {said}. Give its address as tcp://HOST:PORT; the port is 8786"
+            " unless the scheduler says another one."
+        ) from error
     try:
         yield client
     finally:
         # Tasks under way keep sending messages for a moment, which nobody waits for any more.
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client.close(timeout=_CONNECT_TIMEOUT_S)
+
+
+async def _try_connection(address: str) -> None:
+    from distributed import Security
+    from distributed.comm import connect
+
+    arguments = Security().get_connection_args("client")
+    # Its own timeout is about the connection only: what answers nothing would be waited for.
+    async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        comm = await connect(address, timeout=_CONNECT_TIMEOUT_S, **arguments)
+    await comm.close()
+
+
+def require_worker(client: Any) -> None:
+    """Wait until a cluster has a worker; refuse one that stays empty.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A connected client.
+    """
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
+    except (TimeoutError, OSError) as error:
+        raise InvalidInput(
+            f"The Dask cluster must have a worker within {_WORKERS_TIMEOUT_S:g} s. Got none."
+            f" Start one: dask worker {client.scheduler.address}."
+        ) from error
 
 
 def _packed(ensemble: Ensemble) -> bytes:
@@ -142,12 +179,7 @@ class DaskWorkers:
         self._under_way: dict[str, tuple[Any, Batch]] = {}
         self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
-        try:
-            client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
-        except (TimeoutError, OSError) as error:
-            raise InvalidInput(
-                f"The Dask cluster must have a worker within {_WORKERS_TIMEOUT_S} s. Got none."
-            ) from error
+        require_worker(client)
         self._plugin = f"treeproof-model-{self._run}"
         client.register_plugin(_plugin(self._plugin, _packed(model.ensemble)))
 

@@ -105,6 +105,10 @@ def run(
         source = ArraySource(loaded.ensemble, data, y)
     path = None if out is None else Path(out)
     runner = Runner(loaded, question, source, out=path, resume=resume, radii=radii)
+    if client is not None:
+        from treeproof.scale.cluster import require_worker
+
+        require_worker(client)  # before an earlier run file is replaced
     with runner.opened():
         workers = workers_for(loaded, question, n_jobs=n_jobs, client=client)
         return runner.answer(workers, on_progress=on_progress, batch_rows=batch_rows)
