@@ -117,8 +117,10 @@ def test_ways_happen_by_the_models_own_rule():
     assert happens(classes(), way(1, 2), [0.0, 1.0, 1.0])
     assert not happens(classes(), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-52])
     assert happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-21])
+    assert happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-20])
     assert not happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-19])
     assert happens(classes("softmax_float64"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-50])
+    assert happens(classes("softmax_float64"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-49])
     assert not happens(classes("softmax_float64"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-48])
     assert not happens(classes("softmax_float32"), way(2, 1), [0.0, 1.0, 1.0])
     # Both sigmoids are 1.0; and the divisor brings them apart again.

@@ -8,7 +8,8 @@ from tests.random_ensembles import random_ensemble, random_rows
 from treeproof.checker.forest import EXTRA_BITS, Forest
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
-from treeproof.model.ensemble import CATEGORICAL
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import CATEGORICAL, Aggregation, Decision, Ensemble, Provenance
 
 
 def forests(n: int):
@@ -106,6 +107,34 @@ def test_thresholds_are_counted_exactly(rate, radius, is_open):
                 else:
                     end = Fraction(x) + Fraction(radius) * Fraction(rate)
                     assert found == sum(c < end if is_open else c <= end for c in cuts)
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.3, 0.7, 1.1])
+@pytest.mark.parametrize("rate", [0.3, -0.3, 0.9])
+def test_ends_that_cancel_are_exact(radius, rate):
+    # The product is rounded, and the sum that is left is nothing but that rounding.
+    x = -(radius * rate)
+    end = Fraction(x) + Fraction(radius) * Fraction(rate)
+    assert end != 0
+    builder = TreeBuilder(leaf_width=1)
+    builder.add_tree(
+        feature=[0, -1, -1], threshold=[float(end / 2), 0.0, 0.0], left=[1, -1, -1],
+        right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [1.0], [2.0]]), output=0,
+        category_set=[-1, -1, -1],
+    )  # fmt: skip
+    forest = Forest(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=1,
+            n_outputs=1,
+            input_precision="float64",
+            aggregation=Aggregation(precision="float64", start=(0.0,)),
+            decision=Decision(kind="score"),
+            provenance=Provenance(library="test"),
+        )
+    )
+    assert forest.passed(0, x, radius, rate) == (end > 0)
+    assert forest.passed(0, x, radius, rate, is_open=True) == (end > 0)
 
 
 def test_rounded_sums_are_those_of_the_plain_model():
