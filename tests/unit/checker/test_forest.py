@@ -9,7 +9,16 @@ from treeproof.checker.forest import EXTRA_BITS, Forest
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
-from treeproof.model.ensemble import CATEGORICAL, Aggregation, Decision, Ensemble, Provenance
+from treeproof.model.ensemble import (
+    CATEGORICAL,
+    NONNEGATIVE_CATEGORY,
+    WHOLE_CATEGORY,
+    ZERO_BAND,
+    Aggregation,
+    Decision,
+    Ensemble,
+    Provenance,
+)
 
 
 def forests(n: int):
@@ -62,6 +71,79 @@ def test_pieces_stay_inside_a_smaller_box():
                 for feature, (low, high) in ranges.items():
                     assert box[feature][0] <= low <= high <= box[feature][1]
                     assert (low, high) != box[feature]
+
+
+EDGES = [
+    value
+    for end in (-ZERO_BAND, 0.0, ZERO_BAND, 1e-36, -1e-36, 0.5, -0.5)
+    for value in (np.nextafter(end, -1.0), end, np.nextafter(end, 1.0))
+]
+
+
+def scores_of(builder: TreeBuilder, n_features: int) -> Ensemble:
+    return Ensemble(
+        trees=builder.finish(),
+        n_features=n_features,
+        n_outputs=1,
+        input_precision="float64",
+        aggregation=Aggregation(precision="float64", start=(0.0,)),
+        decision=Decision(kind="score"),
+        provenance=Provenance(library="test"),
+    )
+
+
+def test_the_zero_band_is_divided_at_its_edges():
+    rows = [[a, b] for a in EDGES for b in EDGES[::4]]
+    for seed in range(40):
+        rng = np.random.default_rng([8, seed])
+        builder = TreeBuilder(leaf_width=1)
+        n = 7
+        builder.add_tree(
+            feature=[*rng.integers(0, 2, 3), -1, -1, -1, -1],
+            threshold=[*rng.choice([*EDGES, -np.inf], 3), 0.0, 0.0, 0.0, 0.0],
+            left=[1, 3, 5, *[-1] * 4],
+            right=[2, 4, 6, *[-1] * 4],
+            flags=[*rng.choice([0, 1, 2, 3, 2, 3], 3), 0, 0, 0, 0],
+            value=np.arange(n, dtype=float).reshape(n, 1),
+            output=0,
+            category_set=[-1] * n,
+        )
+        ensemble = scores_of(builder, 2)
+        forest = Forest(ensemble)
+        for row, (leaf,) in zip(rows, evaluate.leaf_rows(ensemble, np.array(rows)), strict=True):
+            assert [found for found, _ in forest.pieces(0, row, {})] == [leaf]
+            cells = {f: bisect_right(cuts, row[f]) for f, cuts in forest.cuts.items()}
+            for box in (whole(forest, row), {f: (c, c) for f, c in cells.items()}, forest.zero):
+                if any(not low <= cells[f] <= high for f, (low, high) in box.items()):
+                    continue
+                found = list(forest.pieces(0, row, box))
+                assert [
+                    number
+                    for number, ranges in found
+                    if all(low <= cells[f] <= high for f, (low, high) in ranges.items())
+                ] == [leaf]
+                assert all(
+                    box[f][0] <= low <= high <= box[f][1] and (low, high) != box[f]
+                    for _, ranges in found
+                    for f, (low, high) in ranges.items()
+                )
+
+
+@pytest.mark.parametrize("rule", [0, WHOLE_CATEGORY, NONNEGATIVE_CATEGORY])
+def test_categories_at_the_edges_of_their_sets(rule):
+    values = [-33.0, -32.0, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 30.5, 31.0, 31.5, 32.0, 63.0, 64.0,
+              95.0, np.inf, -np.inf, np.nan, *np.nextafter(-1.0, [-2.0, 0.0])]  # fmt: skip
+    for members in ([], [0], [31], [0, 31, 32, 63], list(range(64))):
+        builder = TreeBuilder(leaf_width=1)
+        builder.add_tree(
+            feature=[0, -1, -1], threshold=[0.0, 0.0, 0.0], left=[1, -1, -1], right=[2, -1, -1],
+            flags=[CATEGORICAL | rule, 0, 0], value=np.array([[0.0], [1.0], [2.0]]), output=0,
+            category_set=[builder.add_category_set(members), -1, -1],
+        )  # fmt: skip
+        ensemble = scores_of(builder, 1)
+        expected = evaluate.leaf_rows(ensemble, np.array([values]).T)[:, 0].tolist()
+        forest = Forest(ensemble)
+        assert [next(forest.pieces(0, [value], {}))[0] for value in values] == expected
 
 
 def test_features_used_as_categories_are_fixed():
@@ -122,17 +204,7 @@ def test_ends_that_cancel_are_exact(radius, rate):
         right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [1.0], [2.0]]), output=0,
         category_set=[-1, -1, -1],
     )  # fmt: skip
-    forest = Forest(
-        Ensemble(
-            trees=builder.finish(),
-            n_features=1,
-            n_outputs=1,
-            input_precision="float64",
-            aggregation=Aggregation(precision="float64", start=(0.0,)),
-            decision=Decision(kind="score"),
-            provenance=Provenance(library="test"),
-        )
-    )
+    forest = Forest(scores_of(builder, 1))
     assert forest.passed(0, x, radius, rate) == (end > 0)
     assert forest.passed(0, x, radius, rate, is_open=True) == (end > 0)
 
