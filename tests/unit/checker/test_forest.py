@@ -113,7 +113,12 @@ def test_the_zero_band_is_divided_at_its_edges():
         for row, (leaf,) in zip(rows, evaluate.leaf_rows(ensemble, np.array(rows)), strict=True):
             assert [found for found, _ in forest.pieces(0, row, {})] == [leaf]
             cells = {f: bisect_right(cuts, row[f]) for f, cuts in forest.cuts.items()}
-            for box in (whole(forest, row), {f: (c, c) for f, c in cells.items()}, forest.zero):
+            single = {f: (c, c) for f, c in cells.items()}
+            part = {
+                f: (int(rng.integers(0, c + 1)), int(rng.integers(c, len(forest.cuts[f]) + 1)))
+                for f, c in cells.items()
+            }
+            for box in (whole(forest, row), single, part, forest.zero):
                 if any(not low <= cells[f] <= high for f, (low, high) in box.items()):
                     continue
                 found = list(forest.pieces(0, row, box))
