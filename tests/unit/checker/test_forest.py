@@ -138,7 +138,7 @@ def test_the_zero_band_is_divided_at_its_edges():
 def test_categories_at_the_edges_of_their_sets(rule):
     values = [-33.0, -32.0, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 30.5, 31.0, 31.5, 32.0, 63.0, 64.0,
               95.0, np.inf, -np.inf, np.nan, *np.nextafter(-1.0, [-2.0, 0.0])]  # fmt: skip
-    for members in ([], [0], [31], [0, 31, 32, 63], list(range(64))):
+    for members in ([], [0], [31], [32], [0, 63], [0, 31, 32, 63], list(range(64))):
         builder = TreeBuilder(leaf_width=1)
         builder.add_tree(
             feature=[0, -1, -1], threshold=[0.0, 0.0, 0.0], left=[1, -1, -1], right=[2, -1, -1],
