@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from treeproof.model.file_format import load_saved
+from tests.unit.model.test_file_format import binary_stump
+from treeproof.model.file_format import load_saved, save_ensemble
 
 ROWS = "\n".join(["width [cm]", "0.1", "0.9", "0.3"]) + "\n"
 
@@ -38,6 +39,19 @@ def test_a_run_with_evidence_is_accepted(run, asked):
     assert said[0] == f"model {load_saved(model).fingerprint}"
     assert said[1].startswith('question {"kind": "radius"')
     assert said[2:] == ["3 accepted, 0 rejected, 0 unproved, 0 claims nothing"]
+
+
+@pytest.mark.parametrize("domain", ["real", "float64"])
+def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, domain):
+    _, data, out = asked
+    model = tmp_path / "rounding.treeproof"
+    save_ensemble(binary_stump(input_precision="float32"), model)
+    data.write_text("0\n0.1\n0.3\n")  # neither is a float32
+    run("radius", model, data, "--evidence", "--out", out, "--domain", domain)
+    result = run("check", out, "--model", model, "--data", data)
+    assert result.exit_code == 0, result.stdout
+    data.write_text("0\n0.1\n0.30001\n")
+    assert run("check", out, "--model", model, "--data", data).exit_code == 3
 
 
 def test_verify_records_evidence_too(run, asked):

@@ -59,7 +59,10 @@ def command(
     ensemble, question = _model(run_path, model_path, options)
     rows = None
     if data_path is not None:
-        rows = _rows(ensemble, data_path, label=label, first_column=first_column, absent=absent)
+        rounded = question.get("domain") != "float64"
+        rows = _rows(
+            ensemble, data_path, rounded, label=label, first_column=first_column, absent=absent
+        )
     counts: Counter[str] = Counter()
     failures = []
     try:
@@ -134,9 +137,16 @@ def _model(
 
 
 def _rows(
-    ensemble: "Ensemble", data_path: str, *, label: str | None, first_column: str, absent: str
+    ensemble: "Ensemble",
+    data_path: str,
+    rounded: bool,
+    *,
+    label: str | None,
+    first_column: str,
+    absent: str,
 ) -> dict[int, list[float]]:
-    """Rows of a data file by number, as the checker compares them."""
+    """Rows of a data file by number, as the checker compares them: as the model rounds them."""
+    from treeproof.model.evaluate import cast_rows
     from treeproof.scale.readers import ReadOptions, open_data
 
     rows: dict[int, list[float]] = {}
@@ -147,6 +157,7 @@ def _rows(
         absent="missing" if absent == "missing" else "zero",
     )
     for chunk in open_data(data_path, read).chunks():
-        for values in chunk.matrix(ensemble).tolist():
+        matrix = chunk.matrix(ensemble)
+        for values in (cast_rows(ensemble, matrix) if rounded else matrix).tolist():
             rows[len(rows)] = values
     return rows
