@@ -345,6 +345,28 @@ def test_fixed_entries_must_not_move():
     assert reason(header, moved).startswith("witness: feature 0 must not move")
 
 
+def test_categories_must_not_move():
+    builder = TreeBuilder(leaf_width=1)
+    chosen = builder.add_category_set([1, 3])
+    for feature, flags, threshold, members, size in (
+        (0, 0, 0.5, -1, 1.0),
+        (1, 4, 0.0, chosen, 0.1),
+    ):
+        builder.add_tree(
+            feature=[feature, -1, -1], threshold=[threshold, 0.0, 0.0], left=[1, -1, -1],
+            right=[2, -1, -1], flags=[flags, 0, 0], value=np.array([[0.0], [-size], [size]]),
+            output=0, category_set=[members, -1, -1],
+        )  # fmt: skip
+    ensemble = stumps(trees=builder.finish())
+    for ball in (treeproof.LInf(2.0), treeproof.Box(0.0, 5.0)):
+        rows = np.array([[0.0, 2.0]])
+        header, (record,) = run("verify", ball, ensemble=ensemble, X=rows)
+        assert record["verdict"] == "falsified"
+        assert reason(header, record, ensemble) == ""
+        moved = changed(record, witness=[record["witness"][0], 3.0])
+        assert reason(header, moved, ensemble) == "witness: feature 1 must not move"
+
+
 def test_a_missing_value_is_no_witness():
     # NaN goes right everywhere, to class b; but values do not go missing by a perturbation.
     header, records = run("verify", treeproof.Box([0.0, 0.0], [9.0, 9.0]))
@@ -380,6 +402,72 @@ def test_a_witness_must_lie_within_the_radius_of_the_question():
     # Falsified is said of the closed ball, so there is no step beyond it.
     just = changed(record, upper=0.1, attained=False)
     assert reason(smaller, just).startswith("witness: feature")
+
+
+def test_a_ball_of_one_step_less_does_not_reach_the_witness():
+    header, records = run(X=np.array([[0.25, 0.125], [0.375, 0.0]]))
+    assert [r["attained"] for r in records] == [True, True]
+    for record in records:
+        less = float(np.nextafter(record["upper"], 0.0))
+        nearer = changed(record, lower=less, upper=less, radius=less.hex())
+        assert reason(header, nearer).startswith("witness: feature")
+
+
+def test_no_answer_about_a_radius_lies_beyond_the_question():
+    header, records = run("verify", treeproof.LInf(0.41))
+    record = next(r for r in records if r["verdict"] == "falsified")
+    smaller = copy.deepcopy(header)
+    smaller["question"]["perturbation"]["eps"] = 0.1
+    for attained in (False, True):
+        found = reason(smaller, record | {"attained": attained})
+        assert found == "witness: it lies beyond the radius of the question"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"verdict": "unknown"}, {"verdict": "verified", "exact": False}, {"verdict": "sure"}]
+)
+def test_settled_radii_have_equal_bounds(fields):
+    header, records = run()
+    assert records[0]["exact"]
+    apart = records[0] | {"lower": records[0]["lower"] / 2} | fields
+    said = "record: unknown verdict" if "sure" in fields.values() else "record: an exact radius has"
+    assert reason(header, apart).startswith(said)
+
+
+def test_a_witness_is_a_row_of_the_model():
+    ensemble = stumps(precision="float32", input_precision="float32")
+    header, records = run(ensemble=ensemble)
+    moved = copy.deepcopy(records[0])
+    moved["witness"][0] += 2.0**-40
+    said = "witness: it is not in the model's input precision"
+    assert reason(header, moved, ensemble) == said
+
+
+def test_the_ends_of_a_range_belong_to_it():
+    for low, high in ((-np.inf, 1.8), (-1.0, np.inf)):
+        goal = treeproof.ScoreWithin(low, high)
+        header, records = run("verify", treeproof.Box(0.0, 1.0), goal=goal)
+        for record in records:
+            assert record["verdict"] == "falsified"
+            score = float(Model(ENSEMBLE).margins([record["witness"]])[0])
+            ends = [score if low > -np.inf else low, score if high < np.inf else high]
+            wider = copy.deepcopy(header)
+            wider["question"]["goal"] |= {"low": str(ends[0]), "high": str(ends[1])}
+            assert reason(header, record) == ""
+            kept = changed(record, within=[end.hex() for end in ends])
+            assert reason(wider, kept) == "witness: its score is in the range"
+
+
+def test_distances_are_measured_in_the_direction_of_the_move():
+    header, records = run("radius", treeproof.LInf(below=0.5, above=2.0))
+    directions = set()
+    for record in records:
+        assert reason(header, record) == ""
+        nearer = record | {"witness_distance": record["witness_distance"] / 2}
+        assert "is farther than" in reason(header, nearer)
+        pairs = zip(record["values"], record["witness"], strict=True)
+        directions |= {w > x for x, w in pairs if x != w}
+    assert directions == {False, True}
 
 
 def test_rows_without_evidence_are_told_apart():
@@ -422,6 +510,9 @@ def test_run_files_are_checked_line_by_line(tmp_path):
     odd = check_text(tmp_path, "\n".join([whole[0], "[]", '{"record": "row"}', "{}", "[" * 9999]))
     assert [c.status for c in odd] == ["rejected"] * 5
     assert [c.reason[:6] for c in odd[:4]] == ["line 2", "record", "line 4", "line 5"]
+    assert [c.row for c in odd] == [-1] * 5
+    del header["data"]
+    assert check_text(tmp_path, json.dumps(header)) == []
 
 
 @pytest.mark.parametrize("number", ["0", 0.0, -1, None, True, [0], float("inf")])
