@@ -109,7 +109,7 @@ def test_a_lost_end_is_noticed_and_resumed(run, asked, tmp_path):
     out.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
     result = run("check", out, "--model", model)
     assert result.exit_code == 3
-    assert "row -1: rejected: run: 3 rows were asked about, 2 are here" in result.stdout
+    assert "\nrejected: run: 3 rows were asked about, 2 are here" in result.stdout
     for words in (("report", out), ("merge", out)):
         refused = run(*words, "--out", tmp_path / "other")
         assert refused.exit_code == 2
@@ -119,7 +119,7 @@ def test_a_lost_end_is_noticed_and_resumed(run, asked, tmp_path):
     out.write_bytes(whole.replace(b'"complete"', b'"underway"', 1))
     result = run("check", out, "--model", model)
     assert result.exit_code == 3
-    assert "row -1: rejected: run: it is not complete, 3 rows are here" in result.stdout
+    assert "\nrejected: run: it is not complete, 3 rows are here" in result.stdout
 
 
 def test_wrong_use_ends_with_status_2(run, asked, tmp_path):

@@ -172,6 +172,29 @@ def test_broken_configurations_get_a_sentence(run, tmp_path, text, sentence):
     assert run("compat", tmp_path / "none.json").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("label", "n_classes", "sentence"),
+    [
+        ("ham", 1, "must be numbers: could not convert string to float: 'ham'."),
+        ("nan", 1, "must be finite numbers. Got NaN or infinity."),
+        ("inf", 3, "must be finite numbers. Got NaN or infinity."),
+        ("3", 3, "must be whole numbers from 0 to 2. Got 3."),
+        ("0.5", 3, "must be whole numbers from 0 to 2. Got 0.5."),
+    ],
+)
+def test_wrong_labels_get_a_sentence(run, cancer, tmp_path, label, n_classes, sentence):
+    X, y = cancer
+    y = np.arange(len(y)) % 3 if n_classes == 3 else y
+    write_case(tmp_path, X, y, n_classes=n_classes)
+    rows = tmp_path / "rows.libsvm"
+    lines = rows.read_text().splitlines()
+    lines[2] = " ".join([label, *lines[2].split()[1:]])  # the first row that is asked about
+    rows.write_text("\n".join(lines) + "\n")
+    result = run("compat", tmp_path / "config.json")
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
 def test_unknown_keys_are_noted(run, cancer, tmp_path):
     X, y = cancer
     write_case(tmp_path, X, y, colour="red")

@@ -253,6 +253,47 @@ def test_parquet_runs_are_turned_into_lines_to_be_checked(
     assert "3 accepted, 0 rejected" in checked.stdout
 
 
+def test_a_run_file_with_another_writer(run: Run, saved_model: Path, saved_run: Path) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="Windows has no such locks")
+    before = saved_run.read_bytes()
+    words = ("radius", saved_model, "rows.csv", "--label", "kind", "--evidence", "--out", saved_run)
+    with saved_run.open("r+b") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for more in ([], ["--resume"]):
+            assert_refused(run(*words, *more), "must have one writer at a time. Another process is")
+    assert saved_run.read_bytes() == before
+
+
+def test_a_damaged_record_is_not_resumed(run: Run, saved_model: Path, saved_run: Path) -> None:
+    text = saved_run.read_text().replace('"key":', '"lock":', 1)
+    saved_run.write_text(text)
+    words = ("radius", saved_model, "rows.csv", "--label", "kind", "--evidence", "--out", saved_run)
+    assert_refused(run(*words, "--resume"), "A row record of run.jsonl is incomplete: 'key'.")
+    assert saved_run.read_text() == text
+
+
+def test_damaged_parquet_runs(run: Run, saved_model: Path, saved_run: Path) -> None:
+    words = ("--label", "kind", "--out", "run.parquet")
+    assert run("radius", saved_model, "rows.csv", *words).exit_code == 0
+    whole = Path("run.parquet").read_bytes()
+    Path("run.parquet").write_bytes(whole[:200] + bytes(200) + whole[400:])
+    for words in (("report",), ("curve", "--at", "1"), ("merge", "--out", "new.jsonl")):
+        result = run(*words, "run.parquet")
+        assert result.exit_code == 2, result.output
+        assert "The run file run.parquet " in result.stderr
+    assert not Path("report.html").exists()
+    assert not Path("new.jsonl").exists()
+
+
+def test_lines_that_are_no_text_are_rejected(run: Run, saved_model: Path, saved_run: Path) -> None:
+    head, *rest = saved_run.read_bytes().splitlines(keepends=True)
+    saved_run.write_bytes(head + b"\xff\xfe\n" + b"".join(rest))
+    result = run("check", saved_run, "--model", saved_model)
+    assert result.exit_code == 3, result.output
+    assert "3 accepted, 1 rejected" in result.stdout
+    assert "\nrejected: line 2: this is no row record\n" in result.stdout
+
+
 def test_run_files_that_cannot_be_merged(run: Run, saved_model: Path, saved_run: Path) -> None:
     import treeproof
 

@@ -52,7 +52,8 @@ def command(
     """Check that the evidence in the run file RUN proves its answers.
 
     The checker shares no code with the engines, computes in exact integers, and replays witnesses
-    itself. Exit status: 0 when every answer is proved, 3 when evidence is rejected or missing.
+    itself. Exit status: 0 when every answer is proved, 3 when evidence is rejected or missing, or
+    the run is not complete.
     """
     from treeproof.checker import check_run
 
@@ -65,13 +66,10 @@ def command(
         )
     counts: Counter[str] = Counter()
     failures = []
-    try:
-        for check in check_run(run_path, ensemble, rows):
-            counts[check.status] += 1
-            if check.status in ("rejected", "unproved"):
-                failures.append(check)
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"The run file '{run_path}' must be text. Got: {error}.") from error
+    for check in check_run(run_path, ensemble, rows):
+        counts[check.status] += 1
+        if check.status in ("rejected", "unproved"):
+            failures.append(check)
     words = ("accepted", "rejected", "unproved", "claims nothing")
     if as_json:
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
@@ -87,8 +85,8 @@ def command(
         click.echo(printable(f"question {words_asked[:LONGEST]}{cut}"))
         click.echo(", ".join(f"{counts[word]} {word}" for word in words))
         for failure in failures[:SHOWN]:
-            text = f"row {failure.row}: {failure.status}: {failure.reason}"
-            click.echo(printable(text))
+            where = f"row {failure.row}: " if failure.row >= 0 else ""
+            click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
         if len(failures) > SHOWN:
             click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
     if failures:
@@ -107,14 +105,13 @@ def _model(
 
     try:
         with Path(run_path).open("rb") as file:
-            is_parquet = file.read(4) == b"PAR1"
-        if is_parquet:
+            line = file.readline()
+        if line.startswith(b"PAR1"):
             raise InvalidInput(
                 f"A run file must be JSON lines to be checked. Got Parquet in '{run_path}'."
                 f" Turn it into JSON lines: treeproof merge {run_path} --out RUN.jsonl."
             )
-        with Path(run_path).open(encoding="utf-8") as file:
-            header = json.loads(file.readline())
+        header = json.loads(line)
         source = str(header["model"]["source"])
         question = dict(header["question"])
     except OSError as error:

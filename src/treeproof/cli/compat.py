@@ -198,6 +198,8 @@ def _labels(words: list[str], n_classes: int, path: Path) -> Any:
         numbers = np.array([float(word) for word in words])
     except ValueError as error:
         raise InvalidInput(f"Labels in '{path}' must be numbers: {error}.") from error
+    if not np.isfinite(numbers).all():
+        raise InvalidInput(f"Labels in '{path}' must be finite numbers. Got NaN or infinity.")
     if n_classes == 2:
         return (numbers > 0.5).astype(np.int64)
     labels = numbers.astype(np.int64)
