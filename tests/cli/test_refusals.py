@@ -1,6 +1,7 @@
 """What the command line refuses: every path ends with a sentence, status 2, and whole files."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -547,3 +548,61 @@ def test_training(
     shared = ("--label", "kind", "--out", "model.json", "--trees", "1")
     assert_refused(run("train", "train.csv", *shared, *words), sentence)
     assert not Path("model.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "command"),
+    [
+        ("distributed", ["radius", "MODEL", "rows.csv", "--dask", "tcp://a:1"], "treeproof[dask]"),
+        ("pyarrow.parquet", ["radius", "MODEL", "rows.parquet"], "treeproof[parquet]"),
+        ("matplotlib", ["features", "MODEL", "rows.csv", "--picture", "a.png"], "treeproof[plot]"),
+        (
+            "sklearn",
+            ["train", "rows.csv", "--label", "kind", "--out", "a.json"],
+            "treeproof[sklear",
+        ),
+        ("sklearn", ["demo", "--out", "folder"], "treeproof[sklearn]"),
+        ("z3", ["radius", "MODEL", "rows.csv", "--engine", "smt"], "treeproof[smt]"),
+    ],
+)
+def test_libraries_that_are_not_installed(
+    run: Run,
+    saved_model: Path,
+    saved_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    words: list[str],
+    command: str,
+) -> None:
+    Path("rows.parquet").write_bytes(b"PAR1 and more")
+    monkeypatch.setitem(sys.modules, module, None)  # as if it could not be found
+    result = run(*(word.replace("MODEL", str(saved_model)) for word in words))
+    assert result.exit_code == 2, result.output
+    assert f"needs the library '{module}'" in result.stderr
+    assert f"pip install '{command}" in result.stderr
+
+
+def test_text_in_a_parquet_column(run: Run, saved_model: Path, saved_run: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table({"width [cm]": ["wide", "0.25"]})
+    parquet.write_table(table, "rows.parquet")
+    result = run("radius", saved_model, "rows.parquet")
+    assert_refused(result, "Column 'width [cm]' must hold numbers")
+
+
+def test_questions_that_a_model_or_an_engine_has_no_answer_to(run: Run, saved_run: Path) -> None:
+    import xgboost
+    from sklearn.datasets import load_iris
+
+    X, y = load_iris(return_X_y=True)
+    xgboost.XGBClassifier(n_estimators=2, max_depth=2).fit(X, y).save_model("iris.json")
+    np.savez("iris.npz", X=X[:3], y=y[:3])
+    words = ("radius", "iris.json", "iris.npz")
+    result = run(*words, "--score-change", "1")
+    assert_refused(result, "A score range needs a model with one output. Got 3 outputs.")
+    result = run(*words, "--attacker-class", "rose")
+    assert_refused(result, "'attacker_class' must be one of the classes [0, 1, 2]. Got 'rose'.")
+    result = run(*words, "--engine", "single_tree")
+    assert_refused(result, "single_tree")
