@@ -3,13 +3,16 @@
 matplotlib is imported when something is drawn.
 """
 
+import io
 from os import PathLike
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.results.features import AnchorResults, FeatureResults
+from treeproof.results.run_file import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,15 +65,15 @@ def draw_features(
 
 
 def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
-    """Write a figure; the ending decides the format."""
+    """Write a figure in one step; the ending decides the format."""
+    picture = io.BytesIO()
+    kind = PurePath(path).suffix[1:] or "png"
     try:
-        figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
+        figure.savefig(picture, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
     except ValueError as error:
         raise InvalidInput(f"The picture '{path}' cannot be written: {error}.") from error
-    except OSError as error:
-        raise InvalidInput(
-            f"The picture '{path}' cannot be written: {error.strerror or error}."
-        ) from error
+    with replacing(path, "The picture") as file:
+        file.write(picture.getvalue())
 
 
 def _n_features(results: FeatureResults | AnchorResults, values: Any) -> int:
