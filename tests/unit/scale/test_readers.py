@@ -249,7 +249,7 @@ def test_wrong_options(options: dict[str, Any]) -> None:
         ("a.csv", b"age,income,colour\n1,2,x\n", {}, "'colour' must hold numbers"),
         ("a.libsvm", b"1 1:2 x\n", {}, r"Line 1 .*'label index:value ...'.*Got 'x'"),
         ("a.libsvm", b"1 1:2:3\n", {}, "Got '1:2:3'"),
-        ("a.libsvm", b"1 0:2\n", {}, "counted from 0"),
+        ("a.libsvm", b"1 0:2\n", {}, "Say --first-column 0"),
         ("a.libsvm", b"1 -3:2\n", {}, "Got '-3:2'"),
         ("a.libsvm", b"1 4:2\n", {"n_features": 3}, "at most 3 columns.*Got column 4"),
         ("a.libsvm", b"1 1:2\n", {"label": "y"}, "CSV, Parquet and NPZ files only"),
