@@ -115,6 +115,8 @@ def test_a_target_must_beat_all_others():
 def test_ways_happen_by_the_models_own_rule():
     assert not happens(classes(), way(2, 1), [0.0, 1.0, 1.0])
     assert happens(classes(), way(1, 2), [0.0, 1.0, 1.0])
+    assert happens(classes(), way(0, 1), [-1.0, -2.0, 3.0])
+    assert not happens(classes(), way(0, 1), [1.0, 2.0, 0.0])
     assert not happens(classes(), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-52])
     assert happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-21])
     assert happens(classes("softmax_float32"), way(1, 2), [0.0, 1.0, 1.0 + 2.0**-20])
