@@ -214,6 +214,18 @@ def test_ends_that_cancel_are_exact(radius, rate):
     assert forest.passed(0, x, radius, rate, is_open=True) == (end > 0)
 
 
+@pytest.mark.parametrize("threshold", [1.65e308, 1.75e308])
+def test_a_product_may_overflow_where_the_end_does_not(threshold):
+    builder = TreeBuilder(leaf_width=1)
+    builder.add_tree(
+        feature=[0, -1, -1], threshold=[threshold, 0.0, 0.0], left=[1, -1, -1],
+        right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [1.0], [2.0]]), output=0,
+        category_set=[-1, -1, -1],
+    )  # fmt: skip
+    forest = Forest(scores_of(builder, 1))
+    assert forest.passed(0, -1.7e308, 1.7e308, 2.0) == (threshold < 1.7e308)
+
+
 def test_rounded_sums_are_those_of_the_plain_model():
     for forest, ensemble, rows in forests(60):
         expected = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
