@@ -31,6 +31,11 @@ DEEP = Sizes(trees=3, depth=5, features=3, outputs=3, rows=1)
 BUDGET = Budget(time_limit_s=20.0)
 """A search that does not end becomes a failure; these models take milliseconds."""
 
+CROWDED = Sizes(trees=20, depth=3, features=3, outputs=2, rows=1)
+"""Trees that contradict each other: bounds at the root do not suffice, boxes have to be split."""
+
+SIZES = (SMALL, MANY_TREES, DEEP, CROWDED)
+
 
 def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
     case = random_case(rng, sizes, ask=ask)
@@ -53,7 +58,7 @@ def has_alternatives(query: Query) -> bool:
 def check_cases(seed: int, ask: str, n_cases: int) -> None:
     for number in range(n_cases):
         # One generator per case, so that a failure names a case that can be run alone.
-        sizes = (SMALL, MANY_TREES, DEEP)[number % 3]
+        sizes = SIZES[number % 4]
         try:
             check_case(np.random.default_rng([seed, number]), sizes, ask)
         except AssertionError as error:
