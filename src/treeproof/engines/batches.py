@@ -122,6 +122,7 @@ def empty_columns(query: Query) -> Columns:
         witness=np.full((n_rows, n_features), np.nan),
         seconds=np.zeros(n_rows),
         counts=np.zeros((n_rows, 4), dtype=np.int64),
+        cheap=np.zeros(n_rows),
     )
 
 

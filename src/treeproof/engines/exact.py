@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
-    CHUNK,
     broken_rows,
     common_outcomes,
     empty_columns,
@@ -26,6 +25,12 @@ from treeproof.kernels.exact_batch import Columns, solve_batch
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
+
+FIRST_ROWS = 16
+"""Rows of a batch from which the others learn where to look first."""
+FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
+MOST = 0.75
+"""The share of rows that a first trial radius should suffice for."""
 
 _REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
@@ -52,7 +57,7 @@ class ExactEngine:
         radius = 0.0 if query.reach.radius is None else query.reach.radius
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
-        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, False, 0.0))
+        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, False, 0.0, 1.0))
         return _verify_outcomes(query, columns, skip)
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
@@ -61,11 +66,11 @@ class ExactEngine:
         run = _runner(query, budget, (query.reach.low, query.reach.high), skip, columns)
         # The first rows tell the scale of the others. They run alone and first, so that the
         # others start the same whatever the number of threads.
-        first = min(len(query), CHUNK)
+        first = min(len(query), FIRST_ROWS)
         for row in range(first):
-            run(slice(row, row + 1), True, _start_radius(columns.upper[:row]))
-        start = _start_radius(columns.upper[:first])
-        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, True, start), first)
+            run(slice(row, row + 1), True, *_first_guess(columns, row))
+        guess = _first_guess(columns, first)
+        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, True, *guess), first)
         return _radius_outcomes(query, columns, skip)
 
 
@@ -75,7 +80,7 @@ def _runner(
     sides: tuple[NDArray[np.float64], NDArray[np.float64]],
     skip: NDArray[np.bool_],
     columns: Columns,
-) -> Callable[[slice, bool, float], None]:
+) -> Callable[[slice, bool, float, float], None]:
     """Return a function that solves a slice of the rows into the columns."""
     setting = setting_of(query)
     # Copies are writable and contiguous whatever the caller passed: one compiled signature.
@@ -88,7 +93,7 @@ def _runner(
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
     )
 
-    def run(part: slice, is_ball: bool, start: float) -> None:
+    def run(part: slice, is_ball: bool, start: float, margin: float) -> None:
         solve_batch(
             *setting,
             group[part],
@@ -99,6 +104,7 @@ def _runner(
             high[part],
             is_ball,
             start,
+            margin,
             skipped[part],
             limits,
             Columns(*(column[part] for column in columns)),
@@ -107,10 +113,21 @@ def _runner(
     return run
 
 
-def _start_radius(radii: NDArray[np.float64]) -> float:
-    """Half the median radius of rows already solved; 0 when there are none."""
-    known = radii[np.isfinite(radii) & (radii > 0.0)]
-    return 0.5 * float(np.median(known)) if known.size else 0.0
+def _first_guess(columns: Columns, n_rows: int) -> tuple[float, float]:
+    """Where to look first, from the rows already solved.
+
+    Returns
+    -------
+    radius, margin : float
+        The median radius, 0 when there is none; by what factor most radii exceed the cheap ones.
+    """
+    radius, cheap = columns.upper[:n_rows], columns.cheap[:n_rows]
+    known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
+    if not known.any():
+        return 0.0, FIRST_MARGIN
+    ratio = radius[known] / cheap[known]
+    margin = float(np.clip(np.quantile(ratio, MOST), LEAST_MARGIN, LARGEST_MARGIN))
+    return float(np.median(radius[known])), margin
 
 
 def _verify_outcomes(query: Query, columns: Columns, skip: NDArray[np.bool_]) -> Outcomes:

@@ -12,26 +12,24 @@ from treeproof.kernels.attack_starts import copy_into, start_point
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.dual import new_state
-from treeproof.kernels.emulation import BROKEN, judge
+from treeproof.kernels.emulation import BROKEN
 from treeproof.kernels.entering import enter_box
 from treeproof.kernels.exact import (
     ball_cells,
     claim_of,
     covers_everything,
+    judge_point,
     largest_sum,
-    order_of_attack,
-    point_cells,
+    plan,
 )
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
-from treeproof.kernels.primal import ascend, cell_distances, clip_point, count_misses
+from treeproof.kernels.primal import cell_distances, clip_point
 from treeproof.kernels.problem import build_problem
 from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
 from treeproof.kernels.witnesses import (
     NODES,
-    POINTS,
     RESTRICTIONS,
-    accept_point,
-    leaps_closer,
+    climb,
     new_target,
     reaches_need,
     shrink_box,
@@ -43,21 +41,10 @@ NOTHING_THERE, NOTHING_FOUND, FOUND, LIMITED = 0, 1, 2, 3
 FIRST_STARTS = 3
 """Starts at a trial radius before any witness is known."""
 ROUNDS = 4
-GROWTH, FASTEST_GROWTH, SMALL_GROWTH = 1.5, 3.0, 1.4
-"""How a trial radius grows when nothing can be there, at first and at most, and when nothing was
-found."""
-
-
-@borrowing_kernel
-def is_witness(trees, space, semantics, claim, row, problem, target, template, cells, total, found):
-    """Judge the point under consideration; a violation becomes the best witness."""
-    found.counts[POINTS] += 1
-    point_cells(problem, target.point, template, cells)
-    if judge(trees, space, semantics, claim, row, cells, total) != BROKEN:
-        return False
-    accept_point(problem, target)
-    copy_into(found.witness, cells)
-    return True
+FIRST_MARGIN = 1.2
+"""The first trial radius over the one from which best leaves could break the claim."""
+GROWTH, SMALL_GROWTH = 1.5, 1.4
+"""How a trial radius grows when nothing can be there, and when nothing was found."""
 
 
 @kernel
@@ -107,7 +94,7 @@ def attack_box(
     best_value = -np.inf
     status = NOTHING_FOUND
     start = 0
-    if not shrink_box(problem, state, target):
+    if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
         return NOTHING_THERE
     bound = enter_box(problem, state)
     # Few features in play have few neighbourhoods to search.
@@ -120,23 +107,19 @@ def attack_box(
         if bound < floor:
             return NOTHING_THERE if status == NOTHING_FOUND else status
         start += 1
-        value = count_misses(problem, state, target.point, target.misses)
-        if value < target.need:
-            value = ascend(
-                problem, state, distance, target.point, value, target.need, ROUNDS, target.misses,
-                target.is_stale, target.values,
-            )  # fmt: skip
+        value = climb(problem, state, target, ROUNDS)
         if value < target.need:
             if value > best_value:
                 best_value = value
                 copy_into(best, target.point)
             continue
-        if not is_witness(
+        verdict = judge_point(
             trees, space, semantics, claim, row, problem, target, template, cells, total, found
-        ):
+        )
+        if verdict != BROKEN:
             continue
         status = FOUND
-        if not is_ball or not descend(
+        if not is_ball or not descend_again(
             trees, space, semantics, claim, row, problem, state, target, template, cells, total,
             found,
         ):  # fmt: skip
@@ -148,34 +131,24 @@ def attack_box(
 
 
 @borrowing_kernel
-def descend(
+def descend_again(
     trees, space, semantics, claim, row, problem, state, target, template, cells, total, found
 ):
     """Move the witness closer as long as ascent inside the nearer box breaks the claim again.
 
     Ends with a point of that box which does not; False when no nearer box is left.
     """
-    target.lower[0] = 0.0
-    n_leaps = 4
     while True:
-        if not shrink_box(problem, state, target):
+        if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
             return False
-        is_leap = n_leaps > 0 and leaps_closer(problem, state, target, 2)
-        if not is_leap:
-            if n_leaps > 0:
-                # Halfway is too near, as far as ascent can tell: try nearer to the witness.
-                target.lower[0] = 0.5 * (target.lower[0] + target.upper[0])
-                n_leaps -= 1
-                continue
-            clip_point(problem, state, target.point)
-            if not reaches_need(problem, state, target, ROUNDS):
-                return True
-        if not is_witness(
+        clip_point(problem, state, target.point)
+        if not reaches_need(problem, state, target, ROUNDS):
+            return True
+        verdict = judge_point(
             trees, space, semantics, claim, row, problem, target, template, cells, total, found
-        ):
-            if not is_leap:
-                return True
-            n_leaps = 0
+        )
+        if verdict != BROKEN:
+            return True
 
 
 @kernel
@@ -185,7 +158,7 @@ def attack_row(
 ):  # fmt: skip
     """Look for a near violation of a row, or any in a box; ``found`` is valid at any return.
 
-    First trial radii grow until a witness is found; then every alternative is searched inside the
+    Trial radii grow until a witness is found; then every alternative is searched inside the
     nearest witness so far.
     """
     clock = np.empty(2, dtype=np.int64)
@@ -196,9 +169,11 @@ def attack_row(
     box_cells(space, row, row, row, row_cell, row_cell)
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
-    order = order_of_attack(trees, space, semantics, alternatives, group, row, row_cell)
-    radius = start_radius
-    growth = GROWTH
+    order, radius = plan(
+        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
+        start_radius,
+    )  # fmt: skip
+    radius *= FIRST_MARGIN
     is_first = is_ball
     while True:
         is_anything = False
@@ -226,13 +201,7 @@ def attack_row(
         if found.upper[0] < np.inf:
             is_first = False
             continue
-        if is_anything:
-            radius *= SMALL_GROWTH
-            growth = GROWTH
-        else:
-            # Far too small a start is left behind at a growing pace.
-            radius *= growth
-            growth = min(growth * growth, FASTEST_GROWTH)
+        radius *= SMALL_GROWTH if is_anything else GROWTH
 
 
 @kernel

@@ -18,7 +18,7 @@ from treeproof.kernels.problem import (
     grow_table,
 )
 from treeproof.kernels.waiting import OpenBoxes, load_open, save_open
-from treeproof.kernels.witnesses import NODES, SWEEPS, reaches_need, shrink_box, steps_closer
+from treeproof.kernels.witnesses import NODES, SWEEPS, reaches_need, shrink_box
 
 PROVED, UNDECIDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT, NEAR_TIE, JUDGE = 0, 1, 2, 3, 4, 5, 6
 """Nothing nearer exists; a quick search gave up; a limit was reached; a link's rounding decides; a
@@ -121,10 +121,8 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
     gap      float64  for SPLIT: how far the bound is above the floor, rounding included
     """
     floor = target.floor
-    if not shrink_box(problem, state, target):
+    if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
         return CLOSED, 0.0
-    if taken_up == WITNESSED and steps_closer(problem, state, target):
-        return CANDIDATE, 0.0
     bound = enter_box(problem, state)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
@@ -141,9 +139,8 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
         if bound < floor and turn < limit:
             continue
         if is_root:
-            if turn == 1 and taken_up != REJECTED:
-                if taken_up == FRESH:
-                    decode(problem, state, state.rest, target.distance, target.point)
+            if turn == (1 if taken_up == FRESH else 2) and taken_up != REJECTED:
+                decode(problem, state, state.rest, target.distance, target.point)
                 if reaches_need(problem, state, target, 3):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:

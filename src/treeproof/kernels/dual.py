@@ -50,6 +50,7 @@ class State(NamedTuple):
                                          pair all leaves, listed from the factor's first entry on
     range_high  int32   (n_entries,)     last segment, likewise
     shares      float64 (n_pairs, 2)     part of a marginal handed on in sweeps forward, backward
+    pulled      float64 (n_segments,)    scratch: what a factor took from its slots
     marginal    float64 (n_cells,)       what fixing a cell costs; see `marginals`
     score       float64 (n_leaves,)      scratch, as `gain`
     peak        float64 (n_entries,)     scratch, as `range_low`: largest multiplier in the range
@@ -72,6 +73,7 @@ class State(NamedTuple):
     range_low: np.ndarray
     range_high: np.ndarray
     shares: np.ndarray
+    pulled: np.ndarray
     marginal: np.ndarray
     score: np.ndarray
     peak: np.ndarray
@@ -109,6 +111,7 @@ def new_state(problem):
         np.empty(len(problem.entries), dtype=np.int32),
         np.empty(len(problem.entries), dtype=np.int32),
         np.empty((n_pairs, 2), dtype=np.float64),
+        np.empty(len(problem.segments), dtype=np.float64),
         np.zeros(len(problem.unary), dtype=np.float64),
         np.empty(n_leaves, dtype=np.float64),
         np.empty(len(problem.entries), dtype=np.float64),
@@ -120,10 +123,13 @@ def new_state(problem):
 @borrowing_kernel
 def range_peak(values, first, last):
     """Largest of values[first .. last]."""
+    # Two running maxima: a single one would wait for itself at every step.
     largest = values[first]
-    for index in range(first + 1, last + 1):
+    other = values[last]
+    for index in range(first + 1, last, 2):
         largest = max(largest, values[index])
-    return largest
+        other = max(other, values[index + 1])
+    return max(largest, other)
 
 
 @borrowing_kernel
@@ -225,7 +231,8 @@ def sweep(problem, state, is_forward, bound, floor):
     Sound: pulling and pushing move mass between terms of the same point, so the bound stays one.
     After pulling, ``constant + sum of best`` is the bound, because every slot's rest has maximum
     0. Marginals are recomputed pair by pair and are <= best, so pushing any share of them leaves
-    the factor's term at its best and the slots' maxima at 0. Stops once the bound is below `floor`.
+    the factor's term at its best and the slots' maxima at 0. Stops once the bound is below `floor`,
+    and then leaves ``rest`` to `refresh`.
     """
     rest = state.rest
     reach = state.reach
@@ -246,28 +253,28 @@ def sweep(problem, state, is_forward, bound, floor):
                 low = reach[segment, LOW]
                 high = reach[segment, HIGH]
                 peak = range_peak(rest, low, high)
-                if peak != 0.0:
-                    multiplier[segment] += peak
-                    for cell in range(low, high + 1):
-                        rest[cell] -= peak
+                multiplier[segment] += peak
+                state.pulled[segment] = peak
         before = state.best[factor]
         best = score_factor(problem, state, factor)
         bound += best - before
         if bound < floor:
             break
-        for step in range(last_step + 1):
+        for step in range(state.n_active[factor]):
             pair = state.active[first_pair + step]
             share = state.shares[pair, direction]
-            if share == 0.0:
-                continue
-            segment_marginals(problem, state, factor, step)
             first = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
             last = problem.pairs[pair, SEGMENT_START] + state.span[pair, HIGH]
+            if share != 0.0:
+                segment_marginals(problem, state, factor, step)
             for segment in range(first, last + 1):
-                change = share * (state.scratch[segment - first] + multiplier[segment] - best)
-                multiplier[segment] -= change
+                change = -state.pulled[segment]
+                if share != 0.0:
+                    pushed = share * (state.scratch[segment - first] + multiplier[segment] - best)
+                    multiplier[segment] -= pushed
+                    change += pushed
                 for cell in range(reach[segment, LOW], reach[segment, HIGH] + 1):
                     rest[cell] += change
-            if step < last_step:
+            if share != 0.0 and step < last_step:
                 rescore(problem, state, factor, step)
     return bound

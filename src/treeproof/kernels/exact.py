@@ -23,12 +23,19 @@ from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, accumulate_cel
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
 from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
+from treeproof.kernels.starting import cheap_radius
 from treeproof.kernels.waiting import new_waiting
-from treeproof.kernels.witnesses import POINTS, RESTRICTIONS, SWEEPS, accept_point, new_target
+from treeproof.kernels.witnesses import (
+    POINTS,
+    RESTRICTIONS,
+    SWEEPS,
+    accept_point,
+    new_target,
+    take_back,
+)
 
-FIRST_GROWTH, FASTEST_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.6, 2.0, 1.3, 1.25
-"""How a trial radius grows after a cheap bound, at first and at most, after a quick proof, after
-giving up."""
+CHEAP_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
+"""How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
 
 FAR_CLOSER = 0.5
 """A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
@@ -62,6 +69,7 @@ class Found(NamedTuple):
     is_open    bool    (1,)           the witness only approaches it
     witness    int32   (n_features,)  cells of the witness
     counts     int64   (4,)           nodes, sweeps, points, restrictions
+    cheap      float64 (1,)           radius from which the best leaves of all trees break the claim
     """
 
     lower: np.ndarray
@@ -69,6 +77,7 @@ class Found(NamedTuple):
     is_open: np.ndarray
     witness: np.ndarray
     counts: np.ndarray
+    cheap: np.ndarray
 
 
 @kernel
@@ -133,6 +142,24 @@ def point_cells(problem, point, template, cells):
         cells[feature] = min(max(template[feature], low), problem.cells[cell, HIGH])
 
 
+@borrowing_kernel
+def judge_point(
+    trees, space, semantics, claim, row, problem, target, template, cells, total, found
+):
+    """Judge `target.point`, or what it was before its descent; a violation becomes the witness."""
+    while True:
+        found.counts[POINTS] += 1
+        point_cells(problem, target.point, template, cells)
+        verdict = judge(trees, space, semantics, claim, row, cells, total)
+        if verdict == BROKEN:
+            accept_point(problem, target)
+            for feature in range(len(cells)):
+                found.witness[feature] = cells[feature]
+            return verdict
+        if not take_back(problem, target):
+            return verdict
+
+
 @kernel
 def explore(
     trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
@@ -189,13 +216,11 @@ def explore(
         if status != JUDGE:
             return NEAR_TIE if status == PROVED and is_near_tie else status
         is_root = is_root and found.counts[0] <= nodes + 1
-        found.counts[POINTS] += 1
-        point_cells(problem, target.point, template, cells)
-        verdict = judge(trees, space, semantics, claim, row, cells, total)
+        verdict = judge_point(
+            trees, space, semantics, claim, row, problem, target, template, cells, total, found
+        )
         taken_up = REJECTED
         if verdict == BROKEN:
-            accept_point(problem, target)
-            found.witness[:] = cells
             taken_up = WITNESSED
             if not is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
                 return PROVED
@@ -208,33 +233,70 @@ def explore(
 
 
 @kernel
-def order_of_attack(trees, space, semantics, alternatives, group, row, row_cell):
-    """Alternatives of a group, the one nearest to happening at the row first."""
+def plan(trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, radius):
+    """Where to look first.
+
+    radius  float64  of a ball: a first guess
+
+    Returns
+    -------
+    order   int64 (n_alternatives,)  alternatives of the group, the one nearest to happening first
+    radius  float64                  from which on the first of them may happen
+    """
     first = alternatives.group_start[group]
     count = alternatives.group_start[group + 1] - first
+    order = np.zeros(count, dtype=np.int64)
+    if count > 1:
+        order = np.argsort(missing_gains(trees, space, semantics, alternatives, group, row))
+    if not is_ball:
+        return first + order, radius
+    nearest = np.inf
+    cheap = np.empty(count, dtype=np.float64)
+    for index in order:
+        constraint = alternatives.alternative_start[first + index]
+        gain = alternatives.need[constraint]
+        for output in range(len(semantics.start)):
+            gain -= alternatives.coefficient[constraint, output] * semantics.start[output]
+        cheap[index] = cheap_radius(
+            trees, row, down, up, low, high, alternatives.coefficient[constraint],
+            semantics.zero_band, space.max_depth, gain, radius, nearest,
+        )  # fmt: skip
+        nearest = min(nearest, cheap[index])
+    return first + np.argsort(cheap), nearest
+
+
+@kernel
+def missing_gains(trees, space, semantics, alternatives, group, row):
+    """How much gain each alternative of a group lacks at the row."""
+    first = alternatives.group_start[group]
+    missing = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
     total = np.zeros(len(semantics.start), dtype=np.float64)
-    accumulate_cells(trees, space, semantics, row, row_cell, total)
-    missing = np.zeros(count, dtype=np.float64)
-    for index in range(count):
+    cells = np.empty(len(row), dtype=np.int32)
+    box_cells(space, row, row, row, cells, cells)
+    accumulate_cells(trees, space, semantics, row, cells, total)
+    for index in range(len(missing)):
         constraint = alternatives.alternative_start[first + index]
         missing[index] = alternatives.need[constraint]
         for output in range(len(total)):
             missing[index] -= alternatives.coefficient[constraint, output] * total[output]
-    return first + np.argsort(missing)
+    return missing
 
 
 @kernel
 def solve_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
-    found, limits,
+    margin, found, limits,
 ):  # fmt: skip
     """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
 
     low, high  float64 (n_features,)  the domain of a ball; or the box, rounded as in
                                       spec/rounding.py
+    start_radius  float64             of a ball: a first guess
+    margin        float64             what to add to the radius from which the best leaves of all
+                                      trees break the claim: a factor
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
-    First trial radii grow until a witness is found; then every alternative is searched inside the
+    Trial radii grow until a witness is found; then every alternative is searched inside the
     nearest witness so far.
     """
     n_features = len(row)
@@ -246,14 +308,16 @@ def solve_row(
     box_cells(space, row, row, row, row_cell, row_cell)
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
-    order = order_of_attack(trees, space, semantics, alternatives, group, row, row_cell)
+    order, radius = plan(
+        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
+        start_radius,
+    )  # fmt: skip
     if len(order) == 0:  # nothing could break the claim
         found.lower[0] = np.inf
         return PROVED
     is_quick = is_ball
-    radius = start_radius
-    growth = FIRST_GROWTH
-    n_cheap = 0
+    found.cheap[0] = radius
+    radius *= margin
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
@@ -285,17 +349,10 @@ def solve_row(
             found.lower[0] = radius
             if is_everything:
                 break
-        is_cheap = found.counts[SWEEPS] == sweeps
-        if is_cheap:
-            # Far too small a start is left behind at a growing pace.
-            radius *= growth
-            n_cheap += 1
-            if n_cheap > 3:
-                growth = FASTEST_GROWTH
+        if found.counts[SWEEPS] == sweeps:
+            radius *= CHEAP_GROWTH
         else:
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
-            growth = FIRST_GROWTH
-            n_cheap = 0
         if seconds_now(clock) > deadline:
             return TIME_LIMIT
     if is_ball:

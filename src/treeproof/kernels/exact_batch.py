@@ -70,6 +70,7 @@ class Columns(NamedTuple):
     witness: np.ndarray
     seconds: np.ndarray
     counts: np.ndarray
+    cheap: np.ndarray
 
 
 @kernel
@@ -81,20 +82,22 @@ def new_found(n_features):
         np.zeros(1, dtype=np.bool_),
         np.zeros(n_features, dtype=np.int32),
         np.zeros(4, dtype=np.int64),
+        np.zeros(1, dtype=np.float64),
     )
 
 
 @kernel
 def solve_batch(
     trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
-    is_ball, start_radius, skip, limits, columns,
+    is_ball, start_radius, margin, skip, limits, columns,
 ):  # fmt: skip
     """Solve every row of a batch but those in `skip`.
 
     down, up       float64 (n_features,)         rates of a ball
     low, high      float64 (n_rows, n_features)  domain of a ball, or the boxes
     is_ball        bool                          nearest violation; otherwise any in the box
-    start_radius   float64   first radius to try; not positive: taken from the rows themselves
+    start_radius   float64   near the answers; not positive: taken from the rows themselves
+    margin         float64   see `solve_row`
     """
     clock = np.empty(2, dtype=np.int64)
     for number in range(len(rows)):
@@ -108,12 +111,14 @@ def solve_batch(
         radius = max(radius, SMALLEST_START)
         columns.status[number] = solve_row(
             trees, space, semantics, alternatives, groups[number], rows[number], down, up,
-            low[number], high[number], is_ball, radius, found, limits,
+            low[number], high[number], is_ball, radius, margin, found,
+            limits,
         )  # fmt: skip
         columns.lower[number] = found.lower[0]
         columns.upper[number] = found.upper[0]
         columns.is_open[number] = found.is_open[0]
         columns.counts[number] = found.counts
+        columns.cheap[number] = found.cheap[0]
         if found.upper[0] < np.inf:
             witness_point(
                 space, rows[number], found.witness, is_input_single, low[number], high[number],

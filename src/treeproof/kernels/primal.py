@@ -85,7 +85,11 @@ def slot_values(problem, state, cell_now, slot, misses, values):
 
 @borrowing_kernel
 def move_slot(problem, state, slot, before, after, misses, is_stale):
-    """Account for a slot's new cell, and mark the slots to which it may matter."""
+    """Account for a slot's new cell; returns what that adds to the value.
+
+    Marks the slots to which the move may matter.
+    """
+    change = problem.unary[after] - problem.unary[before]
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
         step = state.place[pair]
@@ -102,22 +106,26 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
         for leaf in range(first_leaf, first_leaf + n_alive):
             was_outside = (old < state.range_low[entry]) | (old > state.range_high[entry])
             is_outside = (new < state.range_low[entry]) | (new > state.range_high[entry])
+            if misses[leaf] == 0:
+                change -= state.gain[leaf]
             misses[leaf] += np.int16(is_outside) - np.int16(was_outside)
+            if misses[leaf] == 0:
+                change += state.gain[leaf]
             entry += 1
         first_pair = problem.factors[factor, PAIR_START]
         for other in range(first_pair, first_pair + state.n_active[factor]):
             is_stale[problem.pairs[state.active[other], SLOT]] = True
     is_stale[slot] = False
+    return change
 
 
 @borrowing_kernel
 def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
     """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
 
-    misses  int16 (n_leaves,)  from `count_misses`
+    misses    int16 (n_leaves,)  from `count_misses`
+    is_stale  bool  (n_slots,)   slots whose best cell may have changed since it was chosen
     """
-    for slot in range(problem.n_slots):
-        is_stale[slot] = True
     for _ in range(rounds):
         is_better = False
         for slot in range(problem.n_slots):
@@ -138,9 +146,9 @@ def ascend(problem, state, distance, point, value, need, rounds, misses, is_stal
                 is_better = is_better or values[best] > values[here]
                 value += values[best] - values[here]
                 point[slot] = best
+                move_slot(problem, state, slot, here, best, misses, is_stale)
                 if value >= need:
                     return value
-                move_slot(problem, state, slot, here, best, misses, is_stale)
         if not is_better:
             break
     return value

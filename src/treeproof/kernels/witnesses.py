@@ -5,11 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.primal import ascend, clip_point, count_misses
+from treeproof.kernels.primal import ascend, count_misses, move_slot
 from treeproof.kernels.problem import HIGH, LOW
 
 NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
 """Positions in the array of counts."""
+
+REPAIR_ROUNDS = 2
+"""Rounds of ascent after each step closer."""
 
 
 class Target(NamedTuple):
@@ -25,8 +28,8 @@ class Target(NamedTuple):
     counts      int64   (4,)          nodes, sweeps, points, restrictions
     point       int32   (n_slots,)    the point under consideration
     values      float64 (n_cells,)    scratch
-    n_steps     int64   (1,)          how often the witness was moved closer without failing
-    saved       int32   (n_slots, 3)  scratch: a box and a point
+    n_steps     int64   (1,)          steps by which the point was moved closer
+    saved       int32   (n_slots, 4)  scratch: a box and two points
     misses      int16   (n_leaves,)   scratch, see `count_misses`
     is_stale    bool    (n_slots,)    scratch
     """
@@ -62,21 +65,19 @@ def new_target(problem, need, floor, distance, is_beyond, found):
         np.zeros(problem.n_slots, dtype=np.int32),
         np.empty(len(problem.unary), dtype=np.float64),
         np.zeros(1, dtype=np.int64),
-        np.empty((problem.n_slots, 3), dtype=np.int32),
+        np.empty((problem.n_slots, 4), dtype=np.int32),
         np.empty(len(problem.leaf_gain), dtype=np.int16),
         np.empty(problem.n_slots, dtype=np.bool_),
     )
 
 
 @borrowing_kernel
-def shrink_box(problem, state, target):
-    """Keep only cells nearer than the best witness; False when some slot has none left.
+def shrink_box(problem, state, target, upper, is_open):
+    """Keep only cells nearer than a witness; False when some slot has none left.
 
     A witness that only approaches its distance leaves room for one that attains it. Distances rise
     outwards from the row's own cell, so what remains of a box is again a box.
     """
-    upper = target.upper[0]
-    is_open = target.is_open[0]
     distance = target.distance
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
@@ -99,8 +100,8 @@ def shrink_box(problem, state, target):
 
 
 @borrowing_kernel
-def accept_point(problem, target):
-    """Make the judged point the best witness."""
+def point_distance(problem, target):
+    """Distance of `target.point`, and whether it is only approached."""
     largest = 0.0
     is_open = False
     for slot in range(problem.n_slots):
@@ -110,70 +111,91 @@ def accept_point(problem, target):
             is_open = target.is_beyond[cell]
         elif target.distance[cell] == largest and target.is_beyond[cell]:
             is_open = True
-    target.upper[0] = largest
-    target.is_open[0] = is_open
+    return largest, is_open
 
 
 @borrowing_kernel
-def reaches_need(problem, state, target, rounds):
-    """Whether `target.point`, after some rounds of ascent in the box, is worth judging."""
+def accept_point(problem, target):
+    """Make the judged point the best witness."""
+    target.n_steps[0] = 0
+    target.upper[0], target.is_open[0] = point_distance(problem, target)
+
+
+@borrowing_kernel
+def climb(problem, state, target, rounds):
+    """Value of `target.point` after at most that many rounds of ascent in the box."""
+    for slot in range(problem.n_slots):
+        target.is_stale[slot] = True
     value = count_misses(problem, state, target.point, target.misses)
     if value < target.need:
         value = ascend(
             problem, state, target.distance, target.point, value, target.need, rounds,
             target.misses, target.is_stale, target.values,
         )  # fmt: skip
-    return value >= target.need
+    return value
 
 
 @borrowing_kernel
-def steps_closer(problem, state, target):
-    """Whether a point worth judging lies near the witness in what is left of the box.
+def reaches_need(problem, state, target, rounds):
+    """Whether `target.point`, after some rounds of ascent in the box, is worth judging.
 
-    The witness is moved just inside. Such steps from threshold to threshold can be many; after a
-    few good ones, halfway to the lower bound is tried first.
+    Then it is moved as near as small changes take it; `take_back` undoes that.
     """
-    target.n_steps[0] += 1
-    if target.n_steps[0] % 2 == 0 and leaps_closer(problem, state, target, 0):
-        target.n_steps[0] -= 1
-        return True
-    clip_point(problem, state, target.point)
-    if reaches_need(problem, state, target, 0):
-        return True
+    value = climb(problem, state, target, rounds)
     target.n_steps[0] = 0
-    return False
+    if value < target.need:
+        return False
+    descend(problem, state, target, value)
+    return True
 
 
 @borrowing_kernel
-def leaps_closer(problem, state, target, rounds):
-    """Whether a point worth judging is in reach halfway between the bounds; then it is taken.
+def descend(problem, state, target, value):
+    """Move a point that reaches the need closer, threshold by threshold, while it still does.
 
-    The box stays as it was, since the point may yet be rejected.
+    The farthest slots are moved inwards, and what that spoils is repaired by ascent among the slots
+    concerned. The box stays as it was, since the point may yet be rejected.
     """
-    middle = 0.5 * (target.lower[0] + target.upper[0])
-    if not middle < target.upper[0] or not np.isfinite(middle):
+    saved = target.saved
+    for slot in range(problem.n_slots):
+        saved[slot, 0] = state.box[slot, LOW]
+        saved[slot, 1] = state.box[slot, HIGH]
+        saved[slot, 2] = target.point[slot]
+    while True:
+        for slot in range(problem.n_slots):
+            saved[slot, 3] = target.point[slot]
+        upper, is_open = point_distance(problem, target)
+        if (upper == 0.0 and not is_open) or not shrink_box(problem, state, target, upper, is_open):
+            break
+        for slot in range(problem.n_slots):
+            here = target.point[slot]
+            nearer = min(max(here, state.box[slot, LOW]), state.box[slot, HIGH])
+            if nearer != here:
+                target.point[slot] = nearer
+                value += move_slot(
+                    problem, state, slot, here, nearer, target.misses, target.is_stale
+                )
+                target.is_stale[slot] = True
+        if value < target.need:
+            value = ascend(
+                problem, state, target.distance, target.point, value, target.need, REPAIR_ROUNDS,
+                target.misses, target.is_stale, target.values,
+            )  # fmt: skip
+            if value < target.need:
+                break
+        target.n_steps[0] += 1
+    for slot in range(problem.n_slots):
+        state.box[slot, LOW] = saved[slot, 0]
+        state.box[slot, HIGH] = saved[slot, 1]
+        target.point[slot] = saved[slot, 3]
+
+
+@borrowing_kernel
+def take_back(problem, target):
+    """Undo the descent of `target.point`; False when there was none."""
+    if target.n_steps[0] == 0:
         return False
-    is_empty = False
+    target.n_steps[0] = 0
     for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        target.saved[slot, 0] = low
-        target.saved[slot, 1] = high
-        target.saved[slot, 2] = target.point[slot]
-        while low <= high and target.distance[low] > middle:
-            low += 1
-        while low <= high and target.distance[high] > middle:
-            high -= 1
-        is_empty = is_empty or low > high
-        state.box[slot, LOW] = low
-        state.box[slot, HIGH] = high
-    is_in_reach = False
-    if not is_empty:
-        clip_point(problem, state, target.point)
-        is_in_reach = reaches_need(problem, state, target, rounds)
-    for slot in range(problem.n_slots):
-        state.box[slot, LOW] = target.saved[slot, 0]
-        state.box[slot, HIGH] = target.saved[slot, 1]
-        if not is_in_reach:
-            target.point[slot] = target.saved[slot, 2]
-    return is_in_reach
+        target.point[slot] = target.saved[slot, 2]
+    return True

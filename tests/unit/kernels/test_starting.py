@@ -1,0 +1,83 @@
+"""The suggested first radius: where the best leaves of all trees first reach what is missing."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import GradientBoostingClassifier
+
+import treeproof
+from tests.strategies import Sizes, random_case
+from treeproof.engines.instance import rank_space
+from treeproof.kernels.exact import ball_cells, largest_sum
+from treeproof.kernels.rank_space import restrict
+from treeproof.kernels.starting import LEAST, PRECISION, cheap_radius
+from treeproof.model.ensemble import ZERO_BAND
+
+SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
+GUESS = 0.1
+
+
+def question(ensemble, row):
+    """Functions of a row: its suggested radius, and the best sum within a radius."""
+    trees = ensemble.trees
+    space = rank_space(ensemble)
+    rates = np.ones(len(row))
+    ends = np.full(len(row), -np.inf), np.full(len(row), np.inf)
+
+    def suggested(missing, limit):
+        return cheap_radius(
+            trees, row, rates, rates, *ends, np.ones(1), ZERO_BAND, space.max_depth, missing,
+            GUESS, limit,
+        )  # fmt: skip
+
+    def best_sum(radius):
+        low, high = np.empty((2, len(row)), dtype=np.int32)
+        ball_cells(space, row, radius, rates, rates, *ends, low, high)
+        start, gain, *_ = restrict(trees, space, row, low, high, np.ones(1), ZERO_BAND)
+        return largest_sum(start, gain)
+
+    return suggested, best_sum
+
+
+@pytest.fixture(scope="module")
+def trained():
+    X, y = make_classification(200, 6, random_state=0)
+    estimator = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X, y)
+    return treeproof.load(estimator).ensemble, X.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("missing", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("number", range(10))
+def test_best_leaves_reach_the_gain_at_the_radius_and_not_much_before(trained, number, missing):
+    ensemble, X = trained
+    suggested, best_sum = question(ensemble, X[number].copy())
+    missing += best_sum(0.0)
+    radius = suggested(missing, np.inf)
+    if best_sum(1e300) < missing:
+        assert best_sum(radius) == best_sum(1e300)  # nothing more is ever reached
+        return
+    assert best_sum(radius) >= missing - 1e-9
+    least = radius * (1.0 - 2.0 * PRECISION)
+    assert least <= LEAST * GUESS or best_sum(least) < missing + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_is_never_far_beyond_the_radius_where_leaves_are_reached(seed):
+    # Leaves that nothing reaches, which random trees have, may make it too small.
+    rng = np.random.default_rng([seed, 5])
+    query = random_case(rng, SIZES, ask="radius", kind="threshold", plain=True).query
+    suggested, best_sum = question(query.ensemble, query.rows[0].copy())
+    missing = best_sum(0.0) + float(rng.choice([0.3, 0.7, 1.0]))
+    radius = suggested(missing, np.inf)
+    least = radius * (1.0 - 2.0 * PRECISION)
+    assert radius > 0.0
+    assert least <= LEAST * GUESS or best_sum(least) < missing + 1e-9
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_radii_beyond_the_limit_do_not_matter(trained, number):
+    ensemble, X = trained
+    suggested, best_sum = question(ensemble, X[number].copy())
+    missing = best_sum(0.0) + 0.5
+    radius = suggested(missing, np.inf)
+    assert suggested(missing, 0.5 * radius) == np.inf or radius < 1.1 * LEAST * GUESS
