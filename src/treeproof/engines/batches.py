@@ -27,7 +27,7 @@ from treeproof.query import Query
 from treeproof.query_goals import LABEL_IS_TARGET
 from treeproof.results.outcomes import Outcomes
 
-CHUNK = 32
+CHUNK = 16
 """Rows per compiled call; fixed, so that results do not depend on the number of threads."""
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}

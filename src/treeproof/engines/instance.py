@@ -279,12 +279,19 @@ def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
 def distance(query: Query, row: int, point: FloatArray) -> float:
     """Smallest double radius whose closed ball holds a point, in units of the perturbation."""
     values, reach = query.rows[row], query.reach
-    farthest = 0.0
-    for feature in np.flatnonzero((point != values) & ~np.isnan(values)):
-        rate = float(reach.up[feature] if point[feature] > values[feature] else reach.down[feature])
-        if rate == 0.0 or not np.isfinite(point[feature] - values[feature]):
+    moved = np.flatnonzero((point != values) & ~np.isnan(values))
+    with np.errstate(over="ignore"):
+        gap = np.abs(point[moved] - values[moved])
+        rate = np.where(point[moved] > values[moved], reach.up[moved], reach.down[moved])
+        if (rate == 0.0).any() or not np.isfinite(gap).all():
             return np.inf
-        if np.isfinite(rate):
-            moved = abs(Fraction(float(point[feature])) - Fraction(float(values[feature])))
-            farthest = max(farthest, -round_down(-moved / Fraction(rate)))
+        near = gap / rate
+    farthest = 0.0
+    # Sound: rounding moves a quotient by a few units in the last place (or by the smallest
+    # doubles), so the farthest feature is among those that come near the largest quotient.
+    for index in np.flatnonzero(near >= near.max(initial=0.0) * (1.0 - 1e-12) - 1e-300):
+        if np.isfinite(rate[index]):
+            feature = moved[index]
+            exact = abs(Fraction(float(point[feature])) - Fraction(float(values[feature])))
+            farthest = max(farthest, -round_down(-exact / Fraction(float(rate[index]))))
     return farthest
