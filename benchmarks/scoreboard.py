@@ -346,7 +346,7 @@ def written(lines: list[Score], remarks: list[str], options: argparse.Namespace)
         f"treeproof {tp.__version__}, Python {platform.python_version()}, {platform.machine()},"
         f" {os.cpu_count()} processors, one thread; {options.rows} rows per model,"
         f" {options.time_limit:g} s per row and {options.cap:g} s per engine and model.\n\n"
-        "![time against tightness](scoreboard.png)\n"
+        f"![time against tightness]({options.name}.png)\n"
     )
     for model in dict.fromkeys(line.model for line in lines):
         text += f"\n## {model}\n\n"
@@ -371,6 +371,7 @@ def main() -> None:
     parser.add_argument("--cap", type=float, default=60.0, help="seconds per engine and model")
     parser.add_argument("--tree-verification", type=Path, help="its program, to run it live")
     parser.add_argument("--lt-attack", type=Path, help="its program, to run it live")
+    parser.add_argument("--name", default="scoreboard", help="of the files in the results")
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
     lines: list[Score] = []
@@ -387,12 +388,12 @@ def main() -> None:
 
 def save(lines: list[Score], remarks: list[str], options: argparse.Namespace) -> None:
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scoreboard.md").write_text(written(lines, remarks, options))
-    with (RESULTS / "scoreboard.csv").open("w", newline="") as file:
+    (RESULTS / f"{options.name}.md").write_text(written(lines, remarks, options))
+    with (RESULTS / f"{options.name}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(line.cells() for line in lines)
-    draw(lines, RESULTS / "scoreboard.png")
+    draw(lines, RESULTS / f"{options.name}.png")
 
 
 if __name__ == "__main__":
