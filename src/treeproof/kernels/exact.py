@@ -292,8 +292,8 @@ def solve_row(
     low, high  float64 (n_features,)  the domain of a ball; or the box, rounded as in
                                       spec/rounding.py
     start_radius  float64             of a ball: a first guess
-    margin        float64             what to add to the radius from which the best leaves of all
-                                      trees break the claim: a factor
+    margin        float64             first trial radius over the one from which the best leaves of
+                                      all trees break the claim
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
     Trial radii grow until a witness is found; then every alternative is searched inside the
