@@ -16,16 +16,17 @@ from treeproof.kernels.emulation import BROKEN
 from treeproof.kernels.entering import enter_box
 from treeproof.kernels.exact import (
     ball_cells,
+    base_and_floor,
     claim_of,
     covers_everything,
     judge_point,
     largest_sum,
-    plan,
 )
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import cell_distances, clip_point
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
+from treeproof.kernels.rank_space import box_cells, restrict
+from treeproof.kernels.starting import plan
 from treeproof.kernels.witnesses import (
     NODES,
     RESTRICTIONS,
@@ -66,12 +67,7 @@ def attack_box(
     leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
         trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
     )
-    base = 0.0
-    for output in range(len(claim.coefficient)):
-        base += claim.coefficient[output] * semantics.start[output]
-    floor = claim.need - claim.link_slack - summation_slack(
-        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
-    )  # fmt: skip
+    base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
     if base + largest_sum(leaf_start, leaf_gain) < floor:
         return NOTHING_THERE
     problem = build_problem(

@@ -19,11 +19,11 @@ from treeproof.kernels.branching import (
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.dual import new_state
-from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, accumulate_cells, judge
+from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, judge
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
 from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
-from treeproof.kernels.starting import cheap_radius
+from treeproof.kernels.starting import plan
 from treeproof.kernels.waiting import new_waiting
 from treeproof.kernels.witnesses import (
     POINTS,
@@ -36,6 +36,9 @@ from treeproof.kernels.witnesses import (
 
 CHEAP_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
 """How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
+
+SURELY_NEARER = 0.9
+"""Part of the radius from which best leaves could break a claim, within which they cannot."""
 
 FAR_CLOSER = 0.5
 """A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
@@ -111,6 +114,21 @@ def largest_sum(leaf_start, leaf_gain):
 
 
 @borrowing_kernel
+def base_and_floor(trees, semantics, claim, leaf_start, leaf_row):
+    """Gain before any tree, and the gain below which nothing can break a claim in a box.
+
+    leaf_start, leaf_row  from `restrict`
+    """
+    base = 0.0
+    for output in range(len(claim.coefficient)):
+        base += claim.coefficient[output] * semantics.start[output]
+    slack = summation_slack(
+        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
+    )
+    return base, claim.need - slack - claim.link_slack
+
+
+@borrowing_kernel
 def ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell):
     """Cells of a box that contains the closed ball; one float wider on each side at most."""
     for feature in range(len(row)):
@@ -175,13 +193,7 @@ def explore(
     leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
         trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
     )
-    base = 0.0
-    for output in range(len(claim.coefficient)):
-        base += claim.coefficient[output] * semantics.start[output]
-    slack = summation_slack(
-        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
-    )
-    floor = claim.need - slack - claim.link_slack
+    base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
     if base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor:
         return PROVED
     problem = build_problem(
@@ -233,57 +245,45 @@ def explore(
 
 
 @kernel
-def plan(trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, radius):
-    """Where to look first.
-
-    radius  float64  of a ball: a first guess
-
-    Returns
-    -------
-    order   int64 (n_alternatives,)  alternatives of the group, the one nearest to happening first
-    radius  float64                  from which on the first of them may happen
-    """
-    first = alternatives.group_start[group]
-    count = alternatives.group_start[group + 1] - first
-    order = np.zeros(count, dtype=np.int64)
-    if count > 1:
-        order = np.argsort(missing_gains(trees, space, semantics, alternatives, group, row))
-    if not is_ball:
-        return first + order, radius
-    nearest = np.inf
-    cheap = np.empty(count, dtype=np.float64)
-    for index in order:
-        constraint = alternatives.alternative_start[first + index]
-        gain = alternatives.need[constraint]
-        for output in range(len(semantics.start)):
-            gain -= alternatives.coefficient[constraint, output] * semantics.start[output]
-        cheap[index] = cheap_radius(
-            trees, row, down, up, low, high, alternatives.coefficient[constraint],
-            semantics.zero_band, space.max_depth, gain, radius, nearest,
-        )  # fmt: skip
-        nearest = min(nearest, cheap[index])
-    return first + np.argsort(cheap), nearest
-
-
-@kernel
-def missing_gains(trees, space, semantics, alternatives, group, row):
-    """How much gain each alternative of a group lacks at the row."""
-    first = alternatives.group_start[group]
-    missing = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
-    total = np.zeros(len(semantics.start), dtype=np.float64)
-    cells = np.empty(len(row), dtype=np.int32)
-    box_cells(space, row, row, row, cells, cells)
-    accumulate_cells(trees, space, semantics, row, cells, total)
-    for index in range(len(missing)):
-        constraint = alternatives.alternative_start[first + index]
-        missing[index] = alternatives.need[constraint]
-        for output in range(len(total)):
-            missing[index] -= alternatives.coefficient[constraint, output] * total[output]
-    return missing
+def is_proved_by_best_leaves(
+    trees, space, semantics, alternatives, group, row, down, up, low, high, radius
+):
+    """Whether no alternative can happen in a ball even if every tree takes its best leaf."""
+    low_cell = np.empty(len(row), dtype=np.int32)
+    high_cell = np.empty(len(row), dtype=np.int32)
+    ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell)
+    for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
+        claim = claim_of(alternatives, group, alternatives.alternative_start[number])
+        leaf_start, leaf_gain, leaf_row, _, _, _, _ = restrict(
+            trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
+        )
+        base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
+        if base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) >= floor:
+            return False
+    return True
 
 
 @kernel
 def solve_row(
+    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
+    margin, found, limits,
+):  # fmt: skip
+    """As `search_row`; a search that ends too early for a lower bound gets a cheap one."""
+    status = search_row(
+        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
+        start_radius, margin, found, limits,
+    )  # fmt: skip
+    radius = SURELY_NEARER * found.cheap[0]
+    is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf
+    if is_wanted and is_proved_by_best_leaves(
+        trees, space, semantics, alternatives, group, row, down, up, low, high, radius
+    ):
+        found.lower[0] = radius
+    return status
+
+
+@kernel
+def search_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
 ):  # fmt: skip

@@ -97,7 +97,7 @@ def solve_batch(
     low, high      float64 (n_rows, n_features)  domain of a ball, or the boxes
     is_ball        bool                          nearest violation; otherwise any in the box
     start_radius   float64   near the answers; not positive: taken from the rows themselves
-    margin         float64   see `solve_row`
+    margin         float64   see `search_row`
     """
     clock = np.empty(2, dtype=np.int64)
     for number in range(len(rows)):

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.emulation import accumulate_cells
 from treeproof.kernels.prediction import is_left
-from treeproof.kernels.rank_space import gain_of_leaf, grow_float
+from treeproof.kernels.rank_space import box_cells, gain_of_leaf, grow_float
 
 GROWTH, ACCELERATION = 1.5, 1.1
 """How the radius grows in which leaves are collected, and how its growth does."""
@@ -152,3 +153,53 @@ def cheap_radius(trees, row, down, up, low, high, coefficient, zero_band, max_de
         else:
             least = middle
     return radius
+
+
+@kernel
+def plan(trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, radius):
+    """Where to look first.
+
+    radius  float64  of a ball: a first guess
+
+    Returns
+    -------
+    order   int64 (n_alternatives,)  alternatives of the group, the one nearest to happening first
+    radius  float64                  from which on the first of them may happen
+    """
+    first = alternatives.group_start[group]
+    count = alternatives.group_start[group + 1] - first
+    order = np.zeros(count, dtype=np.int64)
+    if count > 1:
+        order = np.argsort(missing_gains(trees, space, semantics, alternatives, group, row))
+    if not is_ball:
+        return first + order, radius
+    nearest = np.inf
+    cheap = np.empty(count, dtype=np.float64)
+    for index in order:
+        constraint = alternatives.alternative_start[first + index]
+        gain = alternatives.need[constraint]
+        for output in range(len(semantics.start)):
+            gain -= alternatives.coefficient[constraint, output] * semantics.start[output]
+        cheap[index] = cheap_radius(
+            trees, row, down, up, low, high, alternatives.coefficient[constraint],
+            semantics.zero_band, space.max_depth, gain, radius, nearest,
+        )  # fmt: skip
+        nearest = min(nearest, cheap[index])
+    return first + np.argsort(cheap), nearest
+
+
+@kernel
+def missing_gains(trees, space, semantics, alternatives, group, row):
+    """How much gain each alternative of a group lacks at the row."""
+    first = alternatives.group_start[group]
+    missing = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
+    total = np.zeros(len(semantics.start), dtype=np.float64)
+    cells = np.empty(len(row), dtype=np.int32)
+    box_cells(space, row, row, row, cells, cells)
+    accumulate_cells(trees, space, semantics, row, cells, total)
+    for index in range(len(missing)):
+        constraint = alternatives.alternative_start[first + index]
+        missing[index] = alternatives.need[constraint]
+        for output in range(len(total)):
+            missing[index] -= alternatives.coefficient[constraint, output] * total[output]
+    return missing

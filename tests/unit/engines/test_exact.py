@@ -339,6 +339,7 @@ def test_limits_leave_valid_bounds(budget, reason):
     assert not limited.exact[unknown].any()
     assert np.all(limited.lower <= free.lower)
     assert np.all(free.lower <= limited.upper)
+    assert np.mean(limited.lower[unknown] > 0.0) > 0.5  # best leaves alone prove something
     settled = ~unknown
     np.testing.assert_array_equal(limited.lower[settled], free.lower[settled])
     shown = np.isfinite(limited.upper)
