@@ -160,6 +160,10 @@ def main() -> None:
             times = [getattr(point, name) for point in points]
             axis.loglog([point.size for point in points], times, "o-", label=label)
         axis.set_xlabel(title.partition(" (")[0])
+        # The sizes themselves, every other one: powers of ten say little between 3 and 12.
+        sizes = [point.size for point in points][::2]
+        axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axis.set_xticks([], minor=True)
     axes[0].set_ylabel("ms per row")
     axes[0].legend()
     figure.tight_layout()
