@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import libsvm_options, load_options
+from treeproof.cli.options import libsvm_options, libsvm_reading, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -224,8 +224,7 @@ class Asking:
             rows=self.rows,
             sample=self.sample,
             seed=self.seed,
-            first_index=0 if self.first_column == "0" else 1,
-            absent="missing" if self.absent == "missing" else "zero",
+            **libsvm_reading(self.first_column, self.absent),
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_json, printable
-from treeproof.cli.options import libsvm_options, load_options
+from treeproof.cli.options import libsvm_options, libsvm_reading, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ def _rows(
     read = ReadOptions(
         label=label,
         n_features=ensemble.n_features,
-        first_index=0 if first_column == "0" else 1,
-        absent="missing" if absent == "missing" else "zero",
+        **libsvm_reading(first_column, absent),
     )
     for chunk in open_data(data_path, read).chunks():
         matrix = chunk.matrix(ensemble)

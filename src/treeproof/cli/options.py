@@ -1,7 +1,7 @@
 """Options and arguments that several commands share."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import click
 
@@ -71,6 +71,21 @@ _LIBSVM_OPTIONS: tuple[Decorator, ...] = (
         help="What an entry that a LIBSVM line leaves out stands for.",
     ),
 )
+
+
+class LibsvmReading(TypedDict):
+    """What readers of LIBSVM files are told, see `treeproof.scale.readers.ReadOptions`."""
+
+    first_index: Literal[0, 1]
+    absent: Literal["zero", "missing"]
+
+
+def libsvm_reading(first_column: str, absent: str) -> LibsvmReading:
+    """What `libsvm_options` were given, as readers take it."""
+    return {
+        "first_index": 0 if first_column == "0" else 1,
+        "absent": "missing" if absent == "missing" else "zero",
+    }
 
 
 def libsvm_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,6 @@
 """`treeproof train`: a robust model from a data file, saved as an XGBoost model."""
 
 import contextlib
-import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +9,10 @@ import click
 
 from treeproof.cli.asking import FiniteNumber, data_argument
 from treeproof.cli.console import print_note, printable
-from treeproof.cli.options import libsvm_options
+from treeproof.cli.options import libsvm_options, libsvm_reading
 from treeproof.cli.run_output import check_out, progress_bar
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.files import in_place_of
 
 if TYPE_CHECKING:
     from treeproof.model.ensemble import Ensemble
@@ -206,8 +205,7 @@ def _read(path: str, label: str | None, rows: str | None, options: dict[str, Any
     reading = ReadOptions(
         label=label,
         rows=wanted,
-        first_index=0 if options["first_column"] == "0" else 1,
-        absent="missing" if options["absent"] == "missing" else "zero",
+        **libsvm_reading(options["first_column"], options["absent"]),
     )
     file = open_data(path, reading)
     if not file.has_labels:
@@ -340,28 +338,16 @@ def _estimator(data: _Data, options: dict[str, Any]) -> Any:
 
 def _save(estimator: Any, out: str) -> None:
     from treeproof.model.file_format import save_ensemble
+    from treeproof.results.run_file import unwritable
 
-    with _replacing(Path(out)) as temporary:
-        if temporary.suffix == ".treeproof":
-            save_ensemble(estimator.to_ensemble(), temporary)
-        else:
-            estimator.save_xgboost(temporary)
-
-
-@contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Give a name to write to, which takes the place of the target when that has worked."""
-    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
     try:
-        try:
-            yield temporary
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with in_place_of(Path(out)) as temporary:
+            if temporary.suffix == ".treeproof":
+                save_ensemble(estimator.to_ensemble(), temporary)
+            else:
+                estimator.save_xgboost(temporary)
     except OSError as error:
-        raise InvalidInput(
-            f"The model file '{target}' cannot be written: {error.strerror or error}."
-        ) from error
+        raise unwritable(out, error, "The model file") from error
 
 
 def _say_classes(classes: list[Any], out: str) -> None:

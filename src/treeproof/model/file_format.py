@@ -18,12 +18,9 @@ The magic bytes, the version and the closing hash keep their places in every fut
 a damaged file can always be told from a newer one. Nothing in a file is ever executed.
 """
 
-import contextlib
-import errno
 import hashlib
 import math
 import os
-import secrets
 import struct
 import zlib
 from dataclasses import fields
@@ -36,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
+from treeproof.files import in_place_of
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -118,20 +116,11 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     """
     content = _encode(ensemble)
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        if target.exists() and not (target.is_file() or target.is_dir()):
-            # To rename over a device would take it away from every other program.
-            raise OSError(errno.EINVAL, "it is no regular file")
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        with in_place_of(target) as temporary, temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"The model cannot be saved as '{target}': {reason}.") from error

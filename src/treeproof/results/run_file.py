@@ -5,13 +5,11 @@ text "inf"; NaN is written as null. The format is described in docs/reference/ru
 """
 
 import contextlib
-import errno
 import itertools
 import math
 import operator
 import os
 import platform
-import secrets
 from collections.abc import Iterator
 from importlib import metadata
 from os import PathLike
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.files import in_place_of
 from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
@@ -149,19 +148,11 @@ def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator
     """
     # Links stay links: what they point at is replaced.
     target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        if target.exists() and not (target.is_file() or target.is_dir()):
-            # To rename over a device would take it away from every other program.
-            raise OSError(errno.EINVAL, "it is no regular file")
-        try:
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with in_place_of(target) as temporary, temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise unwritable(path, error, what) from error
 
