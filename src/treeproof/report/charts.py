@@ -215,9 +215,8 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> RadiusChart:
         width = (right - left) / _N_BINS
         for i in range(_N_BINS):
             low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
-            what = "broken by a change of" if run.is_attack else "with radius"
-            words = f"{run.name}: {{}} rows {what} {number(low, 3)} to {number(high, 3)}"
-            layout.stack(bars, left + i * width, width, k, counts, i, words)
+            words = f"{number(low, 3)} to {number(high, 3)}"
+            layout.stack(bars, left + i * width, width, k, run, counts, i, words)
         if counts.broken:
             words = f"{run.name}: {counts.broken} rows are wrong as they stand"
             bars.append(layout.bar(frame.left, column * 0.8, k, 0, counts.broken, "broken", words))
@@ -258,16 +257,19 @@ class _BarLayout:
         )  # fmt: skip
 
     def stack(
-        self, bars: list[Bar], x: float, width: float, run: int, counts: Bins, i: int, words: str
-    ) -> None:
+        self, bars: list[Bar], x: float, width: float, k: int, run: Run, counts: Bins, i: int,
+        radii: str,
+    ) -> None:  # fmt: skip
         settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
+        where = f"rows {'broken by a change of' if run.is_attack else 'with radius'} {radii}"
         if settled:
-            bars.append(self.bar(x, width, run, 0, settled, "settled", words.format(settled)))
+            words = f"{run.name}: {settled} {where}"
+            bars.append(self.bar(x, width, k, 0, settled, "settled", words))
         if undecided:
-            said = words.format(undecided)
-            if "with radius" in said:
-                said += " at least, undecided"
-            bars.append(self.bar(x, width, run, settled, undecided, "undecided", said))
+            words = f"{run.name}: {undecided} {where}"
+            if not run.is_attack:
+                words += " at least, undecided"
+            bars.append(self.bar(x, width, k, settled, undecided, "undecided", words))
 
     def ticks(self) -> list[Tick]:
         step = max(1, -(-self.highest // 4))
