@@ -133,3 +133,19 @@ def test_a_radius_in_thirds_is_the_largest_double():
     case = random_case(np.random.default_rng([1_000, 613]), MANY_TREES, ask="radius")
     outcomes = ENGINE.radius(case.query, BUDGET)
     assert outcomes.upper[0] == brute_force.radius(case.query, 0).value
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_searches_that_end_early_keep_bounds_that_hold(seed):
+    n_positive = 0
+    for number in range(200):
+        rng = np.random.default_rng([3_000 + seed, number])
+        query = random_case(rng, SIZES[number % 4], ask="radius").query
+        outcomes = ENGINE.radius(query, Budget(node_limit=1 + number % 3))
+        for row in np.flatnonzero(outcomes.verdict == Verdict.UNKNOWN):
+            truth, lower = brute_force.radius(query, row), outcomes.lower[row]
+            # A proved ball is closed: it may end at a radius that is only approached.
+            assert lower < truth.value or (lower == truth.value and not truth.attained)
+            assert truth.value <= outcomes.upper[row]
+            n_positive += lower > 0.0
+    assert n_positive > 5

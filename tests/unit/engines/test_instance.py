@@ -1,0 +1,35 @@
+"""The distance of a point, measured at the farthest features only, against all of them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.strategies import random_case
+from treeproof.engines.instance import distance
+from treeproof.spec.rounding import round_down
+
+
+def distance_over_all_features(query, row, point):
+    farthest = 0.0
+    for feature in np.flatnonzero((point != query.rows[row]) & ~np.isnan(query.rows[row])):
+        gap = Fraction(float(point[feature])) - Fraction(float(query.rows[row, feature]))
+        rate = float((query.reach.up if gap > 0 else query.reach.down)[feature])
+        if rate == 0.0:
+            return np.inf
+        if np.isfinite(rate):
+            farthest = max(farthest, -round_down(-abs(gap) / Fraction(rate)))
+    return farthest
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_distances_are_those_of_the_farthest_feature(seed):
+    rng = np.random.default_rng([seed, 11])
+    query = random_case(rng, ask="radius").query
+    for row in range(len(query)):
+        values = query.rows[row]
+        # Steps that are equal, equal but for rounding, tiny, or not taken at all.
+        steps = rng.choice([0.0, 0.1, -0.1, 0.1 + 1e-17, 1 / 3, 5e-324, 1e-300, 7.0], len(values))
+        point = values + steps * np.where(rng.random(len(values)) < 0.5, 1.0, query.reach.up)
+        point = np.where(np.isfinite(point), point, values)
+        assert distance(query, row, point) == distance_over_all_features(query, row, point)
