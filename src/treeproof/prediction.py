@@ -208,8 +208,8 @@ class Model:
         if not self._packed:
             self._packed.append(pack_trees(trees, self.ensemble.n_features))
         packed = self._packed[0]
-        _in_blocks(
-            len(rows),
+        in_slices(
+            range(0, len(rows), _BLOCK),
             threads,
             lambda part: many(trees, packed, rows[part], ZERO_BAND, buffer_for(packed), out[part]),
         )
@@ -250,9 +250,19 @@ def thread_count(n_jobs: int) -> int:
     return (cpu_count() or 1) if n_jobs == -1 else n_jobs
 
 
-def _in_blocks(n_rows: int, threads: int, run: Callable[[slice], None]) -> None:
-    """Run over slices of rows, in threads when asked; every slice writes its own rows."""
-    parts = [slice(first, first + _BLOCK) for first in range(0, n_rows, _BLOCK)]
+def in_slices(rows: range, threads: int, run: Callable[[slice], None]) -> None:
+    """Run over slices of rows, in threads when asked; every slice writes its own rows.
+
+    Parameters
+    ----------
+    rows : range
+        Where slices begin; its step is their size.
+    threads : int
+        How many at once.
+    run : callable
+        Is called with each slice.
+    """
+    parts = [slice(first, first + rows.step) for first in rows]
     if threads == 1 or len(parts) < 2:
         for part in parts:
             run(part)

@@ -1,7 +1,6 @@
 """Batches of rows for compiled engines: the question as kernels take it, and what they found."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from treeproof.kernels.emulation import (
 from treeproof.kernels.exact import Alternatives
 from treeproof.kernels.exact_batch import Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
-from treeproof.prediction import thread_count
+from treeproof.prediction import in_slices, thread_count
 from treeproof.query import Query
 from treeproof.query_goals import LABEL_IS_TARGET
 from treeproof.results.outcomes import Outcomes
@@ -41,14 +40,7 @@ _LINK = {
 
 def in_fixed_chunks(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
     """Run chunks of rows, in threads if asked to."""
-    parts = [slice(start, start + CHUNK) for start in range(first, n_rows, CHUNK)]
-    threads = thread_count(n_jobs)
-    if threads == 1 or len(parts) < 2:
-        for part in parts:
-            run(part)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, parts))
+    in_slices(range(first, n_rows, CHUNK), thread_count(n_jobs), run)
 
 
 def setting_of(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:

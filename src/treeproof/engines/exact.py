@@ -29,6 +29,7 @@ from treeproof.results.verdict import UnknownReason, Verdict
 FIRST_ROWS = 16
 """Rows of a batch from which the others learn where to look first."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
+"""First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.75
 """The share of rows that a first trial radius should suffice for."""
 

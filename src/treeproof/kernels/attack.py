@@ -19,8 +19,8 @@ from treeproof.kernels.exact import (
     base_and_floor,
     claim_of,
     covers_everything,
+    is_out_of_reach,
     judge_point,
-    largest_sum,
 )
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import cell_distances, clip_point
@@ -68,7 +68,7 @@ def attack_box(
         trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
     )
     base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-    if base + largest_sum(leaf_start, leaf_gain) < floor:
+    if is_out_of_reach(base, floor, leaf_start, leaf_gain):
         return NOTHING_THERE
     problem = build_problem(
         base, leaf_start, leaf_gain, range_start, feature, range_low, range_high, low_cell,

@@ -112,8 +112,8 @@ def choose_branch(problem, state, gap):
 def close_or_split(problem, state, target, is_root, is_quick, taken_up):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
-    taken_up  int   FRESH: a new box; WITNESSED: the last point broke the claim and may be moved
-                    closer; REJECTED: it did not, so no more points of this box are proposed
+    taken_up  int   FRESH: a new box; WITNESSED: the last point broke the claim, so the box
+                    shrinks; REJECTED: it did not, so no more points of this box are proposed
 
     Returns
     -------

@@ -6,6 +6,7 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.narrowing import meets
 
 EXHAUSTED, SINGLE, OUT_OF_SPLITS, OUT_OF_TIME = 0, 1, 2, 3
 """Nothing is left; one leaf per tree is left and has to be judged; a limit was reached."""
@@ -45,16 +46,6 @@ class Parts(NamedTuple):
     high: np.ndarray
     n_open: np.ndarray
     n_splits: np.ndarray
-
-
-@borrowing_kernel
-def meets(leaves, leaf, low, high):
-    """Whether a leaf and a box have a cell in common."""
-    for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
-        tested = leaves.feature[entry]
-        if leaves.low[entry] > high[tested] or leaves.high[entry] < low[tested]:
-            return False
-    return True
 
 
 @borrowing_kernel

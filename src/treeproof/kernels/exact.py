@@ -38,7 +38,7 @@ CHEAP_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
 """How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
 
 SURELY_NEARER = 0.9
-"""Part of the radius from which best leaves could break a claim, within which they cannot."""
+"""Part of the suggested radius at which best leaves are asked for a proof."""
 
 FAR_CLOSER = 0.5
 """A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
@@ -111,6 +111,15 @@ def largest_sum(leaf_start, leaf_gain):
             total += largest
             gross += abs(largest)
     return total + (len(leaf_start) + 4) * 2.0**-52 * gross
+
+
+@borrowing_kernel
+def is_out_of_reach(base, floor, leaf_start, leaf_gain):
+    """Whether the floor is not reached even if every tree takes its best leaf.
+
+    Sound: `largest_sum` is rounded up, and so is what adding it to the base may lose.
+    """
+    return base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor
 
 
 @borrowing_kernel
@@ -194,7 +203,7 @@ def explore(
         trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
     )
     base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-    if base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor:
+    if is_out_of_reach(base, floor, leaf_start, leaf_gain):
         return PROVED
     problem = build_problem(
         base,
@@ -258,7 +267,7 @@ def is_proved_by_best_leaves(
             trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
         )
         base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-        if base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) >= floor:
+        if not is_out_of_reach(base, floor, leaf_start, leaf_gain):
             return False
     return True
 
@@ -268,7 +277,11 @@ def solve_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
 ):  # fmt: skip
-    """As `search_row`; a search that ends too early for a lower bound gets a cheap one."""
+    """As `search_row`; a search that ends too early for a lower bound gets a cheap one.
+
+    Sound: the cells of `ball_cells` hold the closed ball, and in them no alternative reaches its
+    floor. That the radius was only suggested does not matter.
+    """
     status = search_row(
         trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
         start_radius, margin, found, limits,

@@ -22,7 +22,6 @@ class Target(NamedTuple):
     floor       float64               no violation has a value below it
     distance    float64 (n_cells,)    radius at which each cell is reached
     is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
-    lower       float64 (1,)          no violation is nearer
     upper       float64 (1,)          distance of the best witness; infinite without one
     is_open     bool    (1,)          the best witness only approaches `upper`
     counts      int64   (4,)          nodes, sweeps, points, restrictions
@@ -38,7 +37,6 @@ class Target(NamedTuple):
     floor: float
     distance: np.ndarray
     is_beyond: np.ndarray
-    lower: np.ndarray
     upper: np.ndarray
     is_open: np.ndarray
     counts: np.ndarray
@@ -58,7 +56,6 @@ def new_target(problem, need, floor, distance, is_beyond, found):
         floor,
         distance,
         is_beyond,
-        found.lower,
         found.upper,
         found.is_open,
         found.counts,
