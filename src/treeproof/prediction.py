@@ -1,8 +1,9 @@
 """`Model`: an ensemble ready for use, with compiled prediction."""
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from os import PathLike, cpu_count
 from typing import Any
@@ -14,11 +15,15 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
 from treeproof.model.inspection import describe, summary_lines
+from treeproof.model.remembered import remembered
 from treeproof.model.rows import numeric_rows
 
-_BLOCK = 1024
+_BLOCK, _SMALL_BLOCK = 1024, 64
 _FEW = 16
 """Fewer rows are not worth laying out the trees for."""
+
+_TURNS = 4
+"""How often each thread should still have its turn, when slices become smaller."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,8 +37,6 @@ class Model:
     """
 
     ensemble: Ensemble
-    # The trees laid out for speed, made when the first large batch comes.
-    _packed: list[Any] = field(default_factory=list, init=False, compare=False)
 
     @property
     def n_features(self) -> int:
@@ -198,21 +201,28 @@ class Model:
         out: NDArray[Any],
     ) -> None:
         """Walk rows down the trees, one by one for few rows, in the packed layout for many."""
-        from treeproof.kernels.packed_trees import buffer_for, pack_trees
+        from treeproof.kernels.packed_trees import buffer_for
 
         trees = self.ensemble.trees
         threads = thread_count(n_jobs)
         if len(rows) < _FEW:
             few(trees, rows, ZERO_BAND, out)
             return
-        if not self._packed:
-            self._packed.append(pack_trees(trees, self.ensemble.n_features))
-        packed = self._packed[0]
+        packed = _packed(self.ensemble)
         in_slices(
             range(0, len(rows), _BLOCK),
             threads,
             lambda part: many(trees, packed, rows[part], ZERO_BAND, buffer_for(packed), out[part]),
+            smallest=_SMALL_BLOCK,
         )
+
+
+@remembered
+def _packed(ensemble: Ensemble) -> Any:
+    """The trees laid out for speed."""
+    from treeproof.kernels.packed_trees import pack_trees
+
+    return pack_trees(ensemble.trees, ensemble.n_features)
 
 
 def accumulators(ensemble: Ensemble, rows: FloatArray, n_jobs: int = 1) -> NDArray[np.floating]:
@@ -250,22 +260,58 @@ def thread_count(n_jobs: int) -> int:
     return (cpu_count() or 1) if n_jobs == -1 else n_jobs
 
 
-def in_slices(rows: range, threads: int, run: Callable[[slice], None]) -> None:
+def in_slices(
+    rows: range, threads: int, run: Callable[[slice], None], *, smallest: int = 1
+) -> None:
     """Run over slices of rows, in threads when asked; every slice writes its own rows.
 
     Parameters
     ----------
     rows : range
-        Where slices begin; its step is their size.
+        The rows; its step is the size of a slice. For several threads, slices become smaller
+        towards the end, so that all threads end at about the same time.
     threads : int
         How many at once.
     run : callable
         Is called with each slice.
+    smallest : int
+        Rows that are worth a call.
     """
-    parts = [slice(first, first + rows.step) for first in rows]
+    parts = _slices(rows, threads, smallest)
     if threads == 1 or len(parts) < 2:
         for part in parts:
             run(part)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run, parts))
+    waiting = deque(parts)
+
+    def work() -> None:
+        try:
+            while waiting:
+                try:
+                    part = waiting.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                run(part)
+        except BaseException:
+            waiting.clear()  # nobody needs the rest
+            raise
+
+    others = min(threads, len(parts)) - 1
+    with ThreadPoolExecutor(others) as pool:
+        helpers = [pool.submit(work) for _ in range(others)]
+        work()
+        for helper in helpers:
+            helper.result()
+
+
+def _slices(rows: range, threads: int, smallest: int) -> list[slice]:
+    parts = []
+    first = rows.start
+    while first < rows.stop:
+        size = rows.step
+        if threads > 1:
+            fair = (rows.stop - first) // (_TURNS * threads)
+            size = min(size, max(fair, smallest))
+        parts.append(slice(first, min(first + size, rows.stop)))
+        first += size
+    return parts

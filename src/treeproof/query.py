@@ -45,6 +45,8 @@ class Query:
         The question in words, for run files and reports.
     deployed : Ensemble or None
         The model as it was loaded, where `ensemble` stands for it in another domain.
+    predicted : int64 (n_rows,) or None
+        Class index that the model gives each row as it stands; None for scores.
     """
 
     ensemble: Ensemble
@@ -56,6 +58,7 @@ class Query:
     already_broken: NDArray[np.bool_]
     description: dict[str, Any] = field(default_factory=dict)
     deployed: Ensemble | None = None
+    predicted: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,17 +75,20 @@ class Query:
             already_broken=self.already_broken[selection],
             description=self.description,
             deployed=self.deployed,
+            predicted=None if self.predicted is None else self.predicted[selection],
         )
 
-    def is_broken_by(self, points: FloatArray) -> NDArray[np.bool_]:
-        """Whether point i breaks the claim about row i, in the model's own arithmetic.
+    def is_broken_by(
+        self, points: FloatArray, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> NDArray[np.bool_]:
+        """Whether each point breaks the claim about its row, in the model's own arithmetic.
 
         This is the replay that stands behind every falsified verdict: plain NumPy, no kernels.
         """
         accumulators = evaluate.accumulate(
             self.ensemble, evaluate.leaf_rows(self.ensemble, np.atleast_2d(points))
         )
-        return breaks_claim(self.ensemble, self.alternatives, self.group, accumulators)
+        return breaks_claim(self.ensemble, self.alternatives, self.group[rows], accumulators)
 
 
 def build_query(
@@ -116,10 +122,12 @@ def build_query(
     """
     if len(rows) == 0:
         raise InvalidInput("There must be at least one row. Got an empty table.")
+    predicted = None
     if ensemble.decision.kind == "score":
         labels = np.full(len(rows), -1, dtype=np.int64)
-    elif labels is None:
-        labels = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
+    else:
+        predicted = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
+        labels = predicted if labels is None else labels
     alternatives, group = alternatives_of(ensemble, goal, labels, accumulators)
     return Query(
         ensemble=ensemble,
@@ -130,4 +138,5 @@ def build_query(
         group=group,
         already_broken=breaks_claim(ensemble, alternatives, group, accumulators),
         description=description or {},
+        predicted=predicted,
     )

@@ -9,6 +9,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import smallest_true
+from treeproof.model.remembered import remembered
 from treeproof.spec.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
 
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
@@ -108,6 +109,7 @@ def breaks_claim(
     return labels != alternatives.group_label[group]
 
 
+@remembered
 def accumulator_grid(ensemble: Ensemble) -> float:
     """Step g such that every accumulator is a multiple of g and is summed without rounding; else 0.
 
@@ -289,6 +291,7 @@ def _argmax_alternatives(
     return table, np.zeros(len(labels), dtype=np.int64)
 
 
+@remembered
 def _link_slack(ensemble: Ensemble) -> float:
     """How far from a tie two accumulators can be and still be decided otherwise by rounding.
 

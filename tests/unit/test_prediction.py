@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from tests.random_ensembles import random_ensemble, random_rows
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Decision, Ensemble
-from treeproof.prediction import Model, accumulators
+from treeproof.prediction import Model, accumulators, in_slices
 
 
 def ensemble_with(**wanted: Any) -> Ensemble:
@@ -110,3 +111,33 @@ def test_save_writes_a_file_that_loads(tmp_path: Any) -> None:
     model = Model(ensemble_with(n_outputs=1))
     model.save(tmp_path / "m.treeproof")
     assert load_saved(tmp_path / "m.treeproof").fingerprint == model.fingerprint
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(("n_rows", "step", "smallest"), [(0, 4, 1), (1, 4, 1), (103, 16, 3)])
+def test_slices_cover_every_row_once(threads: int, n_rows: int, step: int, smallest: int) -> None:
+    seen: list[int] = []
+    sizes: list[int] = []
+
+    def run(part: slice) -> None:
+        seen.extend(range(part.start, part.stop))
+        sizes.append(part.stop - part.start)
+
+    in_slices(range(0, n_rows, step), threads, run, smallest=smallest)
+    assert sorted(seen) == list(range(n_rows))
+    assert max(sizes, default=0) <= step
+    assert sum(size < smallest for size in sizes) <= 1  # the last one
+
+
+def test_an_error_in_a_thread_ends_the_others_and_is_raised() -> None:
+    began: list[int] = []
+
+    def run(part: slice) -> None:
+        began.append(part.start)
+        if part.start >= 10:
+            raise IndexError("row 10")
+        time.sleep(0.001)
+
+    with pytest.raises(IndexError, match="row 10"):
+        in_slices(range(0, 1000, 1), 2, run)
+    assert len(began) < 20

@@ -60,7 +60,7 @@ class AttackEngine:
         """Look for any violation in the query's own ball or box."""
         sides = query.reach.box(query.rows, query.reach.radius or 0.0)
         columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=False)
-        outcomes, is_confirmed = common_outcomes(query, columns, skip)
+        outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
         is_ball = query.reach.is_ball
         outcomes.lower[~skip] = 0.0 if is_ball else np.nan
         outcomes.upper[~skip] = np.inf if is_ball else np.nan
@@ -80,7 +80,7 @@ class AttackEngine:
         """Find a near violation of every row; the upper bound is its distance."""
         sides = query.reach.low, query.reach.high
         columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=True)
-        outcomes, is_confirmed = common_outcomes(query, columns, skip)
+        outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
         for row in np.flatnonzero(~skip):
             outcomes.reason[row] = _reason(columns, int(row))
             if is_confirmed[row]:

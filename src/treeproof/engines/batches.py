@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.instance import distances, rank_space
 from treeproof.engines.settling import is_broken_unchanged, settle_broken
 from treeproof.kernels.emulation import (
     AFFINE,
@@ -27,7 +27,9 @@ from treeproof.query_goals import LABEL_IS_TARGET
 from treeproof.results.outcomes import Outcomes
 
 CHUNK = 16
-"""Rows per compiled call; fixed, so that results do not depend on the number of threads."""
+"""Most rows of a compiled call, so that it can be interrupted soon."""
+_REPLAYED = 1024
+"""Most rows that are replayed at once."""
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
 _LINK = {
@@ -38,8 +40,8 @@ _LINK = {
 }
 
 
-def in_fixed_chunks(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
-    """Run chunks of rows, in threads if asked to."""
+def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
+    """Run chunks of rows, in threads if asked to; results must not depend on the chunks."""
     in_slices(range(first, n_rows, CHUNK), thread_count(n_jobs), run)
 
 
@@ -126,30 +128,35 @@ def broken_rows(query: Query) -> NDArray[np.bool_]:
 
 
 def common_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_]
+    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
 ) -> tuple[Outcomes, NDArray[np.bool_]]:
     """Columns common to both questions: witnesses that the plain model confirms, counts, times."""
     outcomes = Outcomes.empty(len(query), query.rows.shape[1])
     outcomes.seconds[:] = columns.seconds
     for number, name in enumerate(("nodes", "sweeps", "points", "restrictions")):
         outcomes.statistics[name] = columns.counts[:, number]
-    for row in np.flatnonzero(skip):
-        settle_broken(query, outcomes, int(row))
+    settle_broken(query, outcomes, np.flatnonzero(skip))
     found = np.flatnonzero(~skip & np.isfinite(columns.upper))
+    witness = columns.witness[found]
+    confirmed = _confirmed(query, witness, found, n_jobs)
     is_confirmed = np.zeros(len(query), dtype=bool)
-    is_confirmed[found] = _confirmed(query, columns.witness, found)
-    for row in np.flatnonzero(is_confirmed):
-        outcomes.witness[row] = columns.witness[row]
-        outcomes.witness_distance[row] = distance(query, int(row), columns.witness[row])
+    is_confirmed[found] = confirmed
+    found, witness = found[confirmed], witness[confirmed]
+    outcomes.witness[found] = witness
+    outcomes.witness_distance[found] = distances(query, found, witness)
     return outcomes, is_confirmed
 
 
 def _confirmed(
-    query: Query, witness: NDArray[np.float64], found: NDArray[np.int64]
+    query: Query, witness: NDArray[np.float64], found: NDArray[np.int64], n_jobs: int
 ) -> NDArray[np.bool_]:
     """Replay witnesses with the plain model; falsified is said only of those it confirms."""
     confirmed = np.zeros(len(found), dtype=bool)
-    for first in range(0, len(found), 4096):
-        part = found[first : first + 4096]
-        confirmed[first : first + 4096] = query.take(part).is_broken_by(witness[part])
+
+    def replay(part: slice) -> None:
+        confirmed[part] = query.is_broken_by(witness[part], found[part])
+
+    threads = thread_count(n_jobs)
+    fair = max(1, -(-len(found) // threads))
+    in_slices(range(0, len(found), min(_REPLAYED, fair)), threads, replay, smallest=fair)
     return confirmed

@@ -6,6 +6,7 @@ dual.py, primal.py, branching.py and exact.py.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from treeproof.engines.batches import (
     broken_rows,
     common_outcomes,
     empty_columns,
-    in_fixed_chunks,
+    in_batches,
     setting_of,
 )
 from treeproof.kernels.branching import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
@@ -26,8 +27,8 @@ from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 
-FIRST_ROWS = 16
-"""Rows of a batch from which the others learn where to look first."""
+STAGES = (1, 2, 4, 8, 16)
+"""Rows of a batch after which the others learn anew where to look first."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.75
@@ -58,21 +59,21 @@ class ExactEngine:
         radius = 0.0 if query.reach.radius is None else query.reach.radius
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
-        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, False, 0.0, 1.0))
-        return _verify_outcomes(query, columns, skip)
+        in_batches(len(query), n_jobs, partial(run, False, 0.0, 1.0))
+        return _verify_outcomes(query, columns, skip, n_jobs)
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
         """Find the minimal perturbation of every row."""
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, (query.reach.low, query.reach.high), skip, columns)
-        # The first rows tell the scale of the others. They run alone and first, so that the
-        # others start the same whatever the number of threads.
-        first = min(len(query), FIRST_ROWS)
-        for row in range(first):
-            run(slice(row, row + 1), True, *_first_guess(columns, row))
-        guess = _first_guess(columns, first)
-        in_fixed_chunks(len(query), n_jobs, lambda part: run(part, True, *guess), first)
-        return _radius_outcomes(query, columns, skip)
+        # The first rows tell the scale of the others: each stage learns from all rows before it,
+        # and from nothing else, so that results do not depend on the number of threads.
+        first = 0
+        for last in (*(stage for stage in STAGES if stage < len(query)), len(query)):
+            guess = _first_guess(columns, first)
+            in_batches(last, n_jobs, partial(run, True, *guess), first)
+            first = last
+        return _radius_outcomes(query, columns, skip, n_jobs)
 
 
 def _runner(
@@ -81,7 +82,7 @@ def _runner(
     sides: tuple[NDArray[np.float64], NDArray[np.float64]],
     skip: NDArray[np.bool_],
     columns: Columns,
-) -> Callable[[slice, bool, float, float], None]:
+) -> Callable[[bool, float, float, slice], None]:
     """Return a function that solves a slice of the rows into the columns."""
     setting = setting_of(query)
     # Copies are writable and contiguous whatever the caller passed: one compiled signature.
@@ -94,7 +95,7 @@ def _runner(
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
     )
 
-    def run(part: slice, is_ball: bool, start: float, margin: float) -> None:
+    def run(is_ball: bool, start: float, margin: float, part: slice) -> None:
         solve_batch(
             *setting,
             group[part],
@@ -131,40 +132,40 @@ def _first_guess(columns: Columns, n_rows: int) -> tuple[float, float]:
     return float(np.median(radius[known])), margin
 
 
-def _verify_outcomes(query: Query, columns: Columns, skip: NDArray[np.bool_]) -> Outcomes:
-    outcomes, is_confirmed = common_outcomes(query, columns, skip)
-    radius = query.reach.radius if query.reach.is_ball else np.nan
-    outcomes.lower[:] = np.where(skip, outcomes.lower, 0.0 if query.reach.is_ball else np.nan)
-    outcomes.upper[:] = np.where(skip, outcomes.upper, np.inf if query.reach.is_ball else np.nan)
-    for row in np.flatnonzero(~skip):
-        if is_confirmed[row]:
-            outcomes.verdict[row] = Verdict.FALSIFIED
-            outcomes.exact[row] = outcomes.attained[row] = True
-            if query.reach.is_ball:
-                outcomes.upper[row] = min(radius or 0.0, outcomes.witness_distance[row])
-        elif columns.status[row] == PROVED and not np.isfinite(columns.upper[row]):
-            outcomes.verdict[row] = Verdict.VERIFIED
-            outcomes.exact[row] = True
-            outcomes.lower[row] = radius
-        else:
-            outcomes.reason[row] = _REASON.get(
-                int(columns.status[row]), UnknownReason.SOLVER_FAILED
-            )
+def _verify_outcomes(
+    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
+) -> Outcomes:
+    outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+    if not query.reach.is_ball:
+        outcomes.lower[:] = outcomes.upper[:] = np.nan
+    outcomes.verdict[is_confirmed] = Verdict.FALSIFIED
+    outcomes.exact[is_confirmed] = outcomes.attained[is_confirmed] = True
+    is_proved = ~skip & (columns.status == PROVED) & ~np.isfinite(columns.upper)
+    outcomes.verdict[is_proved] = Verdict.VERIFIED
+    outcomes.exact[is_proved] = True
+    if query.reach.is_ball:
+        radius = query.reach.radius or 0.0
+        nearest = np.minimum(radius, outcomes.witness_distance[is_confirmed])
+        outcomes.upper[is_confirmed] = nearest
+        outcomes.lower[is_proved] = radius
+    _write_reasons(outcomes, columns, ~skip & ~is_confirmed & ~is_proved)
     return outcomes
 
 
-def _radius_outcomes(query: Query, columns: Columns, skip: NDArray[np.bool_]) -> Outcomes:
-    outcomes, is_confirmed = common_outcomes(query, columns, skip)
-    for row in np.flatnonzero(~skip):
-        outcomes.lower[row] = columns.lower[row]
-        if is_confirmed[row]:
-            outcomes.upper[row] = columns.upper[row]
-            outcomes.attained[row] = not columns.is_open[row]
-        if columns.status[row] == PROVED and is_confirmed[row] == np.isfinite(columns.upper[row]):
-            outcomes.verdict[row] = Verdict.VERIFIED
-            outcomes.exact[row] = True
-        else:
-            outcomes.reason[row] = _REASON.get(
-                int(columns.status[row]), UnknownReason.SOLVER_FAILED
-            )
+def _radius_outcomes(
+    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
+) -> Outcomes:
+    outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+    outcomes.lower[~skip] = columns.lower[~skip]
+    outcomes.upper[is_confirmed] = columns.upper[is_confirmed]
+    outcomes.attained[is_confirmed] = ~columns.is_open[is_confirmed]
+    is_proved = ~skip & (columns.status == PROVED) & (is_confirmed == np.isfinite(columns.upper))
+    outcomes.verdict[is_proved] = Verdict.VERIFIED
+    outcomes.exact[is_proved] = True
+    _write_reasons(outcomes, columns, ~skip & ~is_proved)
     return outcomes
+
+
+def _write_reasons(outcomes: Outcomes, columns: Columns, is_unknown: NDArray[np.bool_]) -> None:
+    for row in np.flatnonzero(is_unknown):
+        outcomes.reason[row] = _REASON.get(int(columns.status[row]), UnknownReason.SOLVER_FAILED)

@@ -1,12 +1,11 @@
 """A row and a box in rank space: what every engine but the compiled exact one works on."""
 
-import weakref
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.kernels.distances import ball_distances
 from treeproof.kernels.rank_space import FIXED, RankSpace, box_cells, restrict, summation_slack
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -16,31 +15,13 @@ from treeproof.model.ensemble import (
     FloatArray,
     IntArray,
 )
+from treeproof.model.remembered import remembered
 from treeproof.query import Query
-from treeproof.spec.rounding import round_down
-
-_cache: dict[int, tuple["weakref.ref[FloatArray]", RankSpace]] = {}
 
 
+@remembered
 def rank_space(ensemble: Ensemble) -> RankSpace:
-    """Return the integer view of an ensemble, built once per ensemble."""
-    key = ensemble.trees.threshold
-    cached = _cache.get(id(key))
-    if cached is not None and cached[0]() is key:
-        return cached[1]
-    space = _build_rank_space(ensemble)
-    number = id(key)
-
-    def forget(reference: "weakref.ref[FloatArray]") -> None:
-        # The number may belong to another array by now; only the dead one's entry goes.
-        if number in _cache and _cache[number][0] is reference:
-            del _cache[number]
-
-    _cache[number] = (weakref.ref(key, forget), space)
-    return space
-
-
-def _build_rank_space(ensemble: Ensemble) -> RankSpace:
+    """Return the integer view of an ensemble."""
     trees = ensemble.trees
     inner = trees.feature >= 0
     categorical = inner & ((trees.flags & CATEGORICAL) > 0)
@@ -278,20 +259,13 @@ def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
 
 def distance(query: Query, row: int, point: FloatArray) -> float:
     """Smallest double radius whose closed ball holds a point, in units of the perturbation."""
-    values, reach = query.rows[row], query.reach
-    moved = np.flatnonzero((point != values) & ~np.isnan(values))
-    with np.errstate(over="ignore"):
-        gap = np.abs(point[moved] - values[moved])
-        rate = np.where(point[moved] > values[moved], reach.up[moved], reach.down[moved])
-        if (rate == 0.0).any() or not np.isfinite(gap).all():
-            return np.inf
-        near = gap / rate
-    farthest = 0.0
-    # Sound: rounding moves a quotient by a few units in the last place (or by the smallest
-    # doubles), so the farthest feature is among those that come near the largest quotient.
-    for index in np.flatnonzero(near >= near.max(initial=0.0) * (1.0 - 1e-12) - 1e-300):
-        if np.isfinite(rate[index]):
-            feature = moved[index]
-            exact = abs(Fraction(float(point[feature])) - Fraction(float(values[feature])))
-            farthest = max(farthest, -round_down(-exact / Fraction(float(rate[index]))))
-    return farthest
+    return float(distances(query, np.array([row]), point[np.newaxis])[0])
+
+
+def distances(query: Query, rows: NDArray[np.int64], points: FloatArray) -> FloatArray:
+    """Distance of each point from the row of the query that it belongs to."""
+    found = np.empty(len(rows))
+    # Copies are writable and contiguous whatever the caller passed: one compiled signature.
+    reach = query.reach
+    ball_distances(query.rows[rows], np.array(points), reach.down.copy(), reach.up.copy(), found)
+    return found

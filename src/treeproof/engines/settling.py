@@ -5,6 +5,7 @@ the witness was replayed here by the model's own arithmetic; or `unknown`, then 
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.engines.instance import distance, rank_space
 from treeproof.model.ensemble import FloatArray
@@ -25,8 +26,8 @@ def is_broken_unchanged(query: Query, row: int) -> bool:
     return bool(np.all(stays | ((low <= values) & (values <= high))))
 
 
-def settle_broken(query: Query, outcomes: Outcomes, row: int) -> None:
-    """Write down that the unchanged row breaks the claim: distance 0, the row is the witness."""
+def settle_broken(query: Query, outcomes: Outcomes, row: int | NDArray[np.int64]) -> None:
+    """Write down that unchanged rows break the claim: distance 0, the row is the witness."""
     outcomes.verdict[row] = Verdict.FALSIFIED
     outcomes.reason[row] = UnknownReason.NONE
     outcomes.exact[row] = outcomes.attained[row] = True
@@ -73,10 +74,12 @@ def settle_unknown(query: Query, outcomes: Outcomes, row: int, reason: UnknownRe
 
 def breaks(query: Query, row: int, point: FloatArray) -> bool:
     """Whether a point breaks the claim about one row, by the plain model."""
-    return bool(query.take(slice(row, row + 1)).is_broken_by(point[np.newaxis])[0])
+    return bool(query.is_broken_by(point[np.newaxis], slice(row, row + 1))[0])
 
 
-def _write_bounds(query: Query, outcomes: Outcomes, row: int, lower: float, upper: float) -> None:
+def _write_bounds(
+    query: Query, outcomes: Outcomes, row: int | NDArray[np.int64], lower: float, upper: float
+) -> None:
     """Boxes have no radius, so their bounds are undefined."""
     outcomes.lower[row] = lower if query.reach.is_ball else np.nan
     outcomes.upper[row] = upper if query.reach.is_ball else np.nan

@@ -11,12 +11,16 @@ from dataclasses import replace
 import numpy as np
 
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
+from treeproof.model.remembered import remembered
 
 
 def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
     """Return the model over float64 rows whose answers equal the deployed ones on every double."""
-    if ensemble.input_precision == "float64":
-        return ensemble
+    return ensemble if ensemble.input_precision == "float64" else _over_doubles(ensemble)
+
+
+@remembered
+def _over_doubles(ensemble: Ensemble) -> Ensemble:
     trees = ensemble.trees
     numeric = (trees.feature >= 0) & ((trees.flags & CATEGORICAL) == 0)
     numeric &= np.isfinite(trees.threshold)

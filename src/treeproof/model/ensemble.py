@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.model.remembered import remembered
 from treeproof.model.validation import validate
 
 FloatArray = NDArray[np.float64]
@@ -131,7 +132,7 @@ class Provenance:
     self_test: str = "not run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Ensemble:
     """A tree ensemble with explicit semantics, validated once on construction.
 
@@ -198,26 +199,31 @@ class Ensemble:
         Whether infinite values are refused at the door is left out: a live model and its file may
         differ in that, and are the same model.
         """
-        digest = hashlib.sha256(b"treeproof ensemble 1\n")
-        for name, array in self.trees._asdict().items():
-            if name == "leaf_source":
-                continue
-            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(
-            repr(
-                (
-                    self.n_features,
-                    self.n_outputs,
-                    self.input_precision,
-                    self.aggregation,
-                    self.decision,
-                    self.missing_allowed,
-                )
-            ).encode()
-        )
-        return digest.hexdigest()
+        return _fingerprint(self)
 
     def with_provenance(self, **changes: Any) -> Self:
         """Return a copy whose provenance has the given fields replaced."""
         return replace(self, provenance=replace(self.provenance, **changes))
+
+
+@remembered
+def _fingerprint(ensemble: Ensemble) -> str:
+    digest = hashlib.sha256(b"treeproof ensemble 1\n")
+    for name, array in ensemble.trees._asdict().items():
+        if name == "leaf_source":
+            continue
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(
+        repr(
+            (
+                ensemble.n_features,
+                ensemble.n_outputs,
+                ensemble.input_precision,
+                ensemble.aggregation,
+                ensemble.decision,
+                ensemble.missing_allowed,
+            )
+        ).encode()
+    )
+    return digest.hexdigest()

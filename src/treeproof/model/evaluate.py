@@ -3,6 +3,8 @@
 Everything compiled is tested against these functions, and the checker and the self-test use them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +20,16 @@ from treeproof.model.ensemble import (
     IntArray,
 )
 from treeproof.model.links import argmax_labels
+from treeproof.model.remembered import remembered
 
 _CELLS = 1 << 15
 """Rows times trees that are walked at once."""
+
+_TREES = 256
+"""Trees whose values are summed at once."""
+
+_STEPS = 4
+"""Steps between two looks at who has arrived."""
 
 
 def cast_rows(ensemble: Ensemble, rows: NDArray[np.floating]) -> FloatArray:
@@ -35,40 +44,103 @@ def cast_rows(ensemble: Ensemble, rows: NDArray[np.floating]) -> FloatArray:
     return values
 
 
+class _Layout(NamedTuple):
+    """Nodes for walking many rows at once: node n has two places, 2 n and 2 n + 1.
+
+    A leaf leads to itself, so that rows which arrive early may take the steps of the others.
+
+    Attributes
+    ----------
+    feature : intp (2 * n_nodes,)
+        Feature that the node tests; 0 at a leaf.
+    threshold : float64 (2 * n_nodes,)
+        Canonical threshold.
+    missing_right : bool (2 * n_nodes,)
+        Whether a missing value goes right.
+    after : intp (2 * n_nodes,)
+        First place of the left child, then of the right one.
+    has_other_tests : bool
+        Whether some node tests for categories, or takes zero for missing.
+    """
+
+    feature: NDArray[np.intp]
+    threshold: FloatArray
+    missing_right: NDArray[np.bool_]
+    after: NDArray[np.intp]
+    has_other_tests: bool
+
+
+@remembered
+def _layout(ensemble: Ensemble) -> _Layout:
+    trees = ensemble.trees
+    is_leaf = trees.feature < 0
+    itself = np.arange(len(is_leaf))
+    children = [np.where(is_leaf, itself, child) for child in (trees.left, trees.right)]
+    return _Layout(
+        feature=np.repeat(np.where(is_leaf, 0, trees.feature).astype(np.intp), 2),
+        threshold=np.repeat(trees.threshold, 2),
+        missing_right=np.repeat((trees.flags & MISSING_LEFT) == 0, 2),
+        after=(2 * np.stack(children, axis=1)).astype(np.intp).ravel(),
+        has_other_tests=bool((trees.flags > MISSING_LEFT).any()),
+    )
+
+
 def leaf_rows(ensemble: Ensemble, rows: FloatArray) -> IntArray:
     """Leaf (row of ``leaf_value``) that each row reaches in each tree: int32 (n_rows, n_trees)."""
-    trees = ensemble.trees
-    values = cast_rows(ensemble, rows)
+    values = np.ascontiguousarray(cast_rows(ensemble, rows))
+    has_missing = bool(np.isnan(values).any())
     reached = np.empty((len(values), ensemble.n_trees), dtype=np.int32)
     # Some trees at a time: enough to amortise the cost of array operations, few enough to stay in
     # the processor's cache.
     step = max(1, _CELLS // max(len(values), 1))
     for first in range(0, ensemble.n_trees, step):
-        node = np.tile(trees.root[first : min(first + step, ensemble.n_trees)], (len(values), 1))
-        row, column = np.nonzero(trees.feature[node] >= 0)
-        while len(row):
-            here = node[row, column]
-            left = _goes_left(ensemble, here, values[row, trees.feature[here]])
-            node[row, column] = after = np.where(left, trees.left[here], trees.right[here])
-            inner = trees.feature[after] >= 0
-            row, column = row[inner], column[inner]
-        reached[:, first : first + step] = trees.leaf[node]
+        root = ensemble.trees.root[first : min(first + step, ensemble.n_trees)]
+        reached[:, first : first + step] = _walk(ensemble, values, root, has_missing)
     return reached
 
 
-def _goes_left(ensemble: Ensemble, nodes: IntArray, values: FloatArray) -> NDArray[np.bool_]:
+def _walk(ensemble: Ensemble, values: FloatArray, root: IntArray, has_missing: bool) -> IntArray:
+    """Leaf that each row reaches from each root."""
+    layout = _layout(ensemble)
+    cells = values.ravel()
+    place = np.tile(2 * root.astype(np.intp), len(values))
+    row_start = np.repeat(np.arange(len(values)) * values.shape[1], len(root))
+    last, walking = place, np.arange(len(place))
+    while len(walking):
+        for _ in range(_STEPS):
+            value = cells.take(row_start + layout.feature.take(place))
+            if layout.has_other_tests:
+                right = ~_goes_left(ensemble, place >> 1, value)
+            else:
+                right = value >= layout.threshold.take(place)
+                if has_missing:
+                    right |= np.isnan(value) & layout.missing_right.take(place)
+            place = layout.after.take(place + right)
+        if len(place) == len(last):
+            last = place
+        else:
+            last[walking] = place
+        inner = layout.after.take(place) != place
+        walking, place, row_start = walking[inner], place[inner], row_start[inner]
+    return ensemble.trees.leaf.take(last >> 1).reshape(len(values), len(root))
+
+
+def _goes_left(
+    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
+) -> NDArray[np.bool_]:
     trees = ensemble.trees
     flags = trees.flags[nodes]
     missing = np.isnan(values)
     left = values < trees.threshold[nodes]
-    if (flags > MISSING_LEFT).any():
-        missing |= ((flags & ZERO_IS_MISSING) > 0) & (np.abs(values) <= ZERO_BAND)
-        categorical = (flags & CATEGORICAL) > 0
-        left[categorical] = _in_category_sets(ensemble, nodes[categorical], values[categorical])
+    missing |= ((flags & ZERO_IS_MISSING) > 0) & (np.abs(values) <= ZERO_BAND)
+    categorical = (flags & CATEGORICAL) > 0
+    left[categorical] = _in_category_sets(ensemble, nodes[categorical], values[categorical])
     return np.where(missing, (flags & MISSING_LEFT) > 0, left)
 
 
-def _in_category_sets(ensemble: Ensemble, nodes: IntArray, values: FloatArray) -> NDArray[np.bool_]:
+def _in_category_sets(
+    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
+) -> NDArray[np.bool_]:
     """Whether the category sets of nodes contain values, each truncated to an integer."""
     trees = ensemble.trees
     flags, number = trees.flags[nodes], trees.category_set[nodes]
@@ -90,15 +162,16 @@ def accumulate(ensemble: Ensemble, leaves: IntArray) -> NDArray[np.floating]:
     """Sum leaf values in tree order and the library's precision: (n_rows, n_outputs)."""
     trees, aggregation = ensemble.trees, ensemble.aggregation
     dtype = np.dtype(aggregation.precision)
-    total = np.tile(np.array(aggregation.start, dtype=dtype), (len(leaves), 1))
-    for tree in range(ensemble.n_trees):
-        value = trees.leaf_value[leaves[:, tree]].astype(dtype)
-        output = int(trees.tree_output[tree])
-        if output >= 0:
-            total[:, output] += value[:, 0]
-        else:
-            total += value
-    return total
+    total = np.tile(np.array(aggregation.start, dtype=dtype)[:, np.newaxis], (1, len(leaves)))
+    values = trees.leaf_value.T.astype(dtype)
+    for output, part in enumerate(total):
+        column = values[output if len(values) > 1 else 0]
+        added = np.flatnonzero((trees.tree_output == output) | (trees.tree_output < 0))
+        for first in range(0, len(added), _TREES):
+            leaf = leaves.T[added[first : first + _TREES]]
+            # Accumulating adds one by one, in order; a sum would pair its terms as it likes.
+            part[:] = np.add.accumulate(np.vstack([part, column.take(leaf)]), axis=0)[-1]
+    return np.ascontiguousarray(total.T)
 
 
 def finish(ensemble: Ensemble, total: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -11,6 +11,7 @@ import operator
 import os
 import platform
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
@@ -63,6 +64,7 @@ def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, 
     }
 
 
+@cache
 def _installed(package: str) -> str:
     # Asked of the installation, so that reading results never imports a compiler.
     try:

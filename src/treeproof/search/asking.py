@@ -119,20 +119,23 @@ def results_of(
     header = header_record(model, question | query.description)
     results = Results.of(outcomes, class_labels(query), header)
     results.values = query.rows
-    results.predicted = _labels_of(ensemble, query.rows)
-    has_witness = ~np.isnan(results.witness).all(axis=1)
-    results.witness_label = np.full(len(results), None, dtype=object)
-    results.witness_label[has_witness] = _labels_of(ensemble, results.witness[has_witness])
+    results.predicted = np.full(len(results), None, dtype=object)
+    results.witness_label = results.predicted.copy()
+    if query.predicted is not None:
+        results.predicted = named(ensemble, query.predicted)
+        has_witness = np.flatnonzero(~np.isnan(results.witness).all(axis=1))
+        if len(has_witness):
+            sums = accumulators(ensemble, results.witness[has_witness], n_jobs)
+            labels = evaluate.label_indices(ensemble, evaluate.finish(ensemble, sums))
+            results.witness_label[has_witness] = named(ensemble, labels)
     return results
 
 
-def _labels_of(ensemble: Ensemble, rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Labels that the model gives rows in its input precision; None for scores."""
-    labels = np.full(len(rows), None, dtype=object)
-    if len(rows) and ensemble.decision.kind != "score":
-        scores = evaluate.finish(ensemble, accumulators(ensemble, rows))
-        labels[:] = [ensemble.classes[k] for k in evaluate.label_indices(ensemble, scores)]
-    return labels
+def named(ensemble: Ensemble, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """Labels of class numbers; None for those of scores, which are negative."""
+    classes = np.full(ensemble.n_classes + 1, None, dtype=object)
+    classes[:-1] = ensemble.classes
+    return classes[np.maximum(numbers, -1)]
 
 
 def describe(thing: Any) -> dict[str, Any]:
@@ -160,11 +163,7 @@ def nested_plain(value: Any) -> Any:
 
 def class_labels(query: Query) -> NDArray[Any]:
     """Label that each row should keep; None for scores."""
-    labels = np.full(len(query), None, dtype=object)
-    for row, number in enumerate(query.labels):
-        if number >= 0:
-            labels[row] = query.ensemble.classes[number]
-    return labels
+    return named(query.ensemble, query.labels)
 
 
 def _only_attacked(query: Query, attacker_class: Any) -> Query:

@@ -1,4 +1,4 @@
-"""The distance of a point, measured at the farthest features only, against all of them."""
+"""The distance of a point from its row, against fractions."""
 
 from fractions import Fraction
 

@@ -1,9 +1,17 @@
 """The packed layout gives the same leaves as the plain walk, for every shape of tree and block."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from treeproof.kernels.packed_trees import BLOCK, buffer_for, pack_trees, reach_packed
+from treeproof.kernels.packed_trees import (
+    BLOCK,
+    PackedTrees,
+    buffer_for,
+    pack_trees,
+    reach_packed,
+)
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -110,11 +118,17 @@ def test_a_column_per_feature_and_direction() -> None:
     assert set(packed.column_missing[1:]) == {-np.inf, np.inf}
 
 
-def test_few_rows_need_no_layout() -> None:
+def test_few_rows_need_no_layout_and_others_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def noted(*arguments: Any) -> PackedTrees:
+        made.append(pack_trees(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr("treeproof.kernels.packed_trees.pack_trees", noted)
     model = Model(ensemble(2, [4], chain=False))
     model.margins(rows(0, 15))
-    assert not model._packed
+    assert not made
     model.margins(rows(0, 16))
-    first = model._packed[0]
-    model.margins(rows(0, 16))
-    assert model._packed[0] is first
+    Model(model.ensemble).leaf_indices(rows(0, 16))
+    assert len(made) == 1
