@@ -22,6 +22,9 @@ _BLOCK, _SMALL_BLOCK = 1024, 64
 _FEW = 16
 """Fewer rows are not worth laying out the trees for."""
 
+_WORTH_THREADS = 1 << 18
+"""Rows times trees that take longer than to start threads."""
+
 _TURNS = 4
 """How often each thread should still have its turn, when slices become smaller."""
 
@@ -208,6 +211,8 @@ class Model:
         if len(rows) < _FEW:
             few(trees, rows, ZERO_BAND, out)
             return
+        if len(rows) * self.ensemble.n_trees < _WORTH_THREADS:
+            threads = 1
         packed = _packed(self.ensemble)
         in_slices(
             range(0, len(rows), _BLOCK),

@@ -47,6 +47,9 @@ class Query:
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
         Class index that the model gives each row as it stands; None for scores.
+    unit_rows : int
+        A search may learn from rows before it: from those of its own block of so many rows only,
+        so that blocks may be asked about together or not; 0 where all are one block.
     """
 
     ensemble: Ensemble
@@ -59,6 +62,7 @@ class Query:
     description: dict[str, Any] = field(default_factory=dict)
     deployed: Ensemble | None = None
     predicted: NDArray[np.int64] | None = None
+    unit_rows: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -7,8 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import broken_rows, common_outcomes, empty_columns, setting_of
-from treeproof.engines.questions import in_chunks
+from treeproof.engines.batches import (
+    Replays,
+    broken_rows,
+    common_outcomes,
+    empty_columns,
+    in_batches,
+    setting_of,
+)
 from treeproof.errors import InvalidInput
 from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
 from treeproof.kernels.exact_batch import Columns
@@ -59,8 +65,8 @@ class AttackEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
         """Look for any violation in the query's own ball or box."""
         sides = query.reach.box(query.rows, query.reach.radius or 0.0)
-        columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=False)
-        outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+        columns, skip, is_confirmed = self._attack(query, budget, sides, n_jobs, is_ball=False)
+        outcomes = common_outcomes(query, columns, skip, is_confirmed)
         is_ball = query.reach.is_ball
         outcomes.lower[~skip] = 0.0 if is_ball else np.nan
         outcomes.upper[~skip] = np.inf if is_ball else np.nan
@@ -79,8 +85,8 @@ class AttackEngine:
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
         """Find a near violation of every row; the upper bound is its distance."""
         sides = query.reach.low, query.reach.high
-        columns, skip = self._attack(query, budget, sides, n_jobs, is_ball=True)
-        outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+        columns, skip, is_confirmed = self._attack(query, budget, sides, n_jobs, is_ball=True)
+        outcomes = common_outcomes(query, columns, skip, is_confirmed)
         for row in np.flatnonzero(~skip):
             outcomes.reason[row] = _reason(columns, int(row))
             if is_confirmed[row]:
@@ -97,7 +103,7 @@ class AttackEngine:
         n_jobs: int,
         *,
         is_ball: bool,
-    ) -> tuple[Columns, NDArray[np.bool_]]:
+    ) -> tuple[Columns, NDArray[np.bool_], NDArray[np.bool_]]:
         setting = setting_of(query)
         columns, skip = empty_columns(query), broken_rows(query)
         # Copies are writable and contiguous whatever the caller passed: one compiled signature.
@@ -105,8 +111,7 @@ class AttackEngine:
         down, up = query.reach.down.copy(), query.reach.up.copy()
         low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
 
-        def run(first: int, last: int) -> None:
-            part = slice(first, last)
+        def run(part: slice) -> None:
             attack_batch(
                 *setting,
                 group[part],
@@ -126,8 +131,9 @@ class AttackEngine:
 
         # Rows start from their own scale, not from that of others: answers must not depend on
         # how rows are cut into blocks.
-        in_chunks(len(query), n_jobs, run)
-        return columns, skip
+        replays = Replays(query, columns, skip)
+        in_batches(len(query), n_jobs, replays.after(run))
+        return columns, skip, replays.finished()
 
 
 def _reason(columns: Columns, row: int) -> UnknownReason:

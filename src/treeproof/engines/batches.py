@@ -1,5 +1,7 @@
 """Batches of rows for compiled engines: the question as kernels take it, and what they found."""
 
+import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +30,8 @@ from treeproof.results.outcomes import Outcomes
 
 CHUNK = 16
 """Most rows of a compiled call, so that it can be interrupted soon."""
-_REPLAYED = 1024
-"""Most rows that are replayed at once."""
+_REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 13, 1024
+"""Rows times trees that are worth a replay while rows are searched; most rows at once."""
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
 _LINK = {
@@ -127,36 +129,70 @@ def broken_rows(query: Query) -> NDArray[np.bool_]:
     return np.array([is_broken_unchanged(query, row) for row in range(len(query))], dtype=bool)
 
 
+class Replays:
+    """Replays witnesses with the plain model; falsified is said only of those it confirms.
+
+    Parameters
+    ----------
+    query, columns, skip
+        The question, what is found about it, and which rows were not searched.
+    """
+
+    def __init__(self, query: Query, columns: Columns, skip: NDArray[np.bool_]) -> None:
+        self._query = query
+        self._columns = columns
+        self._skip = skip
+        self._waiting: deque[slice] = deque()
+        self._is_confirmed = np.zeros(len(query), dtype=bool)
+
+    def after(self, run: Callable[[slice], None]) -> Callable[[slice], None]:
+        """A run over slices of rows, with replays in between.
+
+        Plain arrays need the interpreter's lock now and then, so two threads that replay wait for
+        each other; one that replays while others search does not.
+        """
+
+        def searched(part: slice) -> None:
+            run(part)
+            self._waiting.append(part)
+            n_cells = len(self._waiting) * CHUNK * self._query.ensemble.n_trees
+            if n_cells >= _REPLAYED_CELLS:
+                self._replay(self._taken())
+
+        return searched
+
+    def finished(self) -> NDArray[np.bool_]:
+        """Whether each row has a witness that the plain model confirms, when all are searched."""
+        self._replay(self._taken())
+        return self._is_confirmed
+
+    def _taken(self) -> list[slice]:
+        parts = []
+        while self._waiting:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                parts.append(self._waiting.popleft())
+        return parts
+
+    def _replay(self, parts: list[slice]) -> None:
+        searched = [np.arange(part.start, part.stop) for part in parts]
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *searched])
+        rows = rows[~self._skip[rows] & np.isfinite(self._columns.upper[rows])]
+        for first in range(0, len(rows), _REPLAYED_ROWS):
+            some = rows[first : first + _REPLAYED_ROWS]
+            witness = self._columns.witness[some]
+            self._is_confirmed[some] = self._query.is_broken_by(witness, some)
+
+
 def common_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
-) -> tuple[Outcomes, NDArray[np.bool_]]:
+    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
+) -> Outcomes:
     """Columns common to both questions: witnesses that the plain model confirms, counts, times."""
     outcomes = Outcomes.empty(len(query), query.rows.shape[1])
     outcomes.seconds[:] = columns.seconds
     for number, name in enumerate(("nodes", "sweeps", "points", "restrictions")):
         outcomes.statistics[name] = columns.counts[:, number]
     settle_broken(query, outcomes, np.flatnonzero(skip))
-    found = np.flatnonzero(~skip & np.isfinite(columns.upper))
-    witness = columns.witness[found]
-    confirmed = _confirmed(query, witness, found, n_jobs)
-    is_confirmed = np.zeros(len(query), dtype=bool)
-    is_confirmed[found] = confirmed
-    found, witness = found[confirmed], witness[confirmed]
-    outcomes.witness[found] = witness
-    outcomes.witness_distance[found] = distances(query, found, witness)
-    return outcomes, is_confirmed
-
-
-def _confirmed(
-    query: Query, witness: NDArray[np.float64], found: NDArray[np.int64], n_jobs: int
-) -> NDArray[np.bool_]:
-    """Replay witnesses with the plain model; falsified is said only of those it confirms."""
-    confirmed = np.zeros(len(found), dtype=bool)
-
-    def replay(part: slice) -> None:
-        confirmed[part] = query.is_broken_by(witness[part], found[part])
-
-    threads = thread_count(n_jobs)
-    fair = max(1, -(-len(found) // threads))
-    in_slices(range(0, len(found), min(_REPLAYED, fair)), threads, replay, smallest=fair)
-    return confirmed
+    found = np.flatnonzero(is_confirmed)
+    outcomes.witness[found] = columns.witness[found]
+    outcomes.witness_distance[found] = distances(query, found, columns.witness[found])
+    return outcomes

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
+    Replays,
     broken_rows,
     common_outcomes,
     empty_columns,
@@ -27,8 +28,10 @@ from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 
-STAGES = (1, 2, 4, 8, 16)
-"""Rows of a batch after which the others learn anew where to look first."""
+STAGES = (4, 16)
+"""Rows after which the others learn anew where to look first."""
+WORTH_THREADS_S = 2e-3
+"""Threads take half a millisecond to begin; less work is done sooner without them."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.75
@@ -59,8 +62,9 @@ class ExactEngine:
         radius = 0.0 if query.reach.radius is None else query.reach.radius
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
-        in_batches(len(query), n_jobs, partial(run, False, 0.0, 1.0))
-        return _verify_outcomes(query, columns, skip, n_jobs)
+        replays = Replays(query, columns, skip)
+        in_batches(len(query), n_jobs, replays.after(partial(run, False, 0.0, 1.0)))
+        return _verify_outcomes(query, columns, skip, replays.finished())
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
         """Find the minimal perturbation of every row."""
@@ -68,12 +72,19 @@ class ExactEngine:
         run = _runner(query, budget, (query.reach.low, query.reach.high), skip, columns)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
-        first = 0
-        for last in (*(stage for stage in STAGES if stage < len(query)), len(query)):
-            guess = _first_guess(columns, first)
-            in_batches(last, n_jobs, partial(run, True, *guess), first)
-            first = last
-        return _radius_outcomes(query, columns, skip, n_jobs)
+        replays = Replays(query, columns, skip)
+        unit = query.unit_rows or len(query)
+        for start in range(0, len(query), unit):
+            end = min(start + unit, len(query))
+            first = start
+            for last in (*(start + stage for stage in STAGES if start + stage < end), end):
+                before = Columns(*(column[start:first] for column in columns))
+                expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
+                threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
+                search = partial(run, True, *_first_guess(before))
+                in_batches(last, threads, replays.after(search), first)
+                first = last
+        return _radius_outcomes(query, columns, skip, replays.finished())
 
 
 def _runner(
@@ -115,7 +126,7 @@ def _runner(
     return run
 
 
-def _first_guess(columns: Columns, n_rows: int) -> tuple[float, float]:
+def _first_guess(before: Columns) -> tuple[float, float]:
     """Where to look first, from the rows already solved.
 
     Returns
@@ -123,19 +134,19 @@ def _first_guess(columns: Columns, n_rows: int) -> tuple[float, float]:
     radius, margin : float
         The median radius, 0 when there is none; by what factor most radii exceed the cheap ones.
     """
-    radius, cheap = columns.upper[:n_rows], columns.cheap[:n_rows]
+    radius, cheap = before.upper, before.cheap
     known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
     if not known.any():
         return 0.0, FIRST_MARGIN
-    ratio = radius[known] / cheap[known]
-    margin = float(np.clip(np.quantile(ratio, MOST), LEAST_MARGIN, LARGEST_MARGIN))
-    return float(np.median(radius[known])), margin
+    solved, ratio = np.sort(radius[known]), np.sort(radius[known] / cheap[known])
+    margin = float(ratio[int(MOST * len(ratio))])
+    return float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
 
 
 def _verify_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
+    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
 ) -> Outcomes:
-    outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+    outcomes = common_outcomes(query, columns, skip, is_confirmed)
     if not query.reach.is_ball:
         outcomes.lower[:] = outcomes.upper[:] = np.nan
     outcomes.verdict[is_confirmed] = Verdict.FALSIFIED
@@ -153,9 +164,9 @@ def _verify_outcomes(
 
 
 def _radius_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], n_jobs: int
+    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
 ) -> Outcomes:
-    outcomes, is_confirmed = common_outcomes(query, columns, skip, n_jobs)
+    outcomes = common_outcomes(query, columns, skip, is_confirmed)
     outcomes.lower[~skip] = columns.lower[~skip]
     outcomes.upper[is_confirmed] = columns.upper[is_confirmed]
     outcomes.attained[is_confirmed] = ~columns.is_open[is_confirmed]

@@ -80,10 +80,9 @@ def engine_named(choice: str | Engine) -> Engine:
                 f" tp.multilevel(T=2, L=1). Got {choice!r}."
             )
         return choice
-    known = engines()
-    if choice not in known:
-        raise InvalidInput(f"'engine' must be one of {', '.join(known)}. Got {choice!r}.")
-    return known[choice].build()
+    if choice not in _ENTRIES or not find_spec(_ENTRIES[choice].module):
+        raise InvalidInput(f"'engine' must be one of {', '.join(engines())}. Got {choice!r}.")
+    return _ENTRIES[choice].build()
 
 
 def require_support(engine: Engine, query: Query) -> None:

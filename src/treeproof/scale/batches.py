@@ -166,17 +166,27 @@ class BatchSizer:
 def answer_batch(model: Model, question: Question, rows: Rows) -> Answer:
     """Answer a batch in this thread; a row that fails is recorded, and the others go on."""
     began = time.perf_counter()
-    unit = question.unit_rows if question.unit_rows > 1 else len(rows)
+    try:
+        pieces = [question.ask(model, rows.values, rows.labels)]
+    except TreeproofError:
+        raise  # about the question or its input, not about a row
+    except Exception:
+        pieces = _answer_in_units(model, question, rows)
+    return Answer(pieces, time.perf_counter() - began)
+
+
+def _answer_in_units(model: Model, question: Question, rows: Rows) -> list[Results]:
+    """Answer unit by unit, so that the answers of others are the same as ever."""
     pieces: list[Results] = []
-    for start in range(0, len(rows), unit):
-        part = rows.take(slice(start, start + unit))
+    for start in range(0, len(rows), question.unit_rows):
+        part = rows.take(slice(start, start + question.unit_rows))
         try:
             pieces.append(question.ask(model, part.values, part.labels))
         except TreeproofError:
-            raise  # about the question or its input, not about a row
+            raise
         except Exception:
             pieces += answer_singly(model, question, part)
-    return Answer(pieces, time.perf_counter() - began)
+    return pieces
 
 
 def answer_singly(model: Model, question: Question, rows: Rows) -> list[Results]:

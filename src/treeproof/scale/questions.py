@@ -1,5 +1,6 @@
 """`Question`: what a run asks about every row, in a form that can be sent to workers."""
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from treeproof.spec.goals import Goal
 from treeproof.spec.perturbations import Box, LInf
 
 if TYPE_CHECKING:
-    from treeproof.engines.base import Engine
+    from treeproof.engines.base import Budget, Engine
+    from treeproof.query import Query
 
 _RADIUS_UNIT = 32
 """Rows of one radius question. The engine learns the scale of the later ones from the first, so
@@ -65,30 +67,30 @@ class Question:
 
     @property
     def unit_rows(self) -> int:
-        """Rows that are always asked about together."""
+        """Rows of a block that is always asked about together; see `Query`."""
         return _RADIUS_UNIT if self.kind == "radius" else 1
 
     def ask(self, model: Model, rows: FloatArray, labels: NDArray[Any] | None) -> Results:
-        """Answer some rows, in this thread."""
-        import treeproof
+        """Answer some rows, in this thread.
 
-        function = treeproof.radius if self.kind == "radius" else treeproof.verify
-        more: dict[str, Any] = {"evidence": True} if self.evidence else {}
-        return function(
-            model,
-            rows,
-            labels,
-            self.perturbation,  # type: ignore[arg-type] # a radius is never asked with a Box
-            engine=self.engine,
-            goal=self.goal,
-            domain=self.domain,
-            attacker_class=self.attacker_class,
-            time_limit_s=self.time_limit_s,
-            node_limit=self.node_limit,
-            memory_limit_mb=self.memory_limit_mb,
-            n_jobs=1,
-            **more,
-        )
+        Parameters
+        ----------
+        model : Model
+            The model.
+        rows : float64 (n_rows, n_features)
+            Rows; units follow each other, and all but the last one are whole.
+        labels : object (n_rows,) or None
+            Labels that they should keep.
+        """
+        from treeproof.search.asking import results_of
+        from treeproof.search.radius import find_radius
+
+        engine, query, budget, words = self._asked(model, rows, labels)
+        if self.kind == "radius":
+            outcomes = find_radius(engine, query, budget)
+        else:
+            outcomes = engine.verify(query, budget)
+        return results_of(query, outcomes, words, budget if self.evidence else None)
 
     def unanswered(
         self, model: Model, rows: FloatArray, labels: NDArray[Any] | None, reason: str = ""
@@ -106,12 +108,23 @@ class Question:
         reason : str
             Why they are undecided.
         """
+        from treeproof.search.asking import results_of
+
+        _, query, _, words = self._asked(model, rows, labels)
+        results = results_of(query, Outcomes.empty(len(query), rows.shape[1]), words)
+        results.reason = np.full(len(results), reason)
+        return results
+
+    def _asked(
+        self, model: Model, rows: FloatArray, labels: NDArray[Any] | None
+    ) -> "tuple[Engine, Query, Budget, dict[str, Any]]":
+        """The question as engines take it, and in words."""
         from treeproof.engines.base import Budget
         from treeproof.engines.registry import engine_named, require_support
-        from treeproof.search.asking import ask, describe, results_of
+        from treeproof.search.asking import ask, describe
 
         engine = engine_named(self.engine)
-        Budget(
+        budget = Budget(
             time_limit_s=self.time_limit_s,
             node_limit=self.node_limit,
             memory_limit_mb=self.memory_limit_mb,
@@ -126,10 +139,8 @@ class Question:
             attacker_class=self.attacker_class,
         )
         require_support(engine, query)
-        outcomes = Outcomes.empty(len(query), rows.shape[1])
-        results = results_of(query, outcomes, {"kind": self.kind, "engine": describe(engine)})
-        results.reason = np.full(len(results), reason)
-        return results
+        query = dataclasses.replace(query, unit_rows=self.unit_rows)
+        return engine, query, budget, {"kind": self.kind, "engine": describe(engine)}
 
     def header(self, model: Model, rows: FloatArray, labels: NDArray[Any] | None) -> dict[str, Any]:
         """Header of a run; the rows are only looked at."""

@@ -320,14 +320,14 @@ def test_a_row_that_fails_is_recorded_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X, y = rows
-    ask = tp.radius
+    ask = Question.ask
 
-    def failing(model: Any, asked: Any, *arguments: Any, **keywords: Any) -> tp.Results:
+    def failing(question: Question, model: tp.Model, asked: Any, labels: Any) -> tp.Results:
         if (asked[:, 0] == X[70, 0]).any():
             raise MemoryError("no more memory\nfor this row")
-        return ask(model, asked, *arguments, **keywords)
+        return ask(question, model, asked, labels)
 
-    monkeypatch.setitem(tp.__dict__, "radius", failing)
+    monkeypatch.setattr(Question, "ask", failing)
     found = tp.run(model, X, y, out=tmp_path / "run.jsonl", n_jobs=2).load()
     assert found.reason[70] == "row failed: MemoryError: no more memory"
     assert found.verdict[70] == "unknown"
@@ -442,3 +442,20 @@ def test_runs_work_outside_the_main_thread(
 def test_parquet_runs_wait_in_a_run_file_beside(tmp_path: Path) -> None:
     assert log_path(tmp_path / "run.parquet").name == "run.parquet.part.jsonl"
     assert log_path(tmp_path / "run.jsonl") == tmp_path / "run.jsonl"
+
+
+@pytest.mark.parametrize("engine", ["exact", "multilevel"])
+def test_units_are_answered_the_same_together_and_alone(
+    model: tp.Model, rows: tuple[Any, Any], engine: str
+) -> None:
+    question = Question(kind="radius", perturbation=tp.LInf(), engine=engine)
+    X, y = np.asarray(rows[0][:75], dtype=np.float64), rows[1][:75]
+    together = question.ask(model, X, y)
+    unit = question.unit_rows
+    assert unit < len(X) < 3 * unit
+    alone = [question.ask(model, X[k : k + unit], y[k : k + unit]) for k in range(0, 75, unit)]
+    expected = tp.Results.join(alone)
+    for name in ("lower", "upper", "verdict", "exact", "attained", "witness", "witness_distance"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(expected, name))
+    for name, counted in expected.statistics.items():
+        np.testing.assert_array_equal(counted, together.statistics[name])
