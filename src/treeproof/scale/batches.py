@@ -1,7 +1,7 @@
 """Batches: what is sent to a worker, how large it is, and how it is answered."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +73,21 @@ class BatchMaker:
         self._waiting: list[Rows] = []
         self.n_seen = 0
 
-    def batches(self, sizer: "BatchSizer") -> Iterator[Batch]:
-        """Give batches, each as large as the sizer says at that moment."""
+    def batches(
+        self, sizer: "BatchSizer", largest: Callable[[int], int] | None = None
+    ) -> Iterator[Batch]:
+        """Give batches, each as large as the sizer says at that moment.
+
+        Parameters
+        ----------
+        sizer : BatchSizer
+            Says how many rows.
+        largest : callable, optional
+            Called with the rows that were looked at so far, says how many more rows at most.
+        """
         while True:
-            batch = self._next(sizer.n_rows)
+            n_rows = sizer.n_rows
+            batch = self._next(n_rows if largest is None else min(n_rows, largest(self.n_seen)))
             if batch is None:
                 return
             yield batch

@@ -8,12 +8,13 @@ workers are run again; one that has cost many workers is asked row by row, to fi
 import asyncio
 import contextlib
 import logging
-import queue
 import tempfile
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import treeproof
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
+from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
 from treeproof.scale.batches import Answer, Batch, answer_batch, failed
 from treeproof.scale.questions import Question
@@ -40,6 +42,12 @@ _TRIES = 3
 """How often a batch is sent again after the scheduler gave it up."""
 
 _LOOK_EVERY_S = 2.0
+
+_AHEAD_S, _MOST_AHEAD = 0.5, 8
+"""Seconds of work that should wait at each worker, and most batches that may."""
+
+_TOGETHER_S = 0.2
+"""How long answers are waited for that can be fetched together; less than workers have ahead."""
 
 
 @contextlib.contextmanager
@@ -103,6 +111,7 @@ def require_worker(client: Any) -> None:
         ) from error
 
 
+@remembered
 def _packed(ensemble: Ensemble) -> bytes:
     """A model as the bytes of its file, which give the same model bit for bit."""
     with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
@@ -174,50 +183,71 @@ class DaskWorkers:
         self._client = client
         self._run = uuid.uuid4().hex
         self._n_tasks = 0
-        self._done: queue.SimpleQueue[tuple[Any, Batch]] = queue.SimpleQueue()
-        self._arrived = threading.Semaphore(0)
+        self._to_send: list[Batch] = []
+        self._done: deque[tuple[Any, Batch]] = deque()
+        self._news = threading.Condition()
+        self._fetched: deque[tuple[Batch, Answer | BaseException]] = deque()
         self._under_way: dict[str, tuple[Any, Batch]] = {}
         self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
+        self._batch_s = _AHEAD_S
         require_worker(client)
         self._plugin = f"treeproof-model-{self._run}"
         client.register_plugin(_plugin(self._plugin, _packed(model.ensemble)))
 
     @property
-    def n_at_once(self) -> int:
-        """One batch per thread of the cluster, and one that waits there for it."""
+    def n_threads(self) -> int:
+        """Threads of the cluster, which may grow and shrink."""
         now = time.monotonic()
         if now - self._looked > _LOOK_EVERY_S:
             self._looked = now
             with contextlib.suppress(OSError):
                 self._n_threads = sum(self._client.nthreads().values())
-        return max(2, 2 * self._n_threads)
+        return max(1, self._n_threads)
+
+    @property
+    def n_at_once(self) -> int:
+        """One batch per thread, and one that waits there; more of short ones."""
+        waiting = min(max(int(_AHEAD_S / max(self._batch_s, 1e-3)), 1), _MOST_AHEAD)
+        return self.n_threads * (1 + waiting)
 
     def submit(self, batch: Batch) -> None:
-        """Have a batch answered."""
-        future = self._send(batch.rows)
-        self._under_way[str(future.key)] = (future, batch)
-        future.add_done_callback(lambda done: self._note(done, batch))
+        """Have a batch answered; it is sent, together with others, by the next `wait`."""
+        self._to_send.append(batch)
 
-    def _note(self, future: Any, batch: Batch) -> None:
-        self._done.put((future, batch))
-        self._arrived.release()
+    def _send_all(self) -> None:
+        batches, self._to_send = self._to_send, []
+        futures = self._send([batch.rows for batch in batches]) if batches else []
+        for future, batch in zip(futures, batches, strict=True):
+            self._under_way[str(future.key)] = (future, batch)
+            future.add_done_callback(partial(self._note, batch))
 
-    def _send(self, rows: Rows) -> Any:
-        self._n_tasks += 1
-        return self._client.submit(
+    def _note(self, batch: Batch, future: Any) -> None:
+        with self._news:
+            self._done.append((future, batch))
+            self._news.notify_all()
+
+    def _send(self, parts: list[Rows]) -> list[Any]:
+        """Send tasks, one for each part, in one message: messages cost more than what they say."""
+        numbers = range(self._n_tasks, self._n_tasks + len(parts))
+        self._n_tasks += len(parts)
+        futures: list[Any] = self._client.map(
             _answer_here,
-            self._plugin,
-            self._question,
-            rows,
-            key=f"treeproof-batch-{self._run}-{self._n_tasks}",
+            [self._plugin] * len(parts),
+            [self._question] * len(parts),
+            parts,
+            key=[f"treeproof-batch-{self._run}-{number}" for number in numbers],
             pure=False,
         )
+        return futures
 
     def wait(self) -> None:
         """Wait until there may be something to take; a cluster that stays empty is refused."""
+        if self._fetched:
+            return
+        self._send_all()
         started = alone_since = time.monotonic()
-        while not self._arrived.acquire(timeout=_LOOK_EVERY_S):
+        while not self._are_done(1, _LOOK_EVERY_S):
             now = time.monotonic()
             try:
                 processing = self._client.processing()
@@ -233,6 +263,13 @@ class DaskWorkers:
             if now - started > _FORGOTTEN_S and processing and not known & set(self._under_way):
                 self._send_again()
                 started = now
+        # Workers have other batches that wait there, so a few answers may come together.
+        self._are_done(len(self._under_way) // 2, _TOGETHER_S)
+
+    def _are_done(self, n_batches: int, seconds: float) -> bool:
+        """Whether so many batches are done, or are so before the time is over."""
+        with self._news:
+            return self._news.wait_for(lambda: len(self._done) >= n_batches, seconds)
 
     def _send_again(self) -> None:
         """Send everything under way anew, since no worker knows of it any more."""
@@ -240,18 +277,18 @@ class DaskWorkers:
         for future, batch in left.values():
             future.release()
             self.submit(batch)
+        self._send_all()
 
     def take(self) -> Finished | None:
         """Give a finished batch, if there is one."""
-        try:
-            future, batch = self._done.get_nowait()
-        except queue.Empty:
+        if not self._fetched:
+            self._fetch()
+        if not self._fetched:
             return None
-        if self._under_way.pop(str(future.key), None) is None:
-            return None
-        outcome = self._outcome(future)
+        batch, outcome = self._fetched.popleft()
         if not isinstance(outcome, BaseException):
             self._tries.pop(id(batch), None)
+            self._batch_s = 0.5 * (self._batch_s + outcome.seconds)
             return batch, outcome
         if isinstance(outcome, TreeproofError):
             return batch, outcome
@@ -265,6 +302,31 @@ class DaskWorkers:
             return batch, self._row_by_row(batch)
         self.submit(batch)
         return None
+
+    def _fetch(self) -> None:
+        """Have the answers of all batches that are done, whatever they are, sent here."""
+        done = []
+        while self._done:
+            future, batch = self._done.popleft()
+            if self._under_way.pop(str(future.key), None) is not None:
+                done.append((future, batch))
+        answers = self._answers([future for future, _ in done])
+        for (future, batch), answer in zip(done, answers, strict=True):
+            self._fetched.append((batch, self._outcome(future) if answer is None else answer))
+            future.release()
+
+    def _answers(self, futures: list[Any]) -> list[Answer | None]:
+        """Fetch the results of several tasks in one message; None where each must be asked for."""
+
+        async def gathered() -> list[Answer]:
+            async with asyncio.timeout(_FETCH_TIMEOUT_S):
+                answers: list[Answer] = await self._client.gather(futures, asynchronous=True)
+                return answers
+
+        if len(futures) > 1:
+            with contextlib.suppress(Exception):  # of one of them; which one is found out later
+                return list(self._client.sync(gathered))
+        return [None] * len(futures)
 
     def _outcome(self, future: Any) -> Answer | BaseException:
         try:
@@ -282,7 +344,7 @@ class DaskWorkers:
         pieces = []
         for i in range(len(batch)):
             row = batch.rows.take(slice(i, i + 1))
-            outcome = self._outcome(self._send(row))
+            outcome = self._outcome(self._send([row])[0])
             if isinstance(outcome, Answer):
                 pieces += outcome.pieces
             elif _is_loss(outcome):
@@ -296,6 +358,7 @@ class DaskWorkers:
         """Answer nothing more."""
         left = [future for future, _ in self._under_way.values()]
         self._under_way.clear()
+        self._to_send.clear()
         with contextlib.suppress(Exception):
             if left:
                 self._client.cancel(left)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ from treeproof.scale.run_log import (
 )
 from treeproof.scale.sources import Source
 from treeproof.scale.workers import ThreadWorkers, Workers
+
+_SMALLEST_BATCH = 32
+"""Rows that are worth a batch of their own."""
 
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
@@ -148,16 +152,23 @@ class Runner:
         on_progress : callable, optional
             See `Progress`.
         batch_rows : int, optional
-            Rows per batch; by default as many as take a while.
+            Rows per batch, fewer towards the end; by default as many as take a while.
         """
         sizer = BatchSizer(
             self.question.unit_rows, workers.target_s, batch_rows or 0, batch_rows is not None
         )
         maker = BatchMaker(self.source, self.question, self.header, self._found, self.out)
-        total = self.source.n_rows if on_progress is not None else None
+        total = self.source.n_rows
+
+        def largest(n_seen: int) -> int:
+            """Smaller batches towards the end, so that all workers end at about the same time."""
+            if total is None:
+                return sys.maxsize
+            return max((total - n_seen) // (2 * workers.n_threads), _SMALLEST_BATCH)
+
         is_complete = False
         try:
-            for done, seconds in self._rounds(workers, maker.batches(sizer)):
+            for done, seconds in self._rounds(workers, maker.batches(sizer, largest)):
                 sizer.learn(done, seconds)
                 if on_progress is not None:
                     on_progress(self.tally.n_rows, total)

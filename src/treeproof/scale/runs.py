@@ -72,7 +72,7 @@ def run(
     radii : sequence of float
         Radii at which proved rows are counted in `Run.tally`.
     batch_rows : int, optional
-        Rows per batch; by default as many as take about half a second.
+        Rows per batch, fewer towards the end; by default as many as take about half a second.
     on_progress : callable, optional
         Called with the rows answered so far, and with all rows (or None, where that is not known).
 

@@ -18,6 +18,10 @@ class Workers(Protocol):
     """Seconds that a batch should take."""
 
     @property
+    def n_threads(self) -> int:
+        """Batches that are answered at the same time."""
+
+    @property
     def n_at_once(self) -> int:
         """Batches that should be under way for all workers to be busy."""
 
@@ -50,9 +54,14 @@ class ThreadWorkers:
         # Waiting and taking are two steps, so that Ctrl-C while waiting loses nothing.
         self._arrived = threading.Semaphore(0)
         self._is_stopped = False
-        self.n_threads = thread_count(n_jobs)
+        self._n_threads = thread_count(n_jobs)
         for _ in range(self.n_threads):
             threading.Thread(target=self._work, daemon=True).start()
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that answer."""
+        return self._n_threads
 
     @property
     def n_at_once(self) -> int:

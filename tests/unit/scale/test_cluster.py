@@ -126,10 +126,10 @@ def test_a_row_that_kills_its_workers_is_recorded(
     sent: dict[str, Any] = {}
     send = DaskWorkers._send
 
-    def remember(self: DaskWorkers, part: Rows) -> Any:
-        future = send(self, part)
-        sent[future.key] = part
-        return future
+    def remember(self: DaskWorkers, parts: list[Rows]) -> Any:
+        futures = send(self, parts)
+        sent.update(zip([future.key for future in futures], parts, strict=True))
+        return futures
 
     def lost(self: DaskWorkers, future: Any) -> Any:
         # What the scheduler says when a task has cost it as many workers as it allows.

@@ -459,3 +459,21 @@ def test_units_are_answered_the_same_together_and_alone(
         np.testing.assert_array_equal(getattr(together, name), getattr(expected, name))
     for name, counted in expected.statistics.items():
         np.testing.assert_array_equal(counted, together.statistics[name])
+
+
+def test_batches_become_smaller_towards_the_end(
+    model: tp.Model, rows: tuple[Any, Any], answers: tp.Results, tmp_path: Path
+) -> None:
+    done = [0]
+
+    def note(n_rows: int, _: int | None) -> None:
+        done.append(n_rows)
+
+    options = {"batch_rows": 128, "on_progress": note, "n_jobs": 1}
+    run = tp.run(model, *rows, out=tmp_path / "run.jsonl", **options)  # type: ignore[arg-type]
+    sizes = np.diff(done)
+    assert sizes.sum() == N_ROWS
+    assert sizes.max() <= 128
+    assert np.all(np.diff(sizes) <= 0)
+    assert sizes[0] > sizes[-1]
+    assert_same(run.load(), answers)
