@@ -3,28 +3,26 @@
 The model travels as a plugin: the scheduler keeps it, and gives it once to every worker, those that
 join later included. So tasks depend on nothing that could be lost with a worker. Batches of lost
 workers are run again; one that has cost many workers is asked row by row, to find the row.
+
+A task and every message cost some milliseconds on both sides and on the scheduler between them, so
+short batches share a task, and tasks and answers are sent several at a time.
 """
 
 import asyncio
 import contextlib
 import logging
-import tempfile
 import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import treeproof
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
-from treeproof.model.ensemble import Ensemble
-from treeproof.model.file_format import load_saved, save_ensemble
-from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
 from treeproof.scale.batches import Answer, Batch, answer_batch, failed
+from treeproof.scale.cluster_model import model_plugin
 from treeproof.scale.questions import Question
 from treeproof.scale.sources import Rows
 from treeproof.scale.workers import Finished
@@ -43,8 +41,8 @@ _TRIES = 3
 
 _LOOK_EVERY_S = 2.0
 
-_AHEAD_S, _MOST_AHEAD = 0.5, 8
-"""Seconds of work that should wait at each worker, and most batches that may."""
+_TASK_S, _MOST_SHARED = 0.5, 16
+"""Seconds that batches which share a task may take together, and most of them that may."""
 
 _TOGETHER_S = 0.2
 """How long answers are waited for that can be fetched together; less than workers have ahead."""
@@ -111,56 +109,12 @@ def require_worker(client: Any) -> None:
         ) from error
 
 
-@remembered
-def _packed(ensemble: Ensemble) -> bytes:
-    """A model as the bytes of its file, which give the same model bit for bit."""
-    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
-        path = Path(folder) / "model.treeproof"
-        save_ensemble(ensemble, path)
-        return path.read_bytes()
-
-
-def _unpacked(content: bytes) -> Ensemble:
-    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
-        path = Path(folder) / "model.treeproof"
-        path.write_bytes(content)
-        return load_saved(path)
-
-
-class _ModelPlugin:
-    """Holds the model of a run on a worker."""
-
-    def __init__(self, name: str, ensemble: bytes) -> None:
-        self.name = name
-        self.idempotent = False
-        self._ensemble = ensemble
-        self._version = treeproof.__version__
-        self.model: Model | None = None
-
-    def setup(self, worker: Any) -> None:
-        """Unpack the model when the worker starts."""
-        del worker
-        if self._version == treeproof.__version__:
-            self.model = Model(_unpacked(self._ensemble))
-
-    def teardown(self, worker: Any) -> None:
-        """Nothing to close."""
-
-    def loaded(self) -> Model:
-        """The model; an error where its version of treeproof is another one."""
-        if self.model is None:
-            raise InvalidInput(
-                f"Workers must have treeproof {self._version}, as the process that asks. Got"
-                f" {treeproof.__version__}."
-            )
-        return self.model
-
-
-def _answer_here(plugin: str, question: Question, rows: Rows) -> Answer:
-    """Answer a batch on a worker."""
+def _answer_here(plugin: str, question: Question, parts: list[Rows]) -> list[Answer]:
+    """Answer batches on a worker."""
     from distributed import get_worker
 
-    return answer_batch(get_worker().plugins[plugin].loaded(), question, rows)
+    model = get_worker().plugins[plugin].loaded()
+    return [answer_batch(model, question, rows) for rows in parts]
 
 
 class DaskWorkers:
@@ -184,16 +138,17 @@ class DaskWorkers:
         self._run = uuid.uuid4().hex
         self._n_tasks = 0
         self._to_send: list[Batch] = []
-        self._done: deque[tuple[Any, Batch]] = deque()
+        self._most_rows = 0
+        self._done: deque[tuple[Any, list[Batch]]] = deque()
         self._news = threading.Condition()
         self._fetched: deque[tuple[Batch, Answer | BaseException]] = deque()
-        self._under_way: dict[str, tuple[Any, Batch]] = {}
+        self._under_way: dict[str, tuple[Any, list[Batch]]] = {}
         self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
-        self._batch_s = _AHEAD_S
+        self._batch_s = self._row_s = _TASK_S
         require_worker(client)
         self._plugin = f"treeproof-model-{self._run}"
-        client.register_plugin(_plugin(self._plugin, _packed(model.ensemble)))
+        client.register_plugin(model_plugin(self._plugin, model.ensemble))
 
     @property
     def n_threads(self) -> int:
@@ -207,35 +162,49 @@ class DaskWorkers:
 
     @property
     def n_at_once(self) -> int:
-        """One batch per thread, and one that waits there; more of short ones."""
-        waiting = min(max(int(_AHEAD_S / max(self._batch_s, 1e-3)), 1), _MOST_AHEAD)
-        return self.n_threads * (1 + waiting)
+        """One batch per thread, and one that waits there; more of those that share a task."""
+        shared = min(max(int(_TASK_S / max(self._batch_s, 1e-3)), 1), _MOST_SHARED)
+        return 2 * self.n_threads * shared
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, batch: Batch, most_rows: int) -> None:
         """Have a batch answered; it is sent, together with others, by the next `wait`."""
         self._to_send.append(batch)
+        self._most_rows = most_rows
 
     def _send_all(self) -> None:
-        batches, self._to_send = self._to_send, []
-        futures = self._send([batch.rows for batch in batches]) if batches else []
-        for future, batch in zip(futures, batches, strict=True):
-            self._under_way[str(future.key)] = (future, batch)
-            future.add_done_callback(partial(self._note, batch))
+        tasks = self._tasks()
+        futures = self._send([[batch.rows for batch in task] for task in tasks]) if tasks else []
+        for future, task in zip(futures, tasks, strict=True):
+            self._under_way[str(future.key)] = (future, task)
+            future.add_done_callback(partial(self._note, task))
 
-    def _note(self, batch: Batch, future: Any) -> None:
+    def _tasks(self) -> list[list[Batch]]:
+        """Batches to send, short ones together: a task costs everyone some milliseconds."""
+        batches, self._to_send = self._to_send, []
+        most_rows = min(self._most_rows, int(_TASK_S / self._row_s))
+        tasks: list[list[Batch]] = []
+        for batch in batches:
+            # One that was lost before goes alone: it may be what costs the workers.
+            alone = id(batch) in self._tries or not tasks or id(tasks[-1][0]) in self._tries
+            if alone or sum(map(len, tasks[-1])) + len(batch) > most_rows:
+                tasks.append([])
+            tasks[-1].append(batch)
+        return tasks
+
+    def _note(self, task: list[Batch], future: Any) -> None:
         with self._news:
-            self._done.append((future, batch))
+            self._done.append((future, task))
             self._news.notify_all()
 
-    def _send(self, parts: list[Rows]) -> list[Any]:
-        """Send tasks, one for each part, in one message: messages cost more than what they say."""
-        numbers = range(self._n_tasks, self._n_tasks + len(parts))
-        self._n_tasks += len(parts)
+    def _send(self, tasks: list[list[Rows]]) -> list[Any]:
+        """Send tasks in one message: messages cost more than what they say."""
+        numbers = range(self._n_tasks, self._n_tasks + len(tasks))
+        self._n_tasks += len(tasks)
         futures: list[Any] = self._client.map(
             _answer_here,
-            [self._plugin] * len(parts),
-            [self._question] * len(parts),
-            parts,
+            [self._plugin] * len(tasks),
+            [self._question] * len(tasks),
+            tasks,
             key=[f"treeproof-batch-{self._run}-{number}" for number in numbers],
             pure=False,
         )
@@ -263,20 +232,20 @@ class DaskWorkers:
             if now - started > _FORGOTTEN_S and processing and not known & set(self._under_way):
                 self._send_again()
                 started = now
-        # Workers have other batches that wait there, so a few answers may come together.
+        # Workers have other tasks that wait there, so the answers of several may come together.
         self._are_done(len(self._under_way) // 2, _TOGETHER_S)
 
-    def _are_done(self, n_batches: int, seconds: float) -> bool:
-        """Whether so many batches are done, or are so before the time is over."""
+    def _are_done(self, n_tasks: int, seconds: float) -> bool:
+        """Whether so many tasks are done, or are so before the time is over."""
         with self._news:
-            return self._news.wait_for(lambda: len(self._done) >= n_batches, seconds)
+            return self._news.wait_for(lambda: len(self._done) >= n_tasks, seconds)
 
     def _send_again(self) -> None:
         """Send everything under way anew, since no worker knows of it any more."""
         left, self._under_way = self._under_way, {}
-        for future, batch in left.values():
+        for future, task in left.values():
             future.release()
-            self.submit(batch)
+            self._to_send += task
         self._send_all()
 
     def take(self) -> Finished | None:
@@ -289,6 +258,7 @@ class DaskWorkers:
         if not isinstance(outcome, BaseException):
             self._tries.pop(id(batch), None)
             self._batch_s = 0.5 * (self._batch_s + outcome.seconds)
+            self._row_s = 0.5 * (self._row_s + outcome.seconds / max(len(batch), 1))
             return batch, outcome
         if isinstance(outcome, TreeproofError):
             return batch, outcome
@@ -300,43 +270,47 @@ class DaskWorkers:
         self._tries[id(batch)] = self._tries.get(id(batch), 0) + 1
         if self._tries[id(batch)] > _TRIES:
             return batch, self._row_by_row(batch)
-        self.submit(batch)
+        self._to_send.append(batch)
         return None
 
     def _fetch(self) -> None:
-        """Have the answers of all batches that are done, whatever they are, sent here."""
+        """Have what all tasks that are done found, whatever it is, sent here."""
         done = []
         while self._done:
-            future, batch = self._done.popleft()
+            future, task = self._done.popleft()
             if self._under_way.pop(str(future.key), None) is not None:
-                done.append((future, batch))
-        answers = self._answers([future for future, _ in done])
-        for (future, batch), answer in zip(done, answers, strict=True):
-            self._fetched.append((batch, self._outcome(future) if answer is None else answer))
+                done.append((future, task))
+        found = self._gathered([future for future, _ in done])
+        for (future, task), answers in zip(done, found, strict=True):
+            outcome = self._outcome(future) if answers is None else answers
+            if isinstance(outcome, BaseException):
+                self._fetched.extend((batch, outcome) for batch in task)
+            else:
+                self._fetched.extend(zip(task, outcome, strict=True))
             future.release()
 
-    def _answers(self, futures: list[Any]) -> list[Answer | None]:
+    def _gathered(self, futures: list[Any]) -> list[list[Answer] | None]:
         """Fetch the results of several tasks in one message; None where each must be asked for."""
 
-        async def gathered() -> list[Answer]:
+        async def gathered() -> list[list[Answer]]:
             async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                answers: list[Answer] = await self._client.gather(futures, asynchronous=True)
-                return answers
+                found: list[list[Answer]] = await self._client.gather(futures, asynchronous=True)
+                return found
 
         if len(futures) > 1:
             with contextlib.suppress(Exception):  # of one of them; which one is found out later
                 return list(self._client.sync(gathered))
         return [None] * len(futures)
 
-    def _outcome(self, future: Any) -> Answer | BaseException:
+    def _outcome(self, future: Any) -> list[Answer] | BaseException:
         try:
-            # A result may be lost with its worker just now; then the batch is sent again.
-            answer: Answer = future.result(timeout=_FETCH_TIMEOUT_S)
+            # A result may be lost with its worker just now; then its batches are sent again.
+            answers: list[Answer] = future.result(timeout=_FETCH_TIMEOUT_S)
         except Exception as error:
             return error
         finally:
             future.release()
-        return answer
+        return answers
 
     def _row_by_row(self, batch: Batch) -> Answer:
         """Ask about every row alone; one whose workers are lost, too, is recorded as failed."""
@@ -344,9 +318,9 @@ class DaskWorkers:
         pieces = []
         for i in range(len(batch)):
             row = batch.rows.take(slice(i, i + 1))
-            outcome = self._outcome(self._send([row])[0])
-            if isinstance(outcome, Answer):
-                pieces += outcome.pieces
+            outcome = self._outcome(self._send([[row]])[0])
+            if not isinstance(outcome, BaseException):
+                pieces += outcome[0].pieces
             elif _is_loss(outcome):
                 why = "the workers that answered it were lost"
                 pieces.append(failed(self._model, self._question, row, why))
@@ -363,14 +337,6 @@ class DaskWorkers:
             if left:
                 self._client.cancel(left)
             self._client.unregister_worker_plugin(self._plugin)
-
-
-def _plugin(name: str, ensemble: bytes) -> Any:
-    """The plugin as one of Dask's, whose class is known only where Dask is installed."""
-    from distributed import WorkerPlugin
-
-    kind = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
-    return kind(name, ensemble)
 
 
 def _is_loss(error: BaseException) -> bool:

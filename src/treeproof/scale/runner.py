@@ -168,7 +168,8 @@ class Runner:
 
         is_complete = False
         try:
-            for done, seconds in self._rounds(workers, maker.batches(sizer, largest)):
+            batches = ((batch, largest(maker.n_seen)) for batch in maker.batches(sizer, largest))
+            for done, seconds in self._rounds(workers, batches):
                 sizer.learn(done, seconds)
                 if on_progress is not None:
                     on_progress(self.tally.n_rows, total)
@@ -188,15 +189,17 @@ class Runner:
         path = self.out if is_complete or self.out is None else log_path(self.out)
         return Run(self.header, self.tally, path, self.n_new, is_complete)
 
-    def _rounds(self, workers: Workers, batches: Iterator[Batch]) -> Iterator[tuple[int, float]]:
+    def _rounds(
+        self, workers: Workers, batches: Iterator[tuple[Batch, int]]
+    ) -> Iterator[tuple[int, float]]:
         """Keep all workers busy; write what they finish, and say how much and how long."""
         n_under_way = 0
         while True:
             while n_under_way < workers.n_at_once:
-                batch = next(batches, None)
-                if batch is None:
+                more = next(batches, None)
+                if more is None:
                     break
-                workers.submit(batch)
+                workers.submit(*more)
                 n_under_way += 1
             if n_under_way == 0:
                 return

@@ -25,8 +25,8 @@ class Workers(Protocol):
     def n_at_once(self) -> int:
         """Batches that should be under way for all workers to be busy."""
 
-    def submit(self, batch: Batch) -> None:
-        """Have a batch answered."""
+    def submit(self, batch: Batch, most_rows: int) -> None:
+        """Have a batch answered, by one who answers at most so many rows one after the other."""
 
     def wait(self) -> None:
         """Wait until there may be something to take."""
@@ -68,8 +68,9 @@ class ThreadWorkers:
         """One batch per thread, and one that waits for it."""
         return 2 * self.n_threads
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, batch: Batch, most_rows: int) -> None:
         """Have a batch answered."""
+        del most_rows  # batches wait for all threads, not for one
         self._to_do.put(batch)
 
     def wait(self) -> None:

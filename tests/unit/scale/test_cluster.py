@@ -16,6 +16,7 @@ from tests.unit.scale.test_runs import assert_same
 from treeproof.scale import cluster as cluster_module
 from treeproof.scale.batches import Batch
 from treeproof.scale.cluster import DaskWorkers, connected
+from treeproof.scale.cluster_model import _ModelPlugin
 from treeproof.scale.questions import Question
 from treeproof.scale.sources import Rows
 
@@ -77,7 +78,7 @@ def test_both_workers_take_part_and_get_the_model_once(
     numbers = np.arange(10)
     for _ in range(6):
         part = Rows(numbers, rows[0][:10], None)
-        workers.submit(Batch(part, np.zeros(10, dtype=np.uint64), np.ones(10, dtype=bool)))
+        workers.submit(Batch(part, np.zeros(10, dtype=np.uint64), np.ones(10, dtype=bool)), 10)
     n_finished = 0
     while n_finished < 6:
         workers.wait()
@@ -126,14 +127,14 @@ def test_a_row_that_kills_its_workers_is_recorded(
     sent: dict[str, Any] = {}
     send = DaskWorkers._send
 
-    def remember(self: DaskWorkers, parts: list[Rows]) -> Any:
-        futures = send(self, parts)
-        sent.update(zip([future.key for future in futures], parts, strict=True))
+    def remember(self: DaskWorkers, tasks: list[list[Rows]]) -> Any:
+        futures = send(self, tasks)
+        sent.update(zip([future.key for future in futures], tasks, strict=True))
         return futures
 
     def lost(self: DaskWorkers, future: Any) -> Any:
         # What the scheduler says when a task has cost it as many workers as it allows.
-        if (sent[future.key].values[:, 0] == deadly).any():
+        if any((part.values[:, 0] == deadly).any() for part in sent[future.key]):
             return KilledWorker(future.key, None, 3)
         return outcome(self, future)
 
@@ -141,7 +142,7 @@ def test_a_row_that_kills_its_workers_is_recorded(
     monkeypatch.setattr(DaskWorkers, "_outcome", lost)
     part = Rows(np.arange(6), rows[0][:6], None)
     batch = Batch(part, np.zeros(6, dtype=np.uint64), np.ones(6, dtype=bool))
-    workers.submit(batch)
+    workers.submit(batch, 6)
     finished = None
     while finished is None:
         workers.wait()
@@ -163,7 +164,7 @@ def test_errors_on_workers_are_sentences(
     workers = DaskWorkers(model, question, client)
     workers._plugin = "another"  # which the workers do not have
     part = Rows(np.arange(6), rows[0][:6], None)
-    workers.submit(Batch(part, np.zeros(6, dtype=np.uint64), np.ones(6, dtype=bool)))
+    workers.submit(Batch(part, np.zeros(6, dtype=np.uint64), np.ones(6, dtype=bool)), 6)
     workers.wait()
     finished = workers.take()
     assert finished is not None
@@ -173,7 +174,7 @@ def test_errors_on_workers_are_sentences(
 
 
 def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = cluster_module._ModelPlugin("name", b"")
+    plugin = _ModelPlugin("name", b"")
     monkeypatch.setattr(tp, "__version__", "0.0")
     plugin.setup(None)
     with pytest.raises(tp.InvalidInput, match=r"Workers must have treeproof .* Got 0\.0"):
@@ -211,3 +212,45 @@ def test_a_scheduler_that_goes_away_ends_the_run_and_keeps_what_is_finished(
     assert len(tp.load_results(out)) >= 64
     assert tp.run(model, *rows, out=out, resume=True).is_complete
     assert len(tp.load_results(out)) == N_ROWS
+
+
+def test_short_batches_share_tasks_but_not_with_those_that_were_lost(
+    model: tp.Model, rows: tuple[Any, Any], client: Client
+) -> None:
+    workers = DaskWorkers(model, Question(kind="verify", perturbation=tp.LInf(0.1)), client)
+    batches = [
+        Batch(
+            Rows(np.arange(k, k + 10), rows[0][k : k + 10], None),
+            np.zeros(10, dtype=np.uint64),
+            np.ones(10, dtype=bool),
+        )
+        for k in range(0, 60, 10)
+    ]
+
+    def sizes(row_s: float, most_rows: int) -> list[int]:
+        workers._row_s = row_s
+        for batch in batches:
+            workers.submit(batch, most_rows)
+        return [len(task) for task in workers._tasks()]
+
+    assert sizes(1e-6, 1000) == [6]
+    assert sizes(1e-6, 25) == [2, 2, 2]
+    assert sizes(0.016, 1000) == [3, 3]
+    assert sizes(1.0, 1000) == [1] * 6
+    workers._tries[id(batches[2])] = 1
+    assert sizes(1e-6, 1000) == [2, 1, 3]
+    workers._tries.clear()
+    workers._row_s = 1e-6
+    for batch in batches:
+        workers.submit(batch, 1000)
+    found: dict[int, tp.Results] = {}
+    while len(found) < len(batches):
+        workers.wait()
+        finished = workers.take()
+        assert finished is not None
+        found[int(finished[0].rows.number[0])] = finished[1].pieces[0]  # type: ignore[union-attr]
+    expected = tp.verify(model, rows[0][:60], None, tp.LInf(0.1))
+    together = tp.Results.join([found[k] for k in range(0, 60, 10)])
+    np.testing.assert_array_equal(together.verdict, expected.verdict)
+    np.testing.assert_array_equal(together.witness, expected.witness)
+    workers.stop()
