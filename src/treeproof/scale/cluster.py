@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,8 +42,8 @@ _TRIES = 3
 
 _LOOK_EVERY_S = 2.0
 
-_TASK_S, _MOST_SHARED = 0.5, 16
-"""Seconds that batches which share a task may take together, and most of them that may."""
+_MOST_SHARED = 16
+"""Most batches that share a task."""
 
 _TOGETHER_S = 0.2
 """How long answers are waited for that can be fetched together; less than workers have ahead."""
@@ -109,6 +110,27 @@ def require_worker(client: Any) -> None:
         ) from error
 
 
+@dataclass(slots=True)
+class Recent:
+    """A mean of numbers in which the latest ones count most.
+
+    Attributes
+    ----------
+    value : float
+        The mean; what is assumed until there is a number.
+    is_known : bool
+        Whether there was one.
+    """
+
+    value: float
+    is_known: bool = False
+
+    def learn(self, number: float) -> None:
+        """Take in a number."""
+        self.value = 0.5 * (self.value + number) if self.is_known else number
+        self.is_known = True
+
+
 def _answer_here(plugin: str, question: Question, parts: list[Rows]) -> list[Answer]:
     """Answer batches on a worker."""
     from distributed import get_worker
@@ -145,7 +167,7 @@ class DaskWorkers:
         self._under_way: dict[str, tuple[Any, list[Batch]]] = {}
         self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
-        self._batch_s = self._row_s = _TASK_S
+        self._batch_s, self._row_s = Recent(self.target_s), Recent(self.target_s)
         require_worker(client)
         self._plugin = f"treeproof-model-{self._run}"
         client.register_plugin(model_plugin(self._plugin, model.ensemble))
@@ -163,7 +185,7 @@ class DaskWorkers:
     @property
     def n_at_once(self) -> int:
         """One batch per thread, and one that waits there; more of those that share a task."""
-        shared = min(max(int(_TASK_S / max(self._batch_s, 1e-3)), 1), _MOST_SHARED)
+        shared = min(max(int(self.target_s / max(self._batch_s.value, 1e-3)), 1), _MOST_SHARED)
         return 2 * self.n_threads * shared
 
     def submit(self, batch: Batch, most_rows: int) -> None:
@@ -181,7 +203,7 @@ class DaskWorkers:
     def _tasks(self) -> list[list[Batch]]:
         """Batches to send, short ones together: a task costs everyone some milliseconds."""
         batches, self._to_send = self._to_send, []
-        most_rows = min(self._most_rows, int(_TASK_S / self._row_s))
+        most_rows = min(self._most_rows, int(self.target_s / self._row_s.value))
         tasks: list[list[Batch]] = []
         for batch in batches:
             # One that was lost before goes alone: it may be what costs the workers.
@@ -257,8 +279,8 @@ class DaskWorkers:
         batch, outcome = self._fetched.popleft()
         if not isinstance(outcome, BaseException):
             self._tries.pop(id(batch), None)
-            self._batch_s = 0.5 * (self._batch_s + outcome.seconds)
-            self._row_s = 0.5 * (self._row_s + outcome.seconds / max(len(batch), 1))
+            self._batch_s.learn(outcome.seconds)
+            self._row_s.learn(outcome.seconds / max(len(batch), 1))
             return batch, outcome
         if isinstance(outcome, TreeproofError):
             return batch, outcome

@@ -228,19 +228,19 @@ def test_short_batches_share_tasks_but_not_with_those_that_were_lost(
     ]
 
     def sizes(row_s: float, most_rows: int) -> list[int]:
-        workers._row_s = row_s
+        workers._row_s = cluster_module.Recent(row_s)
         for batch in batches:
             workers.submit(batch, most_rows)
         return [len(task) for task in workers._tasks()]
 
     assert sizes(1e-6, 1000) == [6]
     assert sizes(1e-6, 25) == [2, 2, 2]
-    assert sizes(0.016, 1000) == [3, 3]
-    assert sizes(1.0, 1000) == [1] * 6
+    assert sizes(0.03, 1000) == [3, 3]
+    assert sizes(0.06, 1000) == [1] * 6
     workers._tries[id(batches[2])] = 1
     assert sizes(1e-6, 1000) == [2, 1, 3]
     workers._tries.clear()
-    workers._row_s = 1e-6
+    workers._row_s = cluster_module.Recent(1e-6)
     for batch in batches:
         workers.submit(batch, 1000)
     found: dict[int, tp.Results] = {}
