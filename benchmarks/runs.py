@@ -7,6 +7,7 @@ workers against one means nothing where others use the cores.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -25,6 +26,16 @@ import treeproof as tp
 RESULTS = Path(__file__).parent / "results"
 N_FEATURES = 20
 EPS = 0.02
+IDLE_S = 3.0
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "": {},
+    " quiet": {
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "1s",
+    },
+}
+"""Settings of Dask: as it comes, and as docs/how-to/scaling-out.md advises."""
 
 
 def trained_model() -> tp.Model:
@@ -101,10 +112,12 @@ def rates(noted: list[tuple[float, int, float, float]], clock: int) -> list[floa
 
 def dask(n_rows: int) -> dict[str, Any]:
     """Radii with threads, and with one and two Dask workers, taking turns."""
+    import dask
     from distributed import Client, LocalCluster
 
     model = trained_model()
     found: dict[str, list[tuple[float, float]]] = {}
+    idle: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "rows.npy"
         generated_rows(data, n_rows)
@@ -127,8 +140,9 @@ def dask(n_rows: int) -> dict[str, Any]:
                     n_jobs=2,
                     batch_rows=size,
                 )
-            for n_workers in (1, 2):
+            for (named, settings), n_workers in itertools.product(SETTINGS.items(), (1, 2)):
                 with (
+                    dask.config.set(settings),
                     LocalCluster(
                         n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
                     ) as cluster,
@@ -140,12 +154,26 @@ def dask(n_rows: int) -> dict[str, Any]:
 
                     tp.run(model, data, None, client=client, rows="0:640", batch_rows=32)
                     for size in (100, 400):
-                        name = f"Dask, {n_workers} worker{'s' * (n_workers - 1)}, batches of {size}"
-                        measured(name, client, processor, batch_rows=size)
+                        measured(
+                            dask_name(named, n_workers, size), client, processor, batch_rows=size
+                        )
+                    if n_workers == 2:
+                        before = processor()
+                        time.sleep(IDLE_S)
+                        idle.setdefault(named, []).append((processor() - before) / IDLE_S)
     best = {
         name: [min(column) for column in zip(*times, strict=True)] for name, times in found.items()
     }
-    return {"rows": n_rows, "best": best, "load": os.getloadavg()[1]}
+    return {
+        "rows": n_rows,
+        "best": best,
+        "idle": {named: min(shares) for named, shares in idle.items()},
+        "load": os.getloadavg()[1],
+    }
+
+
+def dask_name(settings: str, n_workers: int, size: int) -> str:
+    return f"Dask{settings}, {n_workers} worker{'s' * (n_workers - 1)}, batches of {size}"
 
 
 def draw(noted: list[tuple[float, int, float, float]]) -> None:
@@ -221,7 +249,8 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
         f"## Dask beside threads, radii of {found['rows']:,} rows",
         "",
         "Best of three, taking turns; workers are processes with one thread on the same machine,",
-        "warmed up. Processor seconds are those of all processes. Aims on an idle machine: two",
+        "warmed up; quiet ones sample less, see docs/how-to/scaling-out.md. Processor seconds are",
+        "those of all processes, the scheduler's included. Aims on an idle machine: two",
         "workers at least 1.8 times as fast as one; at most 5 % more than threads. The load of the",
         f"machine was {found['load']:.1f}, these processes included: where that is far above the"
         " number of",
@@ -232,14 +261,18 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
     ]
     lines += [f"| {name} | {wall:.2f} | {cpu:.2f} |" for name, (wall, cpu) in best.items()]
     lines += ["", "| comparison | seconds | processor seconds |", "|---|---|---|"]
-    for size in (100, 400):
-        one, two = (best[f"Dask, {k}, batches of {size}"] for k in ("1 worker", "2 workers"))
+    idle = found.get("idle", {"": math.nan})
+    for settings, size in itertools.product(idle, (100, 400)):
+        one, two = (best[dask_name(settings, n_workers, size)] for n_workers in (1, 2))
         threads = best[f"2 threads, batches of {size}"]
         lines += [
-            f"| 1 worker / 2 workers, batches of {size} | {one[0] / two[0]:.2f} | |",
-            f"| 2 workers / 2 threads, batches of {size} | {two[0] / threads[0]:.3f} |"
-            f" {two[1] / threads[1]:.3f} |",
+            f"| Dask{settings}, 1 worker / 2 workers, batches of {size} |"
+            f" {one[0] / two[0]:.2f} | |",
+            f"| Dask{settings}, 2 workers / 2 threads, batches of {size} |"
+            f" {two[0] / threads[0]:.3f} | {two[1] / threads[1]:.3f} |",
         ]
+    lines += ["", "| Dask with 2 workers and nothing to do | share of one core |", "|---|---|"]
+    lines += [f"| Dask{settings} | {share:.3f} |" for settings, share in idle.items()]
     return [*lines, ""]
 
 
