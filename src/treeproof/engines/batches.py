@@ -30,7 +30,7 @@ from treeproof.results.outcomes import Outcomes
 
 CHUNK = 16
 """Most rows of a compiled call, so that it can be interrupted soon."""
-_REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 13, 1024
+_REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
