@@ -66,10 +66,10 @@ BUGS = [
     ),
     Bug(
         "the dual forgets features that a leaf does not test",
-        "[entry] = peak\n                scores[leaf] += peak\n",
-        "[entry] = peak\n"
-        "                if state.range_low[entry] == state.range_high[entry]:\n"
-        "                    scores[leaf] += peak\n",
+        "state.peak[entry + leaf] = peak\n                scores[first_leaf + leaf] += peak\n",
+        "state.peak[entry + leaf] = peak\n"
+        "                if state.range_low[entry + leaf] == state.range_high[entry + leaf]:\n"
+        "                    scores[first_leaf + leaf] += peak\n",
     ),
     Bug(
         "what a settled tree has is not handed back",

@@ -34,7 +34,7 @@ WORTH_THREADS_S = 2e-3
 """Threads take half a millisecond to begin; less work is done sooner without them."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
-MOST = 0.75
+MOST = 0.65
 """The share of rows that a first trial radius should suffice for."""
 
 _REASON = {

@@ -6,7 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.distances import ball_distances
-from treeproof.kernels.rank_space import FIXED, RankSpace, box_cells, restrict, summation_slack
+from treeproof.kernels.rank_space import (
+    CUT,
+    FIXED,
+    NEXT,
+    NOTHING,
+    TESTED,
+    RankSpace,
+    box_cells,
+    restrict,
+    summation_slack,
+)
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -28,7 +38,11 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     numeric = inner & ~categorical
     banded = np.zeros(ensemble.n_features, dtype=bool)
     banded[trees.feature[numeric & ((trees.flags & ZERO_IS_MISSING) > 0)]] = True
-    node_cut = np.full(len(trees.feature), -1, dtype=np.int32)
+    nodes = np.stack(
+        [trees.feature, np.zeros_like(trees.feature), trees.right, trees.flags], axis=1
+    ).astype(np.uint32)
+    nodes[~inner, TESTED] = NOTHING
+    nodes[~inner, NEXT] = trees.leaf[~inner]
     start = np.zeros(ensemble.n_features + 1, dtype=np.int64)
     zero_low = np.full(ensemble.n_features, -1, dtype=np.int32)
     zero_high = np.full(ensemble.n_features, -1, dtype=np.int32)
@@ -37,13 +51,13 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     order = order[np.argsort(trees.feature[order], kind="stable")]
     bounds = np.searchsorted(trees.feature[order], np.arange(ensemble.n_features + 1))
     for feature in range(ensemble.n_features):
-        nodes = order[bounds[feature] : bounds[feature + 1]]
-        values = trees.threshold[nodes]
+        testing = order[bounds[feature] : bounds[feature + 1]]
+        values = trees.threshold[testing]
         if banded[feature]:
             # The zero band gets cells of its own: [-band, band] is what counts as zero.
             values = np.concatenate([values, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
         cuts, inverse = np.unique(values, return_inverse=True)
-        node_cut[nodes] = inverse[: len(nodes)]
+        nodes[testing, CUT] = inverse[: len(testing)]
         if banded[feature]:
             zero_low[feature] = inverse[-2] + 1
             zero_high[feature] = inverse[-1]
@@ -54,7 +68,7 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     return RankSpace(
         cut_start=start,
         cut=np.concatenate(pieces) if pieces else np.zeros(0),
-        node_cut=node_cut,
+        nodes=nodes,
         zero_low=zero_low,
         zero_high=zero_high,
         categorical=used_as_category,

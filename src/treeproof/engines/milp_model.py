@@ -14,6 +14,7 @@ import numpy as np
 from treeproof.engines.instance import rank_space
 from treeproof.engines.milp_program import Program
 from treeproof.engines.milp_restricted import Restricted, home_cells, level_of
+from treeproof.kernels.rank_space import CUT
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_IS_MISSING,
@@ -203,7 +204,7 @@ def _add_nodes(encoding: Encoding, ensemble: Ensemble, tree: int) -> bool:
         return True
     column_of = {int(restricted.leaf_row[i]): encoding.leaf_column + i for i in range(first, last)}
     program.add_row(list(column_of.values()), [1.0] * len(column_of), 1.0, 1.0)
-    node_cut = rank_space(ensemble).node_cut
+    node_cut = rank_space(ensemble).nodes[:, CUT]
     below: dict[int, list[int]] = {}
     for node in reversed(nodes):  # preorder: children come after their parents
         feature = int(trees.feature[node])

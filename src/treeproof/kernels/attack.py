@@ -177,7 +177,7 @@ def attack_row(
         for number in order:
             if is_ball:
                 radius = min(radius, found.upper[0])
-                ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell)
+                ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
                 is_everything = covers_everything(
                     space, low_cell, high_cell, row_cell, down, up, low, high
                 )

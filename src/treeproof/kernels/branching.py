@@ -56,6 +56,26 @@ def eliminate(problem, state, bound, floor):
 
 
 @borrowing_kernel
+def count_boundaries(problem, state, slot, low, high):
+    """How much is decided by cutting a slot after each of its cells from low to high - 1.
+
+    Fills ``scratch``: boundaries of living factors there, and far less for one-feature trees.
+    """
+    boundaries = state.scratch
+    for cell in range(low, high):
+        boundaries[cell] = 1.0 if problem.cells[cell + 1, EDGE] else 0.0
+    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
+        pair = problem.slot_pair[index]
+        if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
+            continue
+        start = problem.pairs[pair, SEGMENT_START]
+        for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
+            cell = problem.segments[segment, HIGH]
+            if low <= cell < high:
+                boundaries[cell] += 1024.0
+
+
+@borrowing_kernel
 def choose_branch(problem, state, gap):
     """Slot and last cell of its left part; slot -1 when all remaining points reach the same leaves.
 
@@ -66,7 +86,7 @@ def choose_branch(problem, state, gap):
     """
     best_slot = -1
     best_cell = 0
-    best_weight = 0
+    best_weight = 0.0
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
         high = state.box[slot, HIGH]
@@ -74,23 +94,13 @@ def choose_branch(problem, state, gap):
             low += 1
         while high > low and state.marginal[high] < -gap:
             high -= 1
-        weight = 0
-        most = 0
+        count_boundaries(problem, state, slot, low, high)
+        weight = 0.0
+        most = 0.0
         middle = low
         for cell in range(low, high):
-            boundaries = 1 if problem.cells[cell + 1, EDGE] else 0
-            for index in range(
-                problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]
-            ):
-                pair = problem.slot_pair[index]
-                if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
-                    continue
-                start = problem.pairs[pair, SEGMENT_START]
-                for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
-                    if problem.segments[segment, HIGH] == cell:
-                        boundaries += 1024
-            weight += boundaries
-            balance = boundaries * (1 + min(cell - low, high - 1 - cell))
+            weight += state.scratch[cell]
+            balance = state.scratch[cell] * (1 + min(cell - low, high - 1 - cell))
             if balance > most:
                 most = balance
                 middle = cell

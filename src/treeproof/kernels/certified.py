@@ -1,6 +1,8 @@
 """Bounds that may be relied on: computed afresh, with their rounding error, and per cell."""
 
-from treeproof.kernels.compiler import borrowing_kernel
+import numpy as np
+
+from treeproof.kernels.compiler import ONE, borrowing_kernel
 from treeproof.kernels.dual import range_peak, score_factor, segment_marginals
 from treeproof.kernels.problem import HIGH, LOW, PAIR_START, SEGMENT_START
 
@@ -25,10 +27,10 @@ def marginals(problem, state):
             pair = state.active[problem.factors[factor, PAIR_START] + step]
             start = problem.pairs[pair, SEGMENT_START]
             first = start + state.span[pair, LOW]
-            for segment in range(first, start + state.span[pair, HIGH] + 1):
+            for segment in range(first, start + state.span[pair, HIGH] + ONE):
                 cost = state.scratch[segment - first] + state.multiplier[segment]
                 cost -= state.best[factor]
-                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
+                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + ONE):
                     state.marginal[cell] += cost
 
 
@@ -47,11 +49,11 @@ def refresh(problem, state):
     pairs = problem.pairs
     constant = problem.base
     magnitude = problem.gross
-    most_pairs = 0
+    most_pairs = np.uint64(0)
     for slot in range(problem.n_slots):
-        low = box[slot, LOW]
-        high = box[slot, HIGH]
-        for cell in range(low, high + 1):
+        low = np.uint32(box[slot, LOW])
+        high = np.uint32(box[slot, HIGH])
+        for cell in range(low, high + ONE):
             rest[cell] = problem.unary[cell]
         most_pairs = max(most_pairs, slots[slot + 1, PAIR_START] - slots[slot, PAIR_START])
         for index in range(slots[slot, PAIR_START], slots[slot + 1, PAIR_START]):
@@ -60,19 +62,21 @@ def refresh(problem, state):
                 continue
             start = pairs[pair, SEGMENT_START]
             largest = 0.0
-            for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+            for segment in range(
+                start + state.span[pair, LOW], start + state.span[pair, HIGH] + ONE
+            ):
                 value = state.multiplier[segment]
                 largest = max(largest, abs(value))
-                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
+                for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + ONE):
                     rest[cell] -= value
             magnitude += 2.0 * largest
         peak = range_peak(rest, low, high)
-        for cell in range(low, high + 1):
+        for cell in range(low, high + ONE):
             rest[cell] -= peak
         constant += peak
     state.constant[0] = constant
     total = 0.0
-    widest = 0
+    widest = np.uint32(0)
     for factor in range(problem.n_factors):
         total += score_factor(problem, state, factor)
         widest = max(widest, state.n_active[factor])

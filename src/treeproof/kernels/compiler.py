@@ -23,6 +23,10 @@ import numba
 import numpy as np
 from numba import njit
 
+ONE = np.uint32(1)
+"""Positions are unsigned in inner loops, because reading at a signed one costs twice as much: it
+might count from the end. Adding this keeps them unsigned; adding a plain 1 would not."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -93,6 +97,14 @@ def borrowing_kernel(function: Function) -> Function:
     arrays costs a tenth of what it costs a plain kernel. Slices of arguments are fine.
     """
     return _compiled(function, _nrt=False)
+
+
+def inlined_kernel(function: Function) -> Function:
+    """Compile a borrowing kernel into its callers: for what inner loops call.
+
+    Handing over structures of many arrays costs more than a short kernel does.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
 
 
 def _compiled(function: Function, **options: bool) -> Function:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
 from treeproof.kernels.problem import (
     CELL_START,
     ENTRY_START,
@@ -39,23 +39,23 @@ class State(NamedTuple):
     constant    float64 (1,)             base and everything shifted out of U
     best        float64 (n_factors,)     the factor's term of the bound
     box         int32   (n_slots, 2)     LOW, HIGH: first and last cell of each slot
-    span        int32   (n_pairs, 2)     LOW, HIGH: segments that meet the box, relative to the pair
-    reach       int32   (n_segments, 2)  LOW, HIGH: cells of a segment inside the box
-    n_alive     int32   (n_factors,)     leaves that meet the box
-    n_active    int32   (n_factors,)     pairs of the factor that matter
-    active      int32   (n_pairs,)       those pairs, listed from the factor's first pair on
+    span        uint32  (n_pairs, 2)     LOW, HIGH: segments that meet the box, relative to the pair
+    reach       uint32  (n_segments, 2)  LOW, HIGH: cells of a segment inside the box
+    n_alive     uint32  (n_factors,)     leaves that meet the box
+    n_active    uint32  (n_factors,)     pairs of the factor that matter
+    active      uint32  (n_pairs,)       those pairs, listed from the factor's first pair on
     place       int32   (n_pairs,)       position of a pair in that list, or -1
     gain        float64 (n_leaves,)      of living leaves, listed from the factor's first leaf on
-    range_low   int32   (n_entries,)     first segment of living leaves in active pairs: for each
+    range_low   uint32  (n_entries,)     first segment of living leaves in active pairs: for each
                                          pair all leaves, listed from the factor's first entry on
-    range_high  int32   (n_entries,)     last segment, likewise
+    range_high  uint32  (n_entries,)     last segment, likewise
     shares      float64 (n_pairs, 2)     part of a marginal handed on in sweeps forward, backward
     pulled      float64 (n_segments,)    scratch: what a factor took from its slots
     marginal    float64 (n_cells,)       what fixing a cell costs; see `marginals`
     score       float64 (n_leaves,)      scratch, as `gain`
     peak        float64 (n_entries,)     scratch, as `range_low`: largest multiplier in the range
-    alive       int32   (n_leaves,)      scratch: the living leaves of one factor
-    scratch     float64 (n_slots or most segments of a pair,)
+    alive       uint32  (n_leaves,)      scratch: the living leaves of one factor
+    scratch     float64 (n_cells,)
     """
 
     rest: np.ndarray
@@ -86,11 +86,6 @@ def new_state(problem):
     """State at the whole box with all multipliers zero; `enter_box` fills in the rest."""
     n_pairs = problem.n_pairs
     n_leaves = len(problem.leaf_gain)
-    most = problem.n_slots + 1
-    for pair in range(n_pairs):
-        most = max(
-            most, problem.pairs[pair + 1, SEGMENT_START] - problem.pairs[pair, SEGMENT_START]
-        )
     box = np.empty((problem.n_slots, 2), dtype=np.int32)
     for slot in range(problem.n_slots):
         box[slot, LOW] = problem.slots[slot, CELL_START]
@@ -101,35 +96,32 @@ def new_state(problem):
         np.full(1, problem.base, dtype=np.float64),
         np.empty(problem.n_factors, dtype=np.float64),
         box,
-        np.empty((n_pairs, 2), dtype=np.int32),
-        np.empty((len(problem.segments), 2), dtype=np.int32),
-        np.empty(problem.n_factors, dtype=np.int32),
-        np.empty(problem.n_factors, dtype=np.int32),
-        np.empty(n_pairs, dtype=np.int32),
+        np.empty((n_pairs, 2), dtype=np.uint32),
+        np.empty((len(problem.segments), 2), dtype=np.uint32),
+        np.empty(problem.n_factors, dtype=np.uint32),
+        np.empty(problem.n_factors, dtype=np.uint32),
+        np.empty(n_pairs, dtype=np.uint32),
         np.empty(n_pairs, dtype=np.int32),
         np.empty(n_leaves, dtype=np.float64),
-        np.empty(len(problem.entries), dtype=np.int32),
-        np.empty(len(problem.entries), dtype=np.int32),
+        np.empty(len(problem.entries), dtype=np.uint32),
+        np.empty(len(problem.entries), dtype=np.uint32),
         np.empty((n_pairs, 2), dtype=np.float64),
         np.empty(len(problem.segments), dtype=np.float64),
         np.zeros(len(problem.unary), dtype=np.float64),
         np.empty(n_leaves, dtype=np.float64),
         np.empty(len(problem.entries), dtype=np.float64),
-        np.empty(n_leaves, dtype=np.int32),
-        np.empty(most, dtype=np.float64),
+        np.empty(n_leaves, dtype=np.uint32),
+        np.empty(len(problem.unary), dtype=np.float64),
     )
 
 
-@borrowing_kernel
+@inlined_kernel
 def range_peak(values, first, last):
     """Largest of values[first .. last]."""
-    # Two running maxima: a single one would wait for itself at every step.
     largest = values[first]
-    other = values[last]
-    for index in range(first + 1, last, 2):
+    for index in range(first + ONE, last + ONE):
         largest = max(largest, values[index])
-        other = max(other, values[index + 1])
-    return max(largest, other)
+    return largest
 
 
 @borrowing_kernel
@@ -144,23 +136,27 @@ def score_factor(problem, state, factor):
     n_alive = state.n_alive[factor]
     for leaf in range(first_leaf, first_leaf + n_alive):
         scores[leaf] = state.gain[leaf]
-    entry = problem.factors[factor, ENTRY_START]
+    entry = np.uint64(problem.factors[factor, ENTRY_START])
     first_pair = problem.factors[factor, PAIR_START]
     for step in range(state.n_active[factor]):
         pair = state.active[first_pair + step]
         if state.span[pair, HIGH] == state.span[pair, LOW] + 1:
             # Nearly all pairs: no range is longer than its two ends.
-            for leaf in range(first_leaf, first_leaf + n_alive):
-                peak = max(multiplier[state.range_low[entry]], multiplier[state.range_high[entry]])
-                state.peak[entry] = peak
-                scores[leaf] += peak
-                entry += 1
+            for leaf in range(n_alive):
+                peak = max(
+                    multiplier[state.range_low[entry + leaf]],
+                    multiplier[state.range_high[entry + leaf]],
+                )
+                state.peak[entry + leaf] = peak
+                scores[first_leaf + leaf] += peak
         else:
-            for leaf in range(first_leaf, first_leaf + n_alive):
-                peak = range_peak(multiplier, state.range_low[entry], state.range_high[entry])
-                state.peak[entry] = peak
-                scores[leaf] += peak
-                entry += 1
+            for leaf in range(n_alive):
+                peak = range_peak(
+                    multiplier, state.range_low[entry + leaf], state.range_high[entry + leaf]
+                )
+                state.peak[entry + leaf] = peak
+                scores[first_leaf + leaf] += peak
+        entry += n_alive
     best = LOWEST
     for leaf in range(first_leaf, first_leaf + n_alive):
         best = max(best, scores[leaf])
@@ -181,24 +177,24 @@ def segment_marginals(problem, state, factor, step):
     pair = state.active[problem.factors[factor, PAIR_START] + step]
     first = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
     last = problem.pairs[pair, SEGMENT_START] + state.span[pair, HIGH]
-    if last == first + 1:
+    if last == first + ONE:
         left = LOWEST
         right = LOWEST
-        for leaf in range(first_leaf, first_leaf + n_alive):
-            others = state.score[leaf] - state.peak[entry]
-            left = max(left, others if state.range_low[entry] == first else LOWEST)
-            right = max(right, others if state.range_high[entry] == last else LOWEST)
-            entry += 1
+        for leaf in range(n_alive):
+            others = state.score[first_leaf + leaf] - state.peak[entry + leaf]
+            left = max(left, others if state.range_low[entry + leaf] == first else LOWEST)
+            right = max(right, others if state.range_high[entry + leaf] == last else LOWEST)
         scratch[0] = left
         scratch[1] = right
         return
-    for segment in range(last - first + 1):
+    for segment in range(last - first + ONE):
         scratch[segment] = LOWEST
-    for leaf in range(first_leaf, first_leaf + n_alive):
-        others = state.score[leaf] - state.peak[entry]
-        for segment in range(state.range_low[entry] - first, state.range_high[entry] - first + 1):
+    for leaf in range(n_alive):
+        others = state.score[first_leaf + leaf] - state.peak[entry + leaf]
+        for segment in range(
+            state.range_low[entry + leaf] - first, state.range_high[entry + leaf] - first + ONE
+        ):
             scratch[segment] = max(scratch[segment], others)
-        entry += 1
 
 
 @borrowing_kernel
@@ -210,15 +206,18 @@ def rescore(problem, state, factor, step):
     entry = problem.factors[factor, ENTRY_START] + step * n_alive
     pair = state.active[problem.factors[factor, PAIR_START] + step]
     if state.span[pair, HIGH] == state.span[pair, LOW] + 1:
-        for leaf in range(first_leaf, first_leaf + n_alive):
-            peak = max(multiplier[state.range_low[entry]], multiplier[state.range_high[entry]])
-            state.score[leaf] += peak - state.peak[entry]
-            entry += 1
+        for leaf in range(n_alive):
+            peak = max(
+                multiplier[state.range_low[entry + leaf]],
+                multiplier[state.range_high[entry + leaf]],
+            )
+            state.score[first_leaf + leaf] += peak - state.peak[entry + leaf]
     else:
-        for leaf in range(first_leaf, first_leaf + n_alive):
-            peak = range_peak(multiplier, state.range_low[entry], state.range_high[entry])
-            state.score[leaf] += peak - state.peak[entry]
-            entry += 1
+        for leaf in range(n_alive):
+            peak = range_peak(
+                multiplier, state.range_low[entry + leaf], state.range_high[entry + leaf]
+            )
+            state.score[first_leaf + leaf] += peak - state.peak[entry + leaf]
 
 
 @borrowing_kernel
@@ -243,13 +242,15 @@ def sweep(problem, state, is_forward, bound, floor):
         if state.n_alive[factor] < 2:
             continue
         first_pair = problem.factors[factor, PAIR_START]
-        last_step = -1
+        last_step = np.uint64(0)
         for step in range(state.n_active[factor]):
             pair = state.active[first_pair + step]
             if state.shares[pair, direction] != 0.0:
                 last_step = step
             start = problem.pairs[pair, SEGMENT_START]
-            for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+            for segment in range(
+                start + state.span[pair, LOW], start + state.span[pair, HIGH] + ONE
+            ):
                 low = reach[segment, LOW]
                 high = reach[segment, HIGH]
                 peak = range_peak(rest, low, high)
@@ -267,13 +268,13 @@ def sweep(problem, state, is_forward, bound, floor):
             last = problem.pairs[pair, SEGMENT_START] + state.span[pair, HIGH]
             if share != 0.0:
                 segment_marginals(problem, state, factor, step)
-            for segment in range(first, last + 1):
+            for segment in range(first, last + ONE):
                 change = -state.pulled[segment]
                 if share != 0.0:
                     pushed = share * (state.scratch[segment - first] + multiplier[segment] - best)
                     multiplier[segment] -= pushed
                     change += pushed
-                for cell in range(reach[segment, LOW], reach[segment, HIGH] + 1):
+                for cell in range(reach[segment, LOW], reach[segment, HIGH] + ONE):
                     rest[cell] += change
             if share != 0.0 and step < last_step:
                 rescore(problem, state, factor, step)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import ONE, borrowing_kernel
 from treeproof.kernels.prediction import is_left
-from treeproof.kernels.rank_space import FIXED
+from treeproof.kernels.rank_space import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
 
 HOLDS, BROKEN, AMBIGUOUS = 0, 1, 2
 """The claim holds at the point, is broken there, or only the link's rounding could tell."""
@@ -80,22 +80,23 @@ def accumulate_cells(trees, space, semantics, row, cells, total):
     cells  int32   (n_features,)  cell of every other feature, or FIXED
     total  float64 (n_outputs,)   out; float32 sums are held exactly
     """
+    nodes = space.nodes
     for output in range(len(total)):
         total[output] = semantics.start[output]
     for tree in range(len(trees.tree_output)):
-        node = trees.root[tree]
-        while trees.feature[node] >= 0:
-            feature = trees.feature[node]
+        node = np.uint64(trees.root[tree])
+        while nodes[node, TESTED] != NOTHING:
+            feature = nodes[node, TESTED]
             cell = cells[feature]
-            flags = trees.flags[node]
+            flags = nodes[node, FLAGS]
             if cell == FIXED:
                 goes_left = is_left(trees, node, row[feature], semantics.zero_band)
             elif flags & 2 and space.zero_low[feature] <= cell <= space.zero_high[feature]:
                 goes_left = flags & 1 == 1
             else:
-                goes_left = cell <= space.node_cut[node]
-            node = node + 1 if goes_left else trees.right[node]
-        leaf = trees.leaf[node]
+                goes_left = cell <= nodes[node, CUT]
+            node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
+        leaf = nodes[node, NEXT]
         output = trees.tree_output[tree]
         if output >= 0:
             total[output] = add(total[output], trees.leaf_value[leaf, 0], semantics.is_single)

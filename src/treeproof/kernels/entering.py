@@ -1,6 +1,8 @@
 """Bringing a `State` in line with a new box: what still matters there is listed densely."""
 
-from treeproof.kernels.compiler import borrowing_kernel
+import numpy as np
+
+from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel
 from treeproof.kernels.dual import range_peak, score_factor
 from treeproof.kernels.problem import (
     ENTRY_START,
@@ -22,15 +24,15 @@ def enter_box(problem, state):
     for pair in range(problem.n_pairs):
         slot = problem.pairs[pair, SLOT]
         start = problem.pairs[pair, SEGMENT_START]
-        first = start
+        first = np.uint64(start)
         while segments[first, HIGH] < box[slot, LOW]:
-            first += 1
-        last = problem.pairs[pair + 1, SEGMENT_START] - 1
+            first += ONE
+        last = problem.pairs[pair + 1, SEGMENT_START] - ONE
         while segments[last, LOW] > box[slot, HIGH]:
-            last -= 1
+            last -= ONE
         state.span[pair, LOW] = first - start
         state.span[pair, HIGH] = last - start
-        for segment in range(first, last + 1):
+        for segment in range(first, last + ONE):
             state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
             state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
     bound = 0.0
@@ -39,8 +41,10 @@ def enter_box(problem, state):
         bound += list_leaves(problem, state, factor)
     share_out(problem, state)
     for slot in range(problem.n_slots):
-        peak = range_peak(rest, box[slot, LOW], box[slot, HIGH])
-        for cell in range(box[slot, LOW], box[slot, HIGH] + 1):
+        low = np.uint32(box[slot, LOW])
+        high = np.uint32(box[slot, HIGH])
+        peak = range_peak(rest, low, high)
+        for cell in range(low, high + ONE):
             rest[cell] -= peak
         state.constant[0] += peak
     return bound + state.constant[0]
@@ -54,19 +58,19 @@ def give_back(problem, state, pair):
     the same sum as before.
     """
     start = problem.pairs[pair, SEGMENT_START]
-    for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + 1):
+    for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + ONE):
         value = state.multiplier[segment]
         if value != 0.0:
-            for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + 1):
+            for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + ONE):
                 state.rest[cell] += value
             state.multiplier[segment] = 0.0
 
 
-@borrowing_kernel
+@inlined_kernel
 def list_pairs(problem, state, factor):
     """List the pairs of a factor that have several segments in the box."""
     first_pair = problem.factors[factor, PAIR_START]
-    count = 0
+    count = np.uint64(0)
     for pair in range(first_pair, problem.factors[factor + 1, PAIR_START]):
         if state.span[pair, LOW] == state.span[pair, HIGH]:
             give_back(problem, state, pair)
@@ -74,11 +78,11 @@ def list_pairs(problem, state, factor):
         else:
             state.active[first_pair + count] = pair
             state.place[pair] = count
-            count += 1
+            count += ONE
     state.n_active[factor] = count
 
 
-@borrowing_kernel
+@inlined_kernel
 def list_leaves(problem, state, factor):
     """List the leaves of a factor that meet the box; returns the factor's term of the bound."""
     entries = problem.entries
@@ -88,21 +92,26 @@ def list_leaves(problem, state, factor):
     n_active = state.n_active[factor]
     first_leaf = problem.factors[factor, LEAF_START]
     first_row = problem.factors[factor, ENTRY_START]
-    n_alive = 0
-    for number in range(problem.factors[factor + 1, LEAF_START] - first_leaf):
-        row = first_row + number * width
-        meets = True
-        for step in range(width):
-            if (
-                entries[row + step, LOW] > span[first_pair + step, HIGH]
-                or entries[row + step, HIGH] < span[first_pair + step, LOW]
-            ):
-                meets = False
-                break
-        if meets:
-            state.gain[first_leaf + n_alive] = problem.leaf_gain[first_leaf + number]
-            state.alive[n_alive] = number
-            n_alive += 1
+    n_alive = problem.factors[factor + 1, LEAF_START] - first_leaf
+    for number in range(n_alive):
+        state.alive[number] = number
+    for step in range(width):
+        pair = first_pair + step
+        last = problem.pairs[pair + ONE, SEGMENT_START] - problem.pairs[pair, SEGMENT_START] - ONE
+        if span[pair, LOW] > 0 or span[pair, HIGH] < last:
+            n_meeting = np.uint64(0)
+            for index in range(n_alive):
+                # Without a branch: which leaves stay cannot be foreseen.
+                number = state.alive[index]
+                row = first_row + number * width + step
+                state.alive[n_meeting] = number
+                n_meeting += np.uint64(
+                    (entries[row, LOW] <= span[pair, HIGH])
+                    & (entries[row, HIGH] >= span[pair, LOW])
+                )
+            n_alive = n_meeting
+    for index in range(n_alive):
+        state.gain[first_leaf + index] = problem.leaf_gain[first_leaf + state.alive[index]]
     state.n_alive[factor] = n_alive
     if n_alive == 1:
         for step in range(n_active):
@@ -112,7 +121,7 @@ def list_leaves(problem, state, factor):
         state.n_active[factor] = 0
         state.best[factor] = state.gain[first_leaf]
         return state.gain[first_leaf]
-    entry = first_row
+    entry = np.uint64(first_row)
     for step in range(n_active):
         pair = state.active[first_pair + step]
         start = problem.pairs[pair, SEGMENT_START]
@@ -121,7 +130,7 @@ def list_leaves(problem, state, factor):
             row = column + state.alive[index] * width
             state.range_low[entry] = start + max(entries[row, LOW], span[pair, LOW])
             state.range_high[entry] = start + min(entries[row, HIGH], span[pair, HIGH])
-            entry += 1
+            entry += ONE
     return score_factor(problem, state, factor)
 
 

@@ -22,7 +22,14 @@ from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, judge
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
-from treeproof.kernels.rank_space import FIXED, box_cells, cell_of, restrict, summation_slack
+from treeproof.kernels.rank_space import (
+    FIXED,
+    box_cells,
+    cell_from,
+    cell_of,
+    restrict,
+    summation_slack,
+)
 from treeproof.kernels.starting import plan
 from treeproof.kernels.waiting import new_waiting
 from treeproof.kernels.witnesses import (
@@ -138,10 +145,10 @@ def base_and_floor(trees, semantics, claim, leaf_start, leaf_row):
 
 
 @borrowing_kernel
-def ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell):
+def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell):
     """Cells of a box that contains the closed ball; one float wider on each side at most."""
     for feature in range(len(row)):
-        if np.isnan(row[feature]) or space.categorical[feature]:
+        if row_cell[feature] == FIXED:
             low_cell[feature] = FIXED
             high_cell[feature] = FIXED
             continue
@@ -153,8 +160,8 @@ def ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell):
         if up[feature] > 0.0:
             most = np.nextafter(row[feature] + radius * up[feature], np.inf)
             most = max(min(most, high[feature]), row[feature])
-        low_cell[feature] = cell_of(space, feature, least)
-        high_cell[feature] = cell_of(space, feature, most)
+        low_cell[feature] = cell_from(space, feature, least, row_cell[feature])
+        high_cell[feature] = cell_from(space, feature, most, row_cell[feature])
 
 
 @borrowing_kernel
@@ -258,9 +265,11 @@ def is_proved_by_best_leaves(
     trees, space, semantics, alternatives, group, row, down, up, low, high, radius
 ):
     """Whether no alternative can happen in a ball even if every tree takes its best leaf."""
+    row_cell = np.empty(len(row), dtype=np.int32)
     low_cell = np.empty(len(row), dtype=np.int32)
     high_cell = np.empty(len(row), dtype=np.int32)
-    ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell)
+    box_cells(space, row, row, row, row_cell, row_cell)
+    ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
     for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
         claim = claim_of(alternatives, group, alternatives.alternative_start[number])
         leaf_start, leaf_gain, leaf_row, _, _, _, _ = restrict(
@@ -334,14 +343,10 @@ def search_row(
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
-        is_everything = False
         for number in order:
             if is_ball:
                 radius = min(radius, found.upper[0])
-                ball_cells(space, row, radius, down, up, low, high, low_cell, high_cell)
-                is_everything = covers_everything(
-                    space, low_cell, high_cell, row_cell, down, up, low, high
-                )
+                ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
             claim = claim_of(alternatives, group, alternatives.alternative_start[number])
             status = explore(
                 trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell,
@@ -355,6 +360,9 @@ def search_row(
         # Sound: every alternative was proved in a ball that holds all that is nearer.
         if not is_quick or (worst == PROVED and found.upper[0] <= radius):
             break
+        is_everything = found.upper[0] == np.inf and covers_everything(
+            space, low_cell, high_cell, row_cell, down, up, low, high
+        )
         if found.upper[0] < np.inf or (is_everything and worst == UNDECIDED):
             is_quick = found.upper[0] < FAR_CLOSER * radius
             continue

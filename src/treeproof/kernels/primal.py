@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
 from treeproof.kernels.moves import quotient_down
 from treeproof.kernels.problem import (
     CELL_START,
@@ -18,12 +18,12 @@ from treeproof.kernels.problem import (
 )
 
 
-@borrowing_kernel
+@inlined_kernel
 def segment_at(problem, state, pair, cell):
     """Segment of a pair that holds a cell of the box."""
     segment = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
     while cell > state.reach[segment, HIGH]:
-        segment += 1
+        segment += ONE
     return segment
 
 
@@ -42,14 +42,14 @@ def count_misses(problem, state, point, misses):
         for leaf in range(first_leaf, last_leaf):
             misses[leaf] = 0
         first_pair = problem.factors[factor, PAIR_START]
-        entry = problem.factors[factor, ENTRY_START]
+        entry = np.uint64(problem.factors[factor, ENTRY_START])
         for step in range(state.n_active[factor]):
             pair = state.active[first_pair + step]
             here = segment_at(problem, state, pair, point[problem.pairs[pair, SLOT]])
             for leaf in range(first_leaf, last_leaf):
                 is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
                 misses[leaf] += np.int16(is_outside)
-                entry += 1
+                entry += ONE
         for leaf in range(first_leaf, last_leaf):
             if misses[leaf] == 0:
                 value += state.gain[leaf]
@@ -59,9 +59,9 @@ def count_misses(problem, state, point, misses):
 @borrowing_kernel
 def slot_values(problem, state, cell_now, slot, misses, values):
     """Part of the value that depends on one slot, for each of its cells, others as they are."""
-    low = state.box[slot, LOW]
-    high = state.box[slot, HIGH]
-    for cell in range(low, high + 1):
+    low = np.uint32(state.box[slot, LOW])
+    high = np.uint32(state.box[slot, HIGH])
+    for cell in range(low, high + ONE):
         values[cell] = problem.unary[cell]
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
@@ -72,15 +72,15 @@ def slot_values(problem, state, cell_now, slot, misses, values):
         factor = problem.pairs[pair, FACTOR]
         n_alive = state.n_alive[factor]
         first_leaf = problem.factors[factor, LEAF_START]
-        entry = problem.factors[factor, ENTRY_START] + step * n_alive
+        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
         for leaf in range(first_leaf, first_leaf + n_alive):
             is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
             if misses[leaf] == np.int16(is_outside):
                 first = max(state.reach[state.range_low[entry], LOW], low)
                 last = min(state.reach[state.range_high[entry], HIGH], high)
-                for cell in range(first, last + 1):
+                for cell in range(first, last + ONE):
                     values[cell] += state.gain[leaf]
-            entry += 1
+            entry += ONE
 
 
 @borrowing_kernel
@@ -102,7 +102,7 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
         factor = problem.pairs[pair, FACTOR]
         n_alive = state.n_alive[factor]
         first_leaf = problem.factors[factor, LEAF_START]
-        entry = problem.factors[factor, ENTRY_START] + step * n_alive
+        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
         for leaf in range(first_leaf, first_leaf + n_alive):
             was_outside = (old < state.range_low[entry]) | (old > state.range_high[entry])
             is_outside = (new < state.range_low[entry]) | (new > state.range_high[entry])
@@ -111,7 +111,7 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
             misses[leaf] += np.int16(is_outside) - np.int16(was_outside)
             if misses[leaf] == 0:
                 change += state.gain[leaf]
-            entry += 1
+            entry += ONE
         first_pair = problem.factors[factor, PAIR_START]
         for other in range(first_pair, first_pair + state.n_active[factor]):
             is_stale[problem.pairs[state.active[other], SLOT]] = True

@@ -9,8 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
 from treeproof.kernels.prediction import is_left
+
+TESTED, CUT, NEXT, FLAGS = 0, 1, 2, 3
+"""Columns of the nodes of a `RankSpace`."""
+NOTHING = np.uint32(2**32 - 1)
+"""In place of a feature: a leaf tests none."""
 
 FIXED = -1
 """Cell of a feature that keeps the row's own value: missing, or categorical."""
@@ -21,7 +26,9 @@ class RankSpace(NamedTuple):
 
     cut_start    int64   (n_features + 1,)  where each feature's thresholds start in `cut`
     cut          float64 (n_cuts,)          sorted distinct thresholds per feature
-    node_cut     int32   (n_nodes,)         number of the node's threshold within its feature
+    nodes        uint32  (n_nodes, 4)       TESTED: feature, or NOTHING at a leaf; CUT: number of
+                                            the node's threshold within its feature; NEXT: right
+                                            child, or the leaf's row of values; FLAGS
     zero_low     int32   (n_features,)      first cell of the zero band; -1 where zero is ordinary
     zero_high    int32   (n_features,)      last cell of the zero band
     categorical  bool    (n_features,)      whether some node tests the feature as a category
@@ -30,7 +37,7 @@ class RankSpace(NamedTuple):
 
     cut_start: np.ndarray
     cut: np.ndarray
-    node_cut: np.ndarray
+    nodes: np.ndarray
     zero_low: np.ndarray
     zero_high: np.ndarray
     categorical: np.ndarray
@@ -52,6 +59,19 @@ def cell_of(space, feature, value):
     return low - first
 
 
+@inlined_kernel
+def cell_from(space, feature, value, cell):
+    """As `cell_of`, sought outwards from a cell that is likely near."""
+    first = np.uint64(space.cut_start[feature])
+    n_cuts = np.uint64(space.cut_start[feature + 1]) - first
+    here = np.uint64(cell)
+    while here < n_cuts and space.cut[first + here] <= value:
+        here += ONE
+    while here > 0 and space.cut[first + here - ONE] > value:
+        here -= ONE
+    return np.int32(here)
+
+
 @borrowing_kernel
 def box_cells(space, row, low, high, low_cell, high_cell):
     """Cells that a closed box reaches, per feature.
@@ -66,8 +86,10 @@ def box_cells(space, row, low, high, low_cell, high_cell):
             low_cell[feature] = FIXED
             high_cell[feature] = FIXED
         else:
-            low_cell[feature] = cell_of(space, feature, low[feature])
-            high_cell[feature] = cell_of(space, feature, high[feature])
+            cell = cell_of(space, feature, low[feature])
+            low_cell[feature] = cell
+            is_point = high[feature] == low[feature]
+            high_cell[feature] = cell if is_point else cell_of(space, feature, high[feature])
 
 
 @kernel
@@ -97,8 +119,8 @@ class LeafRoom(NamedTuple):
     low, high     int32   (range capacity,)
     current_low   int32   (n_features,)      scratch: the box of the path
     current_high  int32   (n_features,)
-    stack         int32   (2 * max_depth + 4, 5)
-    path          int32   (3 * max_depth + 4, 4)
+    stack         uint32  (2 * max_depth + 4, 5)
+    path          uint32  (3 * max_depth + 4, 4)
     """
 
     leaf_start: np.ndarray
@@ -128,8 +150,8 @@ def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
         np.empty(n_features, dtype=np.int32),
         np.empty(n_features, dtype=np.int32),
         # One pending branch per level and split in three at most (zero bands), hence 2 per level.
-        np.empty((2 * max_depth + 4, 5), dtype=np.int32),
-        np.empty((3 * max_depth + 4, 4), dtype=np.int32),
+        np.empty((2 * max_depth + 4, 5), dtype=np.uint32),
+        np.empty((3 * max_depth + 4, 4), dtype=np.uint32),
     )
 
 
@@ -184,7 +206,7 @@ def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
                                          without an entry span the whole box
     """
     n_trees = len(trees.tree_output)
-    room = new_room(n_trees, len(row), space.max_depth, 256, 1024)
+    room = new_room(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
     tree = np.int64(0)
     while tree < n_trees:
         tree = restrict_trees(
@@ -231,48 +253,49 @@ def restrict_trees(trees, space, row, low_cell, high_cell, coefficient, zero_ban
     return tree
 
 
-@borrowing_kernel
+@inlined_kernel
 def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
     """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
+    nodes = space.nodes
     stack, path = room.stack, room.path
     current_low, current_high = room.current_low, room.current_high
-    n_leaves = room.leaf_start[tree]
-    n_ranges = room.range_start[n_leaves]
-    top = 1
+    n_leaves = np.uint64(room.leaf_start[tree])
+    n_ranges = np.uint64(room.range_start[n_leaves])
+    top = np.uint64(1)
     stack[0, 0] = trees.root[tree]
     stack[0, 1] = 0
-    stack[0, 2] = -1
-    length = 0
+    stack[0, 2] = NOTHING
+    length = np.uint64(0)
+    has_room = True
     while top > 0:
-        top -= 1
-        node = stack[top, 0]
+        top -= ONE
+        node = np.uint64(stack[top, 0])
         while length > stack[top, 1]:
-            length -= 1
+            length -= ONE
             current_low[path[length, 0]] = path[length, 1]
             current_high[path[length, 0]] = path[length, 2]
-        if stack[top, 2] >= 0:
+        if stack[top, 2] != NOTHING:
             length = _narrow(
                 path, length, current_low, current_high, low_cell, high_cell,
                 stack[top, 2], stack[top, 3], stack[top, 4],
             )  # fmt: skip
-        while trees.feature[node] >= 0:
-            tested = trees.feature[node]
+        while nodes[node, TESTED] != NOTHING:
+            tested = nodes[node, TESTED]
             first = current_low[tested]
             last = current_high[tested]
             if first == FIXED:
-                node = (
-                    node + 1 if is_left(trees, node, row[tested], zero_band) else trees.right[node]
-                )
+                is_near = is_left(trees, node, row[tested], zero_band)
+                node = node + ONE if is_near else np.uint64(nodes[node, NEXT])
                 continue
-            cut = space.node_cut[node]
-            flags = trees.flags[node]
+            cut = np.int64(nodes[node, CUT])
+            flags = nodes[node, FLAGS]
             if flags & 2:
                 zero_low = space.zero_low[tested]
                 zero_high = space.zero_high[tested]
                 zero_left = flags & 1 == 1
                 apart = zero_high > cut if zero_left else zero_low <= cut
                 if first >= zero_low and last <= zero_high:
-                    node = node + 1 if zero_left else trees.right[node]
+                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
                     continue
                 if apart and last >= zero_low and first <= zero_high:
                     # Zero goes to the other side than its neighbours: the node is a set, not a
@@ -285,38 +308,38 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
                         path, length, current_low, current_high, low_cell, high_cell,
                         tested, max(first, zero_low), min(last, zero_high),
                     )  # fmt: skip
-                    node = node + 1 if zero_left else trees.right[node]
+                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
                     continue
             if last <= cut:
-                node += 1
+                node += ONE
             elif first > cut:
-                node = trees.right[node]
+                node = np.uint64(nodes[node, NEXT])
             else:
-                top = _postpone(stack, top, trees.right[node], length, tested, cut + 1, last)
+                top = _postpone(stack, top, nodes[node, NEXT], length, tested, cut + 1, last)
                 length = _narrow(
                     path, length, current_low, current_high, low_cell, high_cell,
                     tested, first, cut,
                 )  # fmt: skip
-                node += 1
+                node += ONE
         if n_leaves == len(room.leaf_gain) or n_ranges + length > len(room.feature):
-            n_leaves = -1
+            has_room = False
             break
         for step in range(length):
             if path[step, 3]:
                 room.feature[n_ranges] = path[step, 0]
                 room.low[n_ranges] = current_low[path[step, 0]]
                 room.high[n_ranges] = current_high[path[step, 0]]
-                n_ranges += 1
-        leaf = trees.leaf[node]
+                n_ranges += ONE
+        leaf = nodes[node, NEXT]
         room.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
         room.leaf_row[n_leaves] = leaf
-        n_leaves += 1
+        n_leaves += ONE
         room.range_start[n_leaves] = n_ranges
     while length > 0:
-        length -= 1
+        length -= ONE
         current_low[path[length, 0]] = path[length, 1]
         current_high[path[length, 0]] = path[length, 2]
-    return n_leaves
+    return np.int64(n_leaves) if has_room else -1
 
 
 @borrowing_kernel
@@ -332,7 +355,7 @@ def gain_of_leaf(trees, tree, leaf, coefficient):
     return gain
 
 
-@borrowing_kernel
+@inlined_kernel
 def _postpone(stack, top, node, length, feature, low, high):
     """Remember a branch: where it starts and the range it enters there."""
     stack[top, 0] = node
@@ -340,10 +363,10 @@ def _postpone(stack, top, node, length, feature, low, high):
     stack[top, 2] = feature
     stack[top, 3] = low
     stack[top, 4] = high
-    return top + 1
+    return top + ONE
 
 
-@borrowing_kernel
+@inlined_kernel
 def _narrow(path, length, current_low, current_high, low_cell, high_cell, feature, low, high):
     """Enter a cell range, remembering how to leave it; marks a feature's first narrowing."""
     path[length, 0] = feature
@@ -355,7 +378,7 @@ def _narrow(path, length, current_low, current_high, low_cell, high_cell, featur
     path[length, 3] = 1 if is_first else 0
     current_low[feature] = low
     current_high[feature] = high
-    return length + 1
+    return length + ONE
 
 
 @borrowing_kernel

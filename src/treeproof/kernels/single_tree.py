@@ -14,7 +14,7 @@ from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.moves import distance_down
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.questions import set_cells
-from treeproof.kernels.rank_space import FIXED, cell_of
+from treeproof.kernels.rank_space import CUT, FIXED, cell_of
 
 
 class LeafMeaning(NamedTuple):
@@ -142,7 +142,7 @@ def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high
                 left = is_left(trees, node, value, question.zero_band)
                 node = node + 1 if left else trees.right[node]
                 continue
-            cut = space.node_cut[node]
+            cut = np.int64(space.nodes[node, CUT])
             flags = trees.flags[node]
             if flags & 2:
                 zero_low = space.zero_low[tested]

@@ -10,43 +10,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
 from treeproof.kernels.emulation import accumulate_cells
 from treeproof.kernels.prediction import is_left
-from treeproof.kernels.rank_space import box_cells, gain_of_leaf, grow_float
+from treeproof.kernels.problem import grow_table
+from treeproof.kernels.rank_space import FLAGS, NEXT, NOTHING, TESTED, box_cells, gain_of_leaf
 
-GROWTH, ACCELERATION = 1.5, 1.1
-"""How the radius grows in which leaves are collected, and how its growth does."""
 LEAST = 0.05
 """Part of the first guess below which nothing is suggested: trial radii must be able to grow."""
-PRECISION = 0.02
-"""Relative; a suggestion need not be better."""
+SHIFT = 47
+"""Distances that agree in all but these last bits of a double share a bucket: 32 to an octave."""
+PRECISION = 2.0 ** (SHIFT - 52)
+"""Relative width of a bucket; a suggestion need not be better."""
+N_BUCKETS = 320
+"""Ten octaves; the last bucket holds all that is farther."""
+FARTHER = 2.0**8
+"""By what factor to begin farther out when the buckets do not suffice."""
+BEYOND, CROWDED = -1.0, -2.0
 
 
-class NearLeaves(NamedTuple):
-    """Leaves within a radius that are better than the row's own.
+class Frontier(NamedTuple):
+    """Branches not yet taken, in buckets of rising distance.
 
-    start     int64   (n_trees + 1,)  leaves of tree k
-    distance  float64 (n_leaves,)     where each is reached
-    gain      float64 (n_leaves,)     how much better it is than the row's own
-    own       float64                 gain of the row's own leaves
-    is_all    bool                    no other leaf is ever reached
+    head      uint32 (N_BUCKETS,)   first branch of each bucket, or NOTHING
+    branches  uint32 (capacity, 3)  NODE, TREE, AFTER: the next one of the same bucket
     """
 
-    start: np.ndarray
-    distance: np.ndarray
-    gain: np.ndarray
-    own: float
-    is_all: bool
+    head: np.ndarray
+    branches: np.ndarray
 
 
-@borrowing_kernel
-def far_distance(trees, node, value, goes_left, down, up, low, high):
+NODE, TREE, AFTER = 0, 1, 2
+
+
+@inlined_kernel
+def far_distance(threshold, feature, value, goes_left, down, up, low, high):
     """Distance to the side of a split where a row is not; infinite if it cannot get there."""
-    feature = trees.feature[node]
-    if np.isnan(value) or trees.flags[node] & 4:
-        return np.inf
-    threshold = trees.threshold[node]
     rate = up[feature] if goes_left else down[feature]
     is_outside = threshold > high[feature] if goes_left else threshold <= low[feature]
     if rate == 0.0 or is_outside:
@@ -54,74 +53,59 @@ def far_distance(trees, node, value, goes_left, down, up, low, high):
     return abs(threshold - value) / rate
 
 
-@kernel
-def near_leaves(trees, row, down, up, low, high, coefficient, zero_band, max_depth, radius):
-    """Collect the leaves of all trees within a radius that are better than the row's own."""
-    n_trees = len(trees.tree_output)
-    start = np.zeros(n_trees + 1, dtype=np.int64)
-    distance = np.empty(4 * n_trees + 64, dtype=np.float64)
-    gain = np.empty(4 * n_trees + 64, dtype=np.float64)
-    node_stack = np.empty(max_depth + 2, dtype=np.int32)
-    distance_stack = np.empty(max_depth + 2, dtype=np.float64)
-    count = 0
-    own = 0.0
-    is_all = True
-    for tree in range(n_trees):
-        output = trees.tree_output[tree]
-        if output < 0 or coefficient[output] != 0.0:
-            node_stack[0] = trees.root[tree]
-            distance_stack[0] = 0.0
-            top = 1
-            here_gain = np.nan  # of the row's own leaf, which is reached first
-            while top > 0:
-                top -= 1
-                node = node_stack[top]
-                here = distance_stack[top]
-                while trees.feature[node] >= 0:
-                    value = row[trees.feature[node]]
-                    goes_left = is_left(trees, node, value, zero_band)
-                    far = max(
-                        here, far_distance(trees, node, value, goes_left, down, up, low, high)
-                    )
-                    left = node + 1
-                    right = trees.right[node]
-                    if far <= radius:
-                        node_stack[top] = right if goes_left else left
-                        distance_stack[top] = far
-                        top += 1
-                    elif far < np.inf:
-                        is_all = False
-                    node = left if goes_left else right
-                leaf_gain = gain_of_leaf(trees, tree, trees.leaf[node], coefficient)
-                if np.isnan(here_gain):
-                    here_gain = leaf_gain
-                    own += leaf_gain
-                elif leaf_gain > here_gain:
-                    if count == len(gain):
-                        distance = grow_float(distance, 0)
-                        gain = grow_float(gain, 0)
-                    distance[count] = here
-                    gain[count] = leaf_gain - here_gain
-                    count += 1
-        start[tree + 1] = count
-    return NearLeaves(start, distance, gain, own, is_all)
+@inlined_kernel
+def bucket_of(distance, lowest):
+    """Number of the bucket that holds a distance."""
+    key = (np.float64(distance).view(np.int64) >> SHIFT) - lowest
+    return min(max(key, 0), N_BUCKETS - 1)
 
 
 @borrowing_kernel
-def best_sum(leaves, radius):
-    """Sum over all trees of the best gain within a radius."""
-    total = leaves.own
-    for tree in range(len(leaves.start) - 1):
-        best = 0.0
-        for leaf in range(leaves.start[tree], leaves.start[tree + 1]):
-            best = max(best, leaves.gain[leaf] if leaves.distance[leaf] <= radius else 0.0)
-        total += best
-    return total
+def bucket_end(bucket, lowest):
+    """Upper end of the distances of a bucket."""
+    return np.int64((lowest + bucket + 1) << SHIFT).view(np.float64)
+
+
+@inlined_kernel
+def walk_down(trees, space, row, down, up, low, high, zero_band, node, tree, bucket, lowest,
+              frontier, count):  # fmt: skip
+    """Follow the row from a node to a leaf; the branches it does not take join the frontier.
+
+    Returns
+    -------
+    leaf   int  its row of values
+    count  int  branches so far
+    """
+    branches = frontier.branches
+    nodes = space.nodes
+    while nodes[node, TESTED] != NOTHING:
+        feature = nodes[node, TESTED]
+        value = row[feature]
+        threshold = trees.threshold[node]
+        far = np.inf
+        if nodes[node, FLAGS] <= 1 and not np.isnan(value):
+            goes_left = value < threshold
+            far = far_distance(threshold, feature, value, goes_left, down, up, low, high)
+        else:
+            goes_left = is_left(trees, node, value, zero_band)
+            if not (np.isnan(value) or nodes[node, FLAGS] & 4):
+                far = far_distance(threshold, feature, value, goes_left, down, up, low, high)
+        left = node + ONE
+        right = np.uint64(nodes[node, NEXT])
+        if far < np.inf:
+            other = max(bucket_of(far, lowest), bucket)
+            branches[count, NODE] = right if goes_left else left
+            branches[count, TREE] = tree
+            branches[count, AFTER] = frontier.head[other]
+            frontier.head[other] = count
+            count += ONE
+        node = left if goes_left else right
+    return nodes[node, NEXT], count
 
 
 @kernel
-def cheap_radius(trees, row, down, up, low, high, coefficient, zero_band, max_depth, missing,
-                 radius, limit):  # fmt: skip
+def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
+                 limit):  # fmt: skip
     """Radius from which the best leaves of all trees reach a gain.
 
     missing  float64  the gain
@@ -130,29 +114,77 @@ def cheap_radius(trees, row, down, up, low, high, coefficient, zero_band, max_de
 
     Without any such radius, one within which all leaves are.
     """
-    least = LEAST * radius
-    growth = GROWTH
-    while True:
-        radius = min(radius, limit)
-        leaves = near_leaves(
-            trees, row, down, up, low, high, coefficient, zero_band, max_depth, radius
-        )
-        if best_sum(leaves, radius) >= missing:
-            break
-        if leaves.is_all:
-            return radius
-        if radius == limit:
-            return np.inf
-        least = radius
-        radius *= growth
-        growth *= ACCELERATION
-    while radius - least > PRECISION * radius:
-        middle = 0.5 * (least + radius)
-        if best_sum(leaves, middle) >= missing:
-            radius = middle
+    n_trees = len(trees.tree_output)
+    head = np.empty(N_BUCKETS, dtype=np.uint32)
+    frontier = Frontier(head, np.empty((16 * (n_trees + space.max_depth), 3), dtype=np.uint32))
+    best = np.empty(n_trees, dtype=np.float64)
+    while radius < 1e300:
+        nearest = nearest_sum(
+            trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius, limit,
+            frontier, best,
+        )  # fmt: skip
+        if nearest == CROWDED:
+            frontier = Frontier(head, grow_table(frontier.branches, 0))
+        elif nearest == BEYOND:
+            radius *= FARTHER
         else:
-            least = middle
-    return radius
+            return nearest
+    return 1e300
+
+
+@borrowing_kernel
+def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
+                limit, frontier, best):  # fmt: skip
+    """As `cheap_radius`; BEYOND when that lies in the last bucket, CROWDED for want of room.
+
+    Branches are taken bucket by bucket, each leaf is met once, and nothing farther is looked at.
+
+    frontier, best  scratch
+    """
+    n_trees = len(trees.tree_output)
+    room = len(frontier.branches) - space.max_depth
+    lowest = np.float64(LEAST * radius).view(np.int64) >> SHIFT
+    for bucket in range(N_BUCKETS):
+        frontier.head[bucket] = NOTHING
+    count = np.uint64(0)
+    for tree in range(n_trees):
+        output = trees.tree_output[tree]
+        if output < 0 or coefficient[output] != 0.0:
+            if count > room:
+                return CROWDED
+            leaf, count = walk_down(
+                trees, space, row, down, up, low, high, zero_band, np.uint64(trees.root[tree]),
+                tree, 0, lowest, frontier, count,
+            )  # fmt: skip
+            best[tree] = gain_of_leaf(trees, tree, leaf, coefficient)
+            missing -= best[tree]
+    farthest = 0
+    for bucket in range(N_BUCKETS - 1):
+        if missing <= 0.0:
+            break
+        if frontier.head[bucket] != NOTHING:
+            if bucket_end(bucket, lowest) >= limit:
+                return np.inf
+            farthest = bucket
+        while frontier.head[bucket] != NOTHING:
+            branch = frontier.head[bucket]
+            frontier.head[bucket] = frontier.branches[branch, AFTER]
+            tree = frontier.branches[branch, TREE]
+            if count > room:
+                return CROWDED
+            leaf, count = walk_down(
+                trees, space, row, down, up, low, high, zero_band,
+                np.uint64(frontier.branches[branch, NODE]), tree, bucket, lowest, frontier, count,
+            )  # fmt: skip
+            gain = gain_of_leaf(trees, tree, leaf, coefficient)
+            if gain > best[tree]:
+                missing -= gain - best[tree]
+                best[tree] = gain
+                if missing <= 0.0:
+                    break
+    if missing > 0.0 and frontier.head[N_BUCKETS - 1] != NOTHING:
+        return BEYOND
+    return bucket_end(farthest, lowest)
 
 
 @kernel
@@ -181,8 +213,8 @@ def plan(trees, space, semantics, alternatives, group, row, down, up, low, high,
         for output in range(len(semantics.start)):
             gain -= alternatives.coefficient[constraint, output] * semantics.start[output]
         cheap[index] = cheap_radius(
-            trees, row, down, up, low, high, alternatives.coefficient[constraint],
-            semantics.zero_band, space.max_depth, gain, radius, nearest,
+            trees, space, row, down, up, low, high, alternatives.coefficient[constraint],
+            semantics.zero_band, gain, radius, nearest,
         )  # fmt: skip
         nearest = min(nearest, cheap[index])
     return first + np.argsort(cheap), nearest

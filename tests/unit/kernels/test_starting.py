@@ -9,7 +9,7 @@ import treeproof
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.exact import ball_cells, largest_sum
-from treeproof.kernels.rank_space import restrict
+from treeproof.kernels.rank_space import box_cells, restrict
 from treeproof.kernels.starting import LEAST, PRECISION, cheap_radius
 from treeproof.model.ensemble import ZERO_BAND
 
@@ -26,13 +26,13 @@ def question(ensemble, row):
 
     def suggested(missing, limit):
         return cheap_radius(
-            trees, row, rates, rates, *ends, np.ones(1), ZERO_BAND, space.max_depth, missing,
-            GUESS, limit,
+            trees, space, row, rates, rates, *ends, np.ones(1), ZERO_BAND, missing, GUESS, limit,
         )  # fmt: skip
 
     def best_sum(radius):
-        low, high = np.empty((2, len(row)), dtype=np.int32)
-        ball_cells(space, row, radius, rates, rates, *ends, low, high)
+        here, low, high = np.empty((3, len(row)), dtype=np.int32)
+        box_cells(space, row, row, row, here, here)
+        ball_cells(space, row, here, radius, rates, rates, *ends, low, high)
         start, gain, *_ = restrict(trees, space, row, low, high, np.ones(1), ZERO_BAND)
         return largest_sum(start, gain)
 
