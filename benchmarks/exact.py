@@ -48,7 +48,8 @@ from numpy.typing import NDArray
 import treeproof
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.rank_space import box_cells, restrict
+from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.restriction import restrict
 from treeproof.model.loaders import load_ensemble
 from treeproof.prediction import Model
 

@@ -22,7 +22,7 @@ from treeproof.engines.settling import (
     settle_verified,
 )
 from treeproof.kernels.cliques import EXHAUSTED, FOUND, OUT_OF_NODES, Parts, Path, next_clique
-from treeproof.kernels.rank_space import restrict
+from treeproof.kernels.restriction import restrict
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes

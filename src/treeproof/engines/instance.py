@@ -6,17 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.distances import ball_distances
-from treeproof.kernels.rank_space import (
-    CUT,
-    FIXED,
-    NEXT,
-    NOTHING,
-    TESTED,
-    RankSpace,
-    box_cells,
-    restrict,
-    summation_slack,
-)
+from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, box_cells
+from treeproof.kernels.restriction import restrict, summation_slack
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -104,7 +95,7 @@ class Instance:
     low_cell, high_cell : int32 (n_features,)
         The box in cells; FIXED for features that keep the row's value.
     leaf_start, leaf_gain, leaf_row, range_start, feature, low, high
-        See `treeproof.kernels.rank_space.restrict`. Trees without a say have no leaves.
+        See `treeproof.kernels.restriction.restrict`. Trees without a say have no leaves.
     """
 
     base: float

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import base_and_floor, rank_space
-from treeproof.kernels.rank_space import FIXED, restrict
+from treeproof.kernels.rank_space import FIXED
+from treeproof.kernels.restriction import restrict
 from treeproof.model.ensemble import ZERO_BAND, FloatArray, IntArray
 from treeproof.query import Query
 
@@ -29,7 +30,7 @@ class Restricted:
     low_cell, high_cell : int32 (n_features,)
         The box.
     leaf_start, leaf_row, range_start, feature, low, high
-        See `treeproof.kernels.rank_space.restrict`.
+        See `treeproof.kernels.restriction.restrict`.
     gain : float64 (n_constraints, n_leaves)
         Gain of each leaf in each constraint, divided by the constraint's scale.
     excess : float64 (n_constraints,)

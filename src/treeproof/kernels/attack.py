@@ -25,7 +25,8 @@ from treeproof.kernels.exact import (
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import cell_distances, clip_point
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells, restrict
+from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.restriction import restrict
 from treeproof.kernels.starting import plan
 from treeproof.kernels.witnesses import (
     NODES,

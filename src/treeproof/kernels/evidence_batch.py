@@ -17,7 +17,8 @@ from treeproof.kernels.evidence import (
     with_room,
 )
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells, restrict, summation_slack
+from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.restriction import restrict, summation_slack
 
 
 class Ways(NamedTuple):

@@ -22,14 +22,8 @@ from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, judge
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
-from treeproof.kernels.rank_space import (
-    FIXED,
-    box_cells,
-    cell_from,
-    cell_of,
-    restrict,
-    summation_slack,
-)
+from treeproof.kernels.rank_space import FIXED, box_cells, cell_from, cell_of
+from treeproof.kernels.restriction import restrict, summation_slack
 from treeproof.kernels.starting import plan
 from treeproof.kernels.waiting import new_waiting
 from treeproof.kernels.witnesses import (

@@ -10,7 +10,7 @@ from treeproof.kernels.group_bounds import LOOSE, PROVED
 from treeproof.kernels.multilevel import decide_alternative
 from treeproof.kernels.path_bounds import prove_by_paths
 from treeproof.kernels.questions import collect_distances, set_cells, sort_distances
-from treeproof.kernels.rank_space import larger_room, new_room
+from treeproof.kernels.restriction import larger_room, new_room
 from treeproof.kernels.selection import new_restricted, restrict_row
 
 _LEAVES = 4096

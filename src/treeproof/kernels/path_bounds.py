@@ -12,9 +12,24 @@ from treeproof.kernels.compiler import kernel
 from treeproof.kernels.group_bounds import LOOSE, OUT_OF_MEMORY, OUT_OF_NODES, OUT_OF_TIME, PROVED
 from treeproof.kernels.multilevel import Options, decide_levels, group_suffix
 from treeproof.kernels.narrowing import enter, leave
-from treeproof.kernels.rank_space import grow_float, grow_int
 from treeproof.kernels.selection import prepare_parts
 from treeproof.kernels.sorting import falling_order
+
+
+@kernel
+def grow_int(array, size):
+    """Copy of an int32 array with room for at least `size` entries."""
+    larger = np.empty(max(size, 2 * len(array)), dtype=np.int32)
+    larger[: len(array)] = array
+    return larger
+
+
+@kernel
+def grow_float(array, size):
+    """Copy of a float64 array with room for at least `size` entries."""
+    larger = np.empty(max(size, 2 * len(array)), dtype=np.float64)
+    larger[: len(array)] = array
+    return larger
 
 
 @kernel

@@ -287,7 +287,7 @@ def build_problem(base, leaf_start, leaf_gain, range_start, feature, low, high, 
     """Turn the output of `restrict` into a `Problem`.
 
     base         float64                gain before any tree
-    others       see `treeproof.kernels.rank_space.restrict`
+    others       see `treeproof.kernels.restriction.restrict`
     """
     n_trees = len(leaf_start) - 1
     n_ranges = len(feature)

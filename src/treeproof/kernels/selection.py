@@ -11,7 +11,7 @@ from treeproof.kernels.compiler import borrowing_kernel, kernel
 from treeproof.kernels.group_bounds import Parts, Walk
 from treeproof.kernels.grouping import Sharing, new_sharing, order_by_contradiction
 from treeproof.kernels.narrowing import meets
-from treeproof.kernels.rank_space import gain_of_leaf, restrict_trees
+from treeproof.kernels.restriction import gain_of_leaf, restrict_trees
 
 
 class Restricted(NamedTuple):

@@ -14,7 +14,8 @@ from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, ke
 from treeproof.kernels.emulation import accumulate_cells
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.problem import grow_table
-from treeproof.kernels.rank_space import FLAGS, NEXT, NOTHING, TESTED, box_cells, gain_of_leaf
+from treeproof.kernels.rank_space import FLAGS, NEXT, NOTHING, TESTED, box_cells
+from treeproof.kernels.restriction import gain_of_leaf
 
 LEAST = 0.05
 """Part of the first guess below which nothing is suggested: trial radii must be able to grow."""

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,8 +63,10 @@ def connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
-        # A client that fails to connect takes long to give up; a bare connection does not.
-        asyncio.run(_try_connection(address))
+        # A client that fails to connect takes long to give up; a bare connection does not. In a
+        # thread of its own, since notebooks run an event loop in theirs.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _try_connection(address)).result()
         client = Client(address, timeout=_CONNECT_TIMEOUT_S, set_as_default=False)
     except Exception as error:  # what listens there may be anything, and answer anything
         said = str(error).split("\n", 1)[0].rstrip(".") or "there was no answer"

@@ -172,7 +172,7 @@ def test_no_point_below_the_floor_breaks_the_claim():
 def test_floors_are_not_lower_than_the_engine_needs():
     # What an engine closes must be closed for the checker, too.
     from treeproof.engines.evidence import _setting
-    from treeproof.kernels.rank_space import restrict, summation_slack
+    from treeproof.kernels.restriction import restrict, summation_slack
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):

@@ -29,7 +29,8 @@ from treeproof.kernels.problem import (
     SLOT,
     build_problem,
 )
-from treeproof.kernels.rank_space import FIXED, box_cells, restrict
+from treeproof.kernels.rank_space import FIXED, box_cells
+from treeproof.kernels.restriction import restrict
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
 

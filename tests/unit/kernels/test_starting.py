@@ -9,7 +9,8 @@ import treeproof
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.exact import ball_cells, largest_sum
-from treeproof.kernels.rank_space import box_cells, restrict
+from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.restriction import restrict
 from treeproof.kernels.starting import LEAST, PRECISION, cheap_radius
 from treeproof.model.ensemble import ZERO_BAND
 

@@ -1,5 +1,6 @@
 """Dask: real worker processes, the same answers, failures that are said and survived."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,14 @@ def test_the_shell_finds_the_scheduler(
     out.write_bytes(text[: len(text) // 2])
     assert CliRunner().invoke(main, [*words, "--resume"]).exit_code == 0
     assert_same(tp.load_results(out), expected)
+
+
+def test_the_scheduler_is_found_where_an_event_loop_runs(local: LocalCluster) -> None:
+    async def notebook() -> None:  # its cells run inside a loop
+        with connected(local.scheduler_address) as client:
+            assert client.nthreads()
+
+    asyncio.run(notebook())
 
 
 def test_a_row_that_kills_its_workers_is_recorded(
