@@ -287,7 +287,7 @@ def main() -> None:
         state["million"] = million(arguments.rows or 1_000_000)
         draw(state["million"]["noted"])
     if "dask" in arguments.what:
-        state["dask"] = dask(arguments.rows or 6_400)
+        state["dask"] = dask(arguments.rows or 12_800)
     saved.write_text(json.dumps(state))
     write(state)
 
