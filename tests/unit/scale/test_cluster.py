@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def test_the_scheduler_is_found_where_an_event_loop_runs(local: LocalCluster) ->
         with connected(local.scheduler_address) as client:
             assert client.nthreads()
 
-    asyncio.run(notebook())
+    with ThreadPoolExecutor(1) as pool:  # in this thread other tests may run a loop
+        pool.submit(asyncio.run, notebook()).result()
 
 
 def test_a_row_that_kills_its_workers_is_recorded(
