@@ -394,3 +394,19 @@ def test_nothing_is_refused():
     query = ask(model.ensemble, rows[:2], None, tp.LInf())
     assert ExactEngine().refusal(query) is None
     assert ExactEngine().radius(query, Budget()).exact.all()
+
+
+@pytest.mark.parametrize("far", [np.inf, -np.inf])
+@pytest.mark.parametrize("feature", [0, 1])
+def test_no_ball_takes_an_infinite_value_to_a_threshold(far, feature):
+    rng = np.random.default_rng(feature)
+    builder = TreeBuilder()
+    for threshold in rng.normal(size=12):
+        stump(builder, int(rng.integers(2)), threshold, *rng.normal(size=2))
+    model = model_of(builder, 2)
+    rows = rng.normal(size=(8, 2))
+    rows[:, feature] = far
+    found = tp.radius(model, rows, engine="exact", time_limit_s=20.0)
+    frozen = tp.radius(model, rows, perturbation=tp.LInf(frozen=[feature]), engine="exact")
+    assert found.exact.all()
+    np.testing.assert_array_equal(found.upper, frozen.upper)
