@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
     Replays,
+    Sides,
+    arguments_of,
     broken_rows,
     common_outcomes,
     empty_columns,
     in_batches,
-    setting_of,
+    part_of,
 )
 from treeproof.errors import InvalidInput
 from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
@@ -99,34 +101,24 @@ class AttackEngine:
         self,
         query: Query,
         budget: Budget,
-        sides: tuple[NDArray[np.float64], NDArray[np.float64]],
+        sides: Sides,
         n_jobs: int,
         *,
         is_ball: bool,
     ) -> tuple[Columns, NDArray[np.bool_], NDArray[np.bool_]]:
-        setting = setting_of(query)
         columns, skip = empty_columns(query), broken_rows(query)
-        # Copies are writable and contiguous whatever the caller passed: one compiled signature.
-        rows, group, skipped = query.rows.copy(), query.group.copy(), skip.copy()
-        down, up = query.reach.down.copy(), query.reach.up.copy()
-        low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
+        arguments, skipped = arguments_of(query, sides), skip.copy()
 
         def run(part: slice) -> None:
             attack_batch(
-                *setting,
-                group[part],
-                rows[part],
-                down,
-                up,
-                low[part],
-                high[part],
+                *arguments(part),
                 is_ball,
                 int(self.starts),
                 int(budget.node_limit),
                 np.uint64(self.random_state + 1),
                 skipped[part],
                 float(budget.time_limit_s),
-                Columns(*(column[part] for column in columns)),
+                part_of(columns, part),
             )
 
         # Rows start from their own scale, not from that of others: answers must not depend on

@@ -33,6 +33,9 @@ CHUNK = 16
 _REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
 
+Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
+Arguments = tuple[Any, Any, Semantics, Alternatives, bool, Any, Any, Any, Any, Any, Any]
+
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
 _LINK = {
     "identity": IDENTITY,
@@ -47,7 +50,7 @@ def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: in
     in_slices(range(first, n_rows, CHUNK), thread_count(n_jobs), run)
 
 
-def setting_of(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
+def _setting(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
     """The model and the claims as kernels take them."""
     ensemble = query.ensemble
     return (
@@ -57,6 +60,26 @@ def setting_of(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
         _single_constraints(query),
         ensemble.input_precision == "float32",
     )
+
+
+def arguments_of(query: Query, sides: Sides) -> Callable[[slice], Arguments]:
+    """What kernels over batches take first, for any slice of the rows.
+
+    Parameters
+    ----------
+    query : Query
+        The question.
+    sides : float64 (n_rows, n_features), twice
+        The domain of balls, or the boxes.
+    """
+    setting = _setting(query)
+    # Copies are writable and contiguous whatever the caller passed: one compiled signature.
+    rows, group = query.rows.copy(), query.group.copy()
+    down, up = query.reach.down.copy(), query.reach.up.copy()
+    low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
+    return lambda part: (
+        *setting, group[part], rows[part], down, up, low[part], high[part]
+    )  # fmt: skip
 
 
 def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
@@ -120,6 +143,11 @@ def empty_columns(query: Query) -> Columns:
         counts=np.zeros((n_rows, 4), dtype=np.int64),
         cheap=np.zeros(n_rows),
     )
+
+
+def part_of(columns: Columns, part: slice) -> Columns:
+    """The columns of a slice of the rows; what is written there is written in all."""
+    return Columns(*(column[part] for column in columns))
 
 
 def broken_rows(query: Query) -> NDArray[np.bool_]:

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
     Replays,
+    Sides,
+    arguments_of,
     broken_rows,
     common_outcomes,
     empty_columns,
     in_batches,
-    setting_of,
+    part_of,
 )
 from treeproof.kernels.branching import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact import Limits
@@ -78,7 +80,7 @@ class ExactEngine:
             end = min(start + unit, len(query))
             first = start
             for last in (*(start + stage for stage in STAGES if start + stage < end), end):
-                before = Columns(*(column[start:first] for column in columns))
+                before = part_of(columns, slice(start, first))
                 expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
                 search = partial(run, True, *_first_guess(before))
@@ -90,16 +92,12 @@ class ExactEngine:
 def _runner(
     query: Query,
     budget: Budget,
-    sides: tuple[NDArray[np.float64], NDArray[np.float64]],
+    sides: Sides,
     skip: NDArray[np.bool_],
     columns: Columns,
 ) -> Callable[[bool, float, float, slice], None]:
     """Return a function that solves a slice of the rows into the columns."""
-    setting = setting_of(query)
-    # Copies are writable and contiguous whatever the caller passed: one compiled signature.
-    rows, group, skipped = query.rows.copy(), query.group.copy(), skip.copy()
-    down, up = query.reach.down.copy(), query.reach.up.copy()
-    low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
+    arguments, skipped = arguments_of(query, sides), skip.copy()
     limits = Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
@@ -108,19 +106,13 @@ def _runner(
 
     def run(is_ball: bool, start: float, margin: float, part: slice) -> None:
         solve_batch(
-            *setting,
-            group[part],
-            rows[part],
-            down,
-            up,
-            low[part],
-            high[part],
+            *arguments(part),
             is_ball,
             start,
             margin,
             skipped[part],
             limits,
-            Columns(*(column[part] for column in columns)),
+            part_of(columns, part),
         )
 
     return run

@@ -17,17 +17,9 @@ from treeproof.kernels.sorting import falling_order
 
 
 @kernel
-def grow_int(array, size):
-    """Copy of an int32 array with room for at least `size` entries."""
-    larger = np.empty(max(size, 2 * len(array)), dtype=np.int32)
-    larger[: len(array)] = array
-    return larger
-
-
-@kernel
-def grow_float(array, size):
-    """Copy of a float64 array with room for at least `size` entries."""
-    larger = np.empty(max(size, 2 * len(array)), dtype=np.float64)
+def grown(array, size):
+    """Copy of an array with room for at least `size` entries."""
+    larger = np.empty(max(size, 2 * len(array)), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
 
@@ -93,13 +85,13 @@ def collect_cliques(parts, walk, box_low, box_high, first_part, n_parts, least, 
             walk.position[depth] = parts.part_start[first_part + depth]
             continue
         if n == len(value):
-            value = grow_float(value, n + 1)
-            range_end = grow_int(range_end, n + 1)
+            value = grown(value, n + 1)
+            range_end = grown(range_end, n + 1)
         top = walk.trail_start[depth]
         if n_ranges + top > len(feature):
-            feature = grow_int(feature, n_ranges + top)
-            low = grow_int(low, n_ranges + top)
-            high = grow_int(high, n_ranges + top)
+            feature = grown(feature, n_ranges + top)
+            low = grown(low, n_ranges + top)
+            high = grown(high, n_ranges + top)
         for t in range(top):
             # A feature narrowed twice is written once, at its first narrowing.
             f = walk.trail[t, 0]

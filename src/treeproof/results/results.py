@@ -116,7 +116,7 @@ class Results:
         return cls(
             row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
             label=label,
-            verdict=np.array([verdict._value_ for verdict in outcomes.verdict], dtype=np.str_),
+            verdict=np.array([verdict.value for verdict in outcomes.verdict], dtype=np.str_),
             lower=outcomes.lower,
             upper=outcomes.upper,
             exact=outcomes.exact,
@@ -124,7 +124,7 @@ class Results:
             witness=outcomes.witness,
             witness_distance=outcomes.witness_distance,
             seconds=outcomes.seconds,
-            reason=np.array([reason._value_ for reason in outcomes.reason], dtype=np.str_),
+            reason=np.array([reason.value for reason in outcomes.reason], dtype=np.str_),
             statistics=outcomes.statistics,
             header=header,
             evidence=evidence,
