@@ -1,6 +1,8 @@
 """From a goal to linear constraints on the accumulators, with the rounding each may hide."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import smallest_true
 from treeproof.model.remembered import remembered
 from treeproof.spec.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
+from treeproof.spec.rounding import round_down
 
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
 """How a point is judged by the model's own arithmetic."""
@@ -193,12 +196,17 @@ def _needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, f
 
     On a grid, only multiples of the grid occur, so both move to the nearest one that violates.
     """
-    if grid > 0.0 and np.isfinite(cut / grid):
-        at_least = float(np.ceil(cut / grid)) * grid
-        return at_least, -(at_least - grid)
+    if grid > 0.0 and np.isfinite(cut):
+        number = math.ceil(Fraction(cut) / Fraction(grid))
+        return _at_least(number * Fraction(grid)), _at_least((1 - number) * Fraction(grid))
     dtype = np.dtype(ensemble.aggregation.precision).type
     with np.errstate(over="ignore"):  # below the lowest float nothing is left to fall to
         return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
+
+
+def _at_least(exact: Fraction) -> float:
+    """Smallest double that is not below an exact number."""
+    return -round_down(-exact)
 
 
 def _threshold_alternatives(
