@@ -1,11 +1,11 @@
-"""A row and a box in rank space: what every engine but the compiled exact one works on."""
+"""A row and a box in rank space, and points as rows again."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.distances import ball_distances
+from treeproof.kernels.distances import ball_distances, lie_in_sets
 from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, box_cells
 from treeproof.kernels.restriction import restrict, summation_slack
 from treeproof.model.ensemble import (
@@ -54,15 +54,17 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
             zero_high[feature] = inverse[-1]
         start[feature + 1] = start[feature] + len(cuts)
         pieces.append(cuts)
-    used_as_category = np.zeros(ensemble.n_features, dtype=bool)
-    used_as_category[trees.feature[categorical]] = True
+    # Also those whose categories are known but that no node tests: no category is a number to move.
+    is_category = np.zeros(ensemble.n_features, dtype=bool)
+    is_category[trees.feature[categorical]] = True
+    is_category[list(ensemble.categories)] = True
     return RankSpace(
         cut_start=start,
         cut=np.concatenate(pieces) if pieces else np.zeros(0),
         nodes=nodes,
         zero_low=zero_low,
         zero_high=zero_high,
-        categorical=used_as_category,
+        categorical=is_category,
         max_depth=_max_depth(ensemble),
     )
 
@@ -274,3 +276,38 @@ def distances(query: Query, rows: NDArray[np.int64], points: FloatArray) -> Floa
     reach = query.reach
     ball_distances(query.rows[rows], np.array(points), reach.down.copy(), reach.up.copy(), found)
     return found
+
+
+def lie_in_set(
+    query: Query,
+    rows: NDArray[np.int64],
+    points: FloatArray,
+    upper: FloatArray | None = None,
+    is_open: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:
+    """Whether each point lies in the set around the row of the query that it belongs to.
+
+    Parameters
+    ----------
+    query, rows, points
+        The question; numbers of rows, and a point of each.
+    upper, is_open : float64 (n,), bool (n,), optional
+        Radius of each ball, and whether every larger ball is meant instead; by default the query's
+        own closed ball or box.
+    """
+    reach = query.reach
+    if upper is None or is_open is None:
+        upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
+        is_open = np.zeros(len(rows), dtype=bool)
+    inside: NDArray[np.bool_] = lie_in_sets(
+        rank_space(query.ensemble),
+        query.rows[rows],
+        np.array(points),
+        (reach.down.copy(), reach.up.copy()),
+        (reach.low[rows], reach.high[rows]),
+        upper,
+        is_open,
+        reach.is_ball,
+        query.ensemble.input_precision == "float32",
+    )
+    return inside

@@ -25,7 +25,7 @@ from treeproof.kernels.exact import (
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import cell_distances, clip_point
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.rank_space import box_cells, home_cells
 from treeproof.kernels.restriction import restrict
 from treeproof.kernels.starting import plan
 from treeproof.kernels.witnesses import (
@@ -163,7 +163,7 @@ def attack_row(
     row_cell = np.empty(len(row), dtype=np.int32)
     low_cell = np.empty(len(row), dtype=np.int32)
     high_cell = np.empty(len(row), dtype=np.int32)
-    box_cells(space, row, row, row, row_cell, row_cell)
+    home_cells(space, row, is_ball, row_cell)
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
     order, radius = plan(

@@ -6,10 +6,11 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.distances import collect_distances
 from treeproof.kernels.group_bounds import LOOSE, PROVED
 from treeproof.kernels.multilevel import decide_alternative
 from treeproof.kernels.path_bounds import prove_by_paths
-from treeproof.kernels.questions import collect_distances, set_cells, sort_distances
+from treeproof.kernels.questions import set_cells, sort_distances
 from treeproof.kernels.restriction import larger_room, new_room
 from treeproof.kernels.selection import new_restricted, restrict_row
 
@@ -238,7 +239,11 @@ def search_rows(trees, space, question, search, first, last, options, out):
         deadline = _begin_row(out, row, nodes, options, clock)
         proved_to[:] = -1.0
         proved_to[len(proved_to) - 1] = 0.0
-        n = collect_distances(space, question, row, value, beyond) if is_listed else 0
+        n = 0
+        if is_listed:
+            rates = question.down, question.up
+            sides = question.low[row], question.high[row]
+            n = collect_distances(space, question.rows[row], rates, sides, value, beyond)
         radii, is_beyond = sort_distances(value, beyond, n)
         state[:] = -1.0
         if is_listed:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
-from treeproof.kernels.moves import quotient_down
+from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.problem import (
     CELL_START,
     ENTRY_START,
@@ -178,11 +178,7 @@ def clip_point(problem, state, point):
 def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_high, is_ball):
     """Radius at which each cell of a problem is reached, rounded down; infinite if never.
 
-    In a box that is no ball every cell is at distance 0.
-
-    A cell above the row's is reached at its lower threshold T (attained), a cell below just beyond
-    its upper threshold (approached). The open ball of a radius contains a point of the cell iff the
-    exact distance is smaller.
+    In a box that is no ball every cell is at distance 0; otherwise see `cell_distance`.
 
     Returns
     -------
@@ -195,22 +191,11 @@ def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_h
         return distance, is_beyond
     for slot in range(problem.n_slots):
         feature = problem.slots[slot, FEATURE]
-        cuts = space.cut_start[feature]
+        rates = down[feature], up[feature]
+        sides = domain_low[feature], domain_high[feature]
         for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
-            if problem.cells[cell, LOW] > row_cell[feature]:
-                threshold = space.cut[cuts + problem.cells[cell, LOW] - 1]
-                if threshold > domain_high[feature]:
-                    distance[cell] = np.inf
-                else:
-                    distance[cell], is_attained = quotient_down(
-                        threshold, row[feature], up[feature]
-                    )
-                    is_beyond[cell] = not is_attained
-            elif problem.cells[cell, HIGH] < row_cell[feature]:
-                threshold = space.cut[cuts + problem.cells[cell, HIGH]]
-                is_beyond[cell] = True
-                if threshold <= domain_low[feature]:
-                    distance[cell] = np.inf
-                else:
-                    distance[cell], _ = quotient_down(row[feature], threshold, down[feature])
+            distance[cell], is_beyond[cell] = cell_distance(
+                space, feature, problem.cells[cell, LOW], problem.cells[cell, HIGH],
+                row_cell[feature], row[feature], rates, sides,
+            )  # fmt: skip
     return distance, is_beyond

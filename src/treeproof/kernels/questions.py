@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.moves import ball_end, distance_down
+from treeproof.kernels.distances import reached_cells
 from treeproof.kernels.rank_space import FIXED, cell_of
 from treeproof.kernels.sorting import falling_order
 
@@ -67,39 +67,15 @@ def set_cells(space, question, row, radius, low_cell, high_cell):
         value = question.rows[row, feature]
         if np.isnan(value) or space.categorical[feature]:
             continue
-        low = question.low[row, feature]
-        high = question.high[row, feature]
+        sides = question.low[row, feature], question.high[row, feature]
         if question.is_ball:
-            low = min(max(ball_end(value, radius, question.down[feature], -1.0), low), value)
-            high = max(min(ball_end(value, radius, question.up[feature], 1.0), high), value)
-        low_cell[feature] = cell_of(space, feature, low)
-        high_cell[feature] = cell_of(space, feature, high)
-
-
-@borrowing_kernel
-def collect_distances(space, question, row, value, is_beyond):
-    """Distances at which a row reaches new cells, rounded down; returns how many.
-
-    value      float64 (n_cuts,)   out
-    is_beyond  bool    (n_cuts,)   out: whether only larger radii reach the cell
-    """
-    n = 0
-    for feature in question.used:
-        x = question.rows[row, feature]
-        if not np.isfinite(x) or space.categorical[feature]:
-            continue
-        for c in range(space.cut_start[feature], space.cut_start[feature + 1]):
-            cut = space.cut[c]
-            if cut > x:
-                if question.up[feature] > 0.0 and cut <= question.high[row, feature]:
-                    value[n], exact = distance_down(x, cut, question.up[feature])
-                    is_beyond[n] = not exact
-                    n += 1
-            elif question.down[feature] > 0.0 and cut > question.low[row, feature]:
-                value[n], exact = distance_down(cut, x, question.down[feature])
-                is_beyond[n] = True
-                n += 1
-    return n
+            rates = question.down[feature], question.up[feature]
+            low_cell[feature], high_cell[feature] = reached_cells(
+                space, feature, value, rates, sides, radius
+            )
+        else:
+            low_cell[feature] = cell_of(space, feature, sides[0])
+            high_cell[feature] = cell_of(space, feature, sides[1])
 
 
 @kernel

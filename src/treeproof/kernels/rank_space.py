@@ -17,7 +17,7 @@ NOTHING = np.uint32(2**32 - 1)
 """In place of a feature: a leaf tests none."""
 
 FIXED = -1
-"""Cell of a feature that keeps the row's own value: missing, or categorical."""
+"""Cell of a feature that keeps the row's own value: missing, categorical, infinite in a ball."""
 
 
 class RankSpace(NamedTuple):
@@ -69,6 +69,19 @@ def cell_from(space, feature, value, cell):
     while here > 0 and space.cut[first + here - ONE] > value:
         here -= ONE
     return np.int32(here)
+
+
+@borrowing_kernel
+def home_cells(space, row, is_ball, cells):
+    """Cells of the row itself; FIXED where it never moves.
+
+    In a ball infinite values never move: what is at an infinite distance from everything stays.
+    """
+    box_cells(space, row, row, row, cells, cells)
+    if is_ball:
+        for feature in range(len(row)):
+            if np.isinf(row[feature]):
+                cells[feature] = FIXED
 
 
 @borrowing_kernel

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.moves import two_product, two_sum
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.rank_space import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
 
@@ -245,15 +246,38 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
 
 @borrowing_kernel
 def gain_of_leaf(trees, tree, leaf, coefficient):
-    """What a leaf adds to the gain: coefficient · value."""
+    """What a leaf adds to the gain: coefficient · value.
+
+    Sound: a product errs by a part of itself, which bounds allow for; a sum of several may cancel
+    and is rounded up.
+    """
     output = trees.tree_output[tree]
     if output >= 0:
         return coefficient[output] * trees.leaf_value[leaf, 0]
-    gain = 0.0
-    for other in range(len(coefficient)):
-        if coefficient[other] != 0.0:
-            gain += coefficient[other] * trees.leaf_value[leaf, other]
-    return gain
+    return combination_up(coefficient, trees.leaf_value[leaf])
+
+
+@borrowing_kernel
+def combination_up(coefficient, values):
+    """Coefficient · values: the number itself where nothing is rounded, otherwise one above it.
+
+    Sound: sums and products are taken with their errors, twice the errors cover the rounding of
+    their own sum, and one float covers the last addition.
+    """
+    total = 0.0
+    lost = 0.0
+    for index in range(len(coefficient)):
+        factor = coefficient[index]
+        if factor == 0.0:
+            continue
+        product = factor * values[index]
+        if abs(factor) != 1.0 and values[index] != 0.0:
+            product, error = two_product(factor, values[index])
+            # The error of a tiny product may itself underflow.
+            lost += abs(error) if abs(product) > 1e-280 else 1e-290
+        total, error = two_sum(total, product)
+        lost += abs(error)
+    return total if lost == 0.0 else np.nextafter(total + 2.0 * lost, np.inf)
 
 
 @inlined_kernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.moves import distance_down
+from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.questions import set_cells
 from treeproof.kernels.rank_space import CUT, FIXED, cell_of
@@ -79,25 +79,13 @@ def is_farther(distance, beyond, other, other_beyond):
 @borrowing_kernel
 def range_level(space, question, row, feature, home, low, high):
     """Distance at which a row reaches a range of cells in one feature, and whether beyond it."""
-    x = question.rows[row, feature]
-    start = space.cut_start[feature]
-    if home < low:
-        cut = space.cut[start + low - 1]
-        if question.up[feature] == 0.0 or not np.isfinite(x):
-            return np.inf, False
-        if not question.is_ball:
-            return 0.0, False
-        distance, exact = distance_down(x, cut, question.up[feature])
-        return distance, not exact
-    if home > high:
-        cut = space.cut[start + high]
-        if question.down[feature] == 0.0 or not np.isfinite(x):
-            return np.inf, False
-        if not question.is_ball:
-            return 0.0, False
-        distance, exact = distance_down(cut, x, question.down[feature])
-        return distance, True
-    return 0.0, False
+    if not question.is_ball:
+        return 0.0, False
+    return cell_distance(
+        space, feature, low, high, home, question.rows[row, feature],
+        (question.down[feature], question.up[feature]),
+        (question.low[row, feature], question.high[row, feature]),
+    )  # fmt: skip
 
 
 @borrowing_kernel
