@@ -240,7 +240,7 @@ def _score_alternatives(
     n_rows = len(accumulators)
     if isinstance(goal, ScoreChange):
         score = evaluate.finish(ensemble, accumulators)[:, 0].astype(np.float64)
-        low, high = score - goal.delta, score + goal.delta
+        low, high = goal.range_around(score)
     else:
         low = np.broadcast_to(np.asarray(goal.low, dtype=np.float64), (n_rows,))
         high = np.broadcast_to(np.asarray(goal.high, dtype=np.float64), (n_rows,))

@@ -130,7 +130,9 @@ def _first_guess(before: Columns) -> tuple[float, float]:
     known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
     if not known.any():
         return 0.0, FIRST_MARGIN
-    solved, ratio = np.sort(radius[known]), np.sort(radius[known] / cheap[known])
+    with np.errstate(over="ignore"):
+        ratio = np.sort(radius[known] / cheap[known])
+    solved = np.sort(radius[known])
     margin = float(ratio[int(MOST * len(ratio))])
     return float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
 

@@ -246,3 +246,23 @@ def test_listed_distances_one_float_apart(seed):
             results = tp.radius(model, [[row, 0.0]], [0], engine=engine)
             assert results.exact[0]
             assert (results.upper[0], results.attained[0]) == (truth.value, truth.attained)
+
+
+def test_a_change_of_a_score_is_measured_exactly():
+    # 0.1 + 0.2 is farther from 0.1 than 0.2 is long, by less than a float of the sum.
+    tree = DecisionTreeRegressor().fit([[0], [1]], [0.1, 0.1 + 0.2])
+    assert Fraction(0.1 + 0.2) - Fraction(0.1) > Fraction(0.2)
+    results = tp.verify(tree, [[0.0]], perturbation=tp.LInf(1.0), goal=tp.ScoreChange(0.2))
+    assert results.verdict.tolist() == ["falsified"]
+    exact = tp.ScoreChange(float(np.nextafter(0.2, 1.0)))
+    assert Fraction(0.1 + 0.2) - Fraction(0.1) == Fraction(exact.delta)
+    wide = tp.verify(tree, [[0.0]], perturbation=tp.LInf(1.0), goal=exact)
+    assert wide.verdict.tolist() == ["verified"]
+
+
+def test_a_score_one_subnormal_below_its_bound():
+    tree = DecisionTreeRegressor().fit([[0], [1]], [0, 4])
+    goal = tp.ScoreWithin(5e-324, 4.0)
+    everything = tp.Box(-np.inf, np.inf)
+    assert tp.verify(tree, [[1.0]], perturbation=everything, goal=goal).verdict == ["falsified"]
+    assert tp.radius(tree, [[0.0]], goal=goal).upper.tolist() == [0.0]
