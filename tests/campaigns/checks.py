@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.campaigns.questions import Claim
 from tests.oracle.library_truth import (
     NEVER,
+    Axis,
     Level,
     Reached,
     Table,
@@ -54,6 +55,11 @@ class Asked:
         """Whether each row breaks the claim as it stands."""
         place = self.table.flat(self.table.states(self.rows))
         return self.claim.broken[np.arange(len(self.rows)), place]
+
+
+def _is_of_precision(axis: Axis, value: float) -> bool:
+    """Whether a value is of the input precision; 2**128 stands for what float32 rounds to inf."""
+    return float(axis.cast(np.array([value]))[0]) == value or value == 2.0**128
 
 
 def _is_same(x: float, y: float) -> bool:
@@ -140,7 +146,8 @@ def radius_problems(
 
 
 def _first_broken(value: float, attained: bool) -> float:
-    return value if attained else float(np.nextafter(value, np.inf))
+    with np.errstate(over="ignore"):
+        return value if attained else float(np.nextafter(value, np.inf))
 
 
 def _may_be_unknown(
@@ -220,7 +227,7 @@ def outside_ball(
             continue
         if np.isnan(x) or np.isinf(x) or np.isnan(w):
             return f"feature {feature} moves from {x!r} to {w!r}"
-        if float(axis.cast(np.array([w]))[0]) != w:
+        if not _is_of_precision(axis, w):
             return f"feature {feature} is {w!r}, which is not of the input precision"
         rate = float(ball.up[feature] if w > x else ball.down[feature])
         within = rate > 0.0 and np.isfinite(w)
@@ -270,7 +277,7 @@ def outside_box(
             if not _is_same(own, w):
                 return f"feature {feature}, which stays, moves from {own!r} to {w!r}"
             continue
-        if np.isnan(w) or float(axis.cast(np.array([w]))[0]) != w:
+        if np.isnan(w) or not _is_of_precision(axis, w):
             return f"feature {feature} is {w!r}, which is not of the input precision"
         least, most = float(low[feature]), float(high[feature])
         if least <= w <= most:

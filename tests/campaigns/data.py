@@ -77,6 +77,14 @@ COLUMN_KINDS = (
 )
 
 
+THEMES = (
+    COLUMN_KINDS,
+    ("halves", "thirds", "tenths", "nanoseconds", "whole", "neighbours", "zeros"),
+    ("halves", "tiny", "subnormal", "band", "ladder", "zeros"),
+)
+"""Columns side by side: of any kind, of units that floats blur, of zeros that cancel."""
+
+
 @dataclass
 class Data:
     """Training data and what its columns are.
@@ -108,14 +116,15 @@ def random_data(
     n_rows = int(random.integers(12, 120))
     columns, levels = [], []
     data = Data(np.zeros((0, 0)), levels)
-    shared = str(random.choice(COLUMN_KINDS))
+    kinds = THEMES[int(random.integers(len(THEMES)))]
+    shared = str(random.choice(kinds))
     for feature in range(n_features):
         if categories and random.random() < 0.4:
             count = int(random.integers(2, 5))
             data.categories[feature] = count
             values = np.arange(count, dtype=np.float64)
         else:
-            kind = shared if random.random() < 0.3 else str(random.choice(COLUMN_KINDS))
+            kind = shared if random.random() < 0.3 else str(random.choice(kinds))
             values = column_levels(random, kind, int(random.integers(2, most + 1)), precision)
         levels.append(values)
         column = random.choice(values, size=n_rows)
@@ -140,11 +149,12 @@ def class_target(random: Random, data: Data, n_classes: int) -> tuple[FloatArray
     if kind == "ties":
         base = np.unique(rows, axis=0, equal_nan=True)[: max(3, 60 // n_classes)]
         parts, target = [], []
+        uneven = float(random.choice([0.0, 0.1, 0.5]))
         for row in base:
             chosen = np.arange(n_classes)
-            if random.random() < 0.5:
+            if random.random() < uneven:
                 chosen = chosen[random.random(n_classes) < 0.6]
-            if random.random() < 0.4:
+            if random.random() < 0.3:
                 chosen = np.append(chosen, random.integers(n_classes))
             parts += [row] * len(chosen)
             target += chosen.tolist()
@@ -163,7 +173,7 @@ def class_target(random: Random, data: Data, n_classes: int) -> tuple[FloatArray
     return rows, np.concatenate([target, np.arange(n_classes)]).astype(np.int64)
 
 
-TARGET_KINDS = ("even", "whole", "thirds", "normal", "constant", "tiny", "huge", "steps")
+TARGET_KINDS = ("even", "even", "whole", "thirds", "normal", "constant", "tiny", "huge", "steps")
 
 
 def number_target(random: Random, data: Data, *, positive: bool = False) -> FloatArray:

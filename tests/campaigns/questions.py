@@ -289,7 +289,7 @@ def _score_claim(random: Random, table: Table, kind: str, own: FloatArray) -> Cl
         return Claim(kind, goal, broken)
 
     def bound() -> float:
-        return 0.0 if random.random() < 0.15 else _beside(random, float(random.choice(finite)))
+        return 0.0 if random.random() < 0.3 else _beside(random, float(random.choice(finite)))
 
     if random.random() < 0.3:
         pairs = np.sort([[bound(), bound()] for _ in range(n_rows)], axis=1)

@@ -5,6 +5,7 @@ which the library compares that goes the other way, so that cells are ``[cut, ne
 """
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,22 +140,24 @@ def xgboost_cuts(booster: Any, n_features: int) -> list[FloatArray]:
 
 
 def lightgbm_cuts(booster: Any, n_features: int) -> list[FloatArray]:
-    """Cuts of a LightGBM booster: ``x <= t`` goes left, after what is near zero became zero."""
+    """Cuts of a LightGBM booster: ``x <= t`` goes left, after what is near zero became zero.
+
+    From the text of the model: `dump_model` states no threshold beyond 1e300.
+    """
     found: list[list[float]] = [[] for _ in range(n_features)]
-
-    def walk(node: dict[str, Any]) -> None:
-        if "split_feature" not in node:
-            return
-        cuts = found[node["split_feature"]]
-        if node["decision_type"] == "<=":
-            cuts.append(_after(node["threshold"], np.float64))
-            if node["missing_type"] == "Zero" or abs(node["threshold"]) <= ZERO_BAND:
-                cuts.extend([-ZERO_BAND, _after(ZERO_BAND, np.float64)])
-        walk(node["left_child"])
-        walk(node["right_child"])
-
-    for tree in booster.dump_model()["tree_info"]:
-        walk(tree["tree_structure"])
+    text = booster.model_to_string()
+    columns = [
+        " ".join(re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)).split()
+        for name in ("split_feature", "threshold", "decision_type")
+    ]
+    for feature, threshold, kind in zip(*columns, strict=True):
+        is_categorical, zero_is_missing = int(kind) & 1, (int(kind) >> 2) & 3 == 1
+        if is_categorical:
+            continue
+        cuts = found[int(feature)]
+        cuts.append(_after(float(threshold), np.float64))
+        if zero_is_missing or abs(float(threshold)) <= ZERO_BAND:
+            cuts.extend([-ZERO_BAND, _after(ZERO_BAND, np.float64)])
     return _sorted_cuts(found)
 
 

@@ -67,6 +67,9 @@ class Axis:
         cuts = model.cuts[feature]
         if arithmetic == "float64" and model.precision is np.float32:
             cuts = np.array([smallest_double_cast_to(cut) for cut in cuts])
+        elif model.precision is np.float32:
+            # What float32 calls infinity begins, among real numbers, where the next float32 would.
+            cuts = np.where(np.isposinf(cuts), 2.0**128, cuts)
         self.cuts: FloatArray = np.unique(cuts)
         self.is_categorical = feature in model.categories
         if self.is_categorical:
