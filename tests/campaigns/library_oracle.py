@@ -254,7 +254,8 @@ class Asker:
         chosen = [radius, 0.0, float(self.random.random() * 5)]
         if values:
             value = float(self.random.choice(values))
-            chosen = [value, float(np.nextafter(value, np.inf)), *chosen]
+            with np.errstate(over="ignore"):
+                chosen = [value, float(np.nextafter(value, np.inf)), *chosen]
             if value > 0.0:
                 chosen.append(float(np.nextafter(value, 0.0)))
             chosen.append(float(self.random.choice(values)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import treeproof as tp
 from tests.campaigns.data import FloatArray, Random
-from tests.oracle.library_truth import Ball, Table
+from tests.oracle.library_truth import Axis, Ball, Table, exact_distance, round_up
 
 _OPTION = "arithmetic" if "arithmetic" in inspect.signature(tp.radius).parameters else "domain"
 
@@ -74,7 +74,8 @@ def feature_values(random: Random, table: Table, feature: int, *, infinite: bool
         # A sum of halves does not overflow.
         middles = cuts[:-1] / 2.0 + cuts[1:] / 2.0
         near = [cuts, middles, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf)]
-        single = cuts.astype(np.float32)
+        with np.errstate(over="ignore"):
+            single = cuts.astype(np.float32)
         near += [np.nextafter(single, np.float32(s)).astype(np.float64) for s in (-np.inf, np.inf)]
         span = min(float(cuts[-1]) / 2 - float(cuts[0]) / 2, 1e307)
         near.append(np.array([cuts[0] - span, cuts[-1] + span, cuts[0] - 1.0, cuts[-1] + 1.0]))
@@ -106,29 +107,39 @@ def aligned_rows(
 ) -> FloatArray:
     """Rows whose cuts all lie at nearly the same distance, in units of the ball.
 
-    Up to the rounding of ``cut ± radius * rate``, so the order of the distances is decided by what
+    One feature comes first, and the radius that reaches its cut is what the others are aligned to,
+    up to the rounding of ``cut ± radius * rate``: so the order of the distances is decided by what
     a sloppy evaluation of that formula loses.
     """
     rows = rows.copy()
-    largest = float(np.finfo(table.model.precision).max)
-    for feature, axis in enumerate(table.axes):
-        cuts = axis.cuts[np.isfinite(axis.cuts)]
-        if not len(cuts):
-            continue
-        cut = random.choice(cuts, size=len(rows))
-        upwards = random.random(len(rows)) < 0.5
-        rate = np.where(upwards, -ball.up[feature], ball.down[feature])
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = axis.cast(cut + radius * rate)
-            beside = np.where(random.random(len(rows)) < 0.5, -np.inf, np.inf)
-            if axis.precision is np.float32:
-                beside = np.nextafter(values.astype(np.float32), beside.astype(np.float32))
-            else:
-                beside = np.nextafter(values, beside)
-        values = np.where(random.random(len(rows)) < 0.2, beside.astype(np.float64), values)
-        usable = np.isfinite(values) & (np.abs(values) <= largest) & ~np.isnan(rows[:, feature])
-        rows[:, feature] = np.where(usable, values, rows[:, feature])
+    for row in rows:
+        nearest = radius
+        for feature in random.permutation(len(row)).tolist():
+            axis = table.axes[feature]
+            cuts = axis.cuts[np.isfinite(axis.cuts)]
+            if not len(cuts) or not np.isfinite(row[feature]):
+                continue
+            cut, upwards = float(random.choice(cuts)), bool(random.random() < 0.5)
+            rate = float(ball.up[feature] if upwards else ball.down[feature])
+            value = _beside_at(
+                random, table, axis, cut, -nearest * rate if upwards else nearest * rate
+            )
+            if value is None:
+                continue
+            row[feature] = value
+            if nearest is radius and rate > 0.0:
+                nearest = round_up(exact_distance(value, cut, rate))
     return rows
+
+
+def _beside_at(random: Random, table: Table, axis: Axis, cut: float, step: float) -> float | None:
+    """``cut + step`` as the model can take it, now and then one float beside; None if it cannot."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = axis.precision(cut + step)
+        if random.random() < 0.2:
+            value = np.nextafter(value, axis.precision(random.choice([-np.inf, np.inf])))
+    largest = float(np.finfo(table.model.precision).max)
+    return float(value) if abs(float(value)) <= largest else None
 
 
 RATES = (0.0, 1.0, 0.5, 2.0, 3.0, 0.1, 0.7, 1e-40, 1e40, 1e-5, 1 / 3)
@@ -249,7 +260,9 @@ def random_claim(random: Random, table: Table, rows: FloatArray) -> Claim:
     if kind == "KeepsLabel":
         return _keeps_label(random, table, own)
     if kind == "AvoidsTarget":
-        target = int(random.integers(len(model.classes)))
+        target = int(random.choice(np.unique(table.labels)))
+        if random.random() < 0.1:
+            target = int(random.integers(len(model.classes)))
         broken = np.broadcast_to(table.labels == target, (len(rows), len(table.labels)))
         tie = np.broadcast_to(_nearly_tied(table, target), broken.shape)
         return Claim(kind, tp.AvoidsTarget(model.classes[target]), broken, is_tie=tie)

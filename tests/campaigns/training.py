@@ -19,8 +19,8 @@ class NotTrained(Exception):  # noqa: N818 - reads as a statement
     """The library refused the data, or the model would be too large to enumerate."""
 
 
-def _classes(random: Random) -> int:
-    return int(random.choice([2, 2, 2, 3, 3, 4, 5, 10, 12]))
+def class_count(random: Random) -> int:
+    return int(random.choice([2, 2, 2, 3, 3, 4, 5, 7, 10, 12]))
 
 
 def _names(random: Random, target: Any) -> Any:
@@ -76,7 +76,7 @@ def xgboost_model(random: Random) -> Deployed:
     options: dict[str, Any] = {}
     label = None
     if is_classifier:
-        n_classes = _classes(random)
+        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         objectives = ["binary:logistic", "binary:logistic", "binary:hinge", "binary:logitraw"]
         if n_classes > 2:
@@ -145,7 +145,7 @@ def lightgbm_model(random: Random) -> Deployed:
     label, classes = None, ()
     fitting = {"categorical_feature": sorted(data.categories)} if data.categories else {}
     if random.random() < 0.7:
-        n_classes = _classes(random)
+        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         options = _threshold(random, n_classes)
         objective = (
@@ -217,7 +217,7 @@ def catboost_model(random: Random) -> Deployed:
     options: dict[str, Any] = {}
     label, classes = None, ()
     if random.random() < 0.7:
-        n_classes = _classes(random)
+        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         options = _threshold(random, n_classes)
         loss = (

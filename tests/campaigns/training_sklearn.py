@@ -6,15 +6,18 @@ import numpy as np
 from sklearn import ensemble, tree
 
 from tests.campaigns.data import Data, Random, class_target, number_target, random_data
+from tests.campaigns.training import class_count
 from tests.oracle.library_models import Deployed, histogram_cuts, sklearn_cuts
 
 CLASSIFIERS = (
-    *("DecisionTreeClassifier", "DecisionTreeClassifier", "ExtraTreeClassifier"),
+    *("DecisionTreeClassifier", "DecisionTreeClassifier", "DecisionTreeClassifier"),
+    "ExtraTreeClassifier",
     *("RandomForestClassifier", "ExtraTreesClassifier", "GradientBoostingClassifier"),
     *("HistGradientBoostingClassifier", "HistGradientBoostingClassifier", "AdaBoostClassifier"),
 )
 REGRESSORS = (
-    *("DecisionTreeRegressor", "ExtraTreeRegressor", "RandomForestRegressor"),
+    *("DecisionTreeRegressor", "DecisionTreeRegressor", "DecisionTreeRegressor"),
+    *("ExtraTreeRegressor", "RandomForestRegressor"),
     *("ExtraTreesRegressor", "GradientBoostingRegressor", "HistGradientBoostingRegressor"),
     "IsolationForest",
 )
@@ -75,7 +78,7 @@ def sklearn_model(random: Random) -> Deployed:
         categories=is_histogram and random.random() < 0.3,
         missing=takes_missing and random.random() < 0.4,
     )
-    n_classes = int(random.choice([2, 2, 2, 3, 4, 5, 10, 12])) if is_classifier else 0
+    n_classes = class_count(random) if is_classifier else 0
     settings = _settings(random, kind, n_classes)
     if data.categories:
         settings["categorical_features"] = sorted(data.categories)

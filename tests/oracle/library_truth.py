@@ -46,7 +46,8 @@ def round_down(exact: Fraction) -> float:
 def round_up(exact: Fraction) -> float:
     """Smallest double not below an exact number >= 0."""
     value = round_down(exact)
-    return value if Fraction(value) == exact else float(np.nextafter(value, np.inf))
+    with np.errstate(over="ignore"):
+        return value if Fraction(value) == exact else float(np.nextafter(value, np.inf))
 
 
 @dataclass(frozen=True)
