@@ -1,7 +1,7 @@
 """Whether treeproof's answers are those of the library: bounds, verdicts, witnesses, features."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -37,24 +37,47 @@ class Asked:
     ----------
     table : Table
         The library's answers.
-    rows : float64 (n_rows, n_features)
-        In the precision of the question.
+    rows, given : float64 (n_rows, n_features)
+        In the precision of the question, and as they are given.
     claim : Claim
         What must hold.
+    options : dict
+        Options of treeproof's functions.
     still : bool (n_rows,)
         Rows that nobody attacks.
+    moves, reached, levels
+        Of questions about balls: how rows may move, and at which level each is broken.
     """
 
     table: Table
     rows: FloatArray
+    given: FloatArray
     claim: Claim
+    options: dict[str, Any]
     still: NDArray[np.bool_]
+    moves: Any = None
+    reached: Any = None
+    levels: list[Level | None] = field(default_factory=list)
 
     @property
     def broken(self) -> NDArray[np.bool_]:
         """Whether each row breaks the claim as it stands."""
         place = self.table.flat(self.table.states(self.rows))
         return self.claim.broken[np.arange(len(self.rows)), place]
+
+    def take(self, chosen: list[int]) -> "Asked":
+        """The same question about some of the rows."""
+        return Asked(
+            self.table,
+            self.rows[chosen],
+            self.given[chosen],
+            (claim := self.claim.take(chosen)),
+            self.options | {"goal": claim.goal},
+            self.still[chosen],
+            self.moves,
+            None if self.reached is None else self.reached.take(chosen),
+            [self.levels[row] for row in chosen] if self.levels else [],
+        )
 
 
 def _is_of_precision(axis: Axis, value: float) -> bool:
@@ -100,10 +123,9 @@ def _breaks(asked: Asked, found: Any, chosen: NDArray[np.int64]) -> dict[int, bo
     }
 
 
-def radius_problems(
-    asked: Asked, reached: Reached, levels: list[Level | None], found: Any, *, complete: bool = True
-) -> Iterator[Problem]:
+def radius_problems(asked: Asked, found: Any, *, complete: bool = True) -> Iterator[Problem]:
     """Compare answers of `treeproof.radius` with exact levels."""
+    reached, levels = asked.reached, asked.levels
     broken = asked.broken
     has_witness = _witnesses(asked, found)
     breaks = _breaks(asked, found, has_witness)
@@ -161,9 +183,10 @@ def _may_be_unknown(
 
 
 def ball_problems(
-    asked: Asked, reached: Reached, levels: list[Level | None], eps: float, found: Any
+    asked: Asked, eps: float, found: Any, *, complete: bool = True
 ) -> Iterator[Problem]:
     """Compare answers of `treeproof.verify` in a ball with exact levels."""
+    reached, levels = asked.reached, asked.levels
     has_witness = _witnesses(asked, found)
     breaks = _breaks(asked, found, has_witness)
     for row, level in enumerate(levels):
@@ -173,7 +196,7 @@ def ball_problems(
         says = f"{found.verdict[row]} at {eps!r} [{lower!r}, {upper!r}]"
         words = f"the radius is {value!r} attained={attained}"
         if found.verdict[row] == "unknown":
-            if not _may_be_unknown(asked, reached, row, level, found):
+            if complete and not _may_be_unknown(asked, reached, row, level, found):
                 yield row, f"unknown: {found.reason[row]} at {eps!r}; {words}"
             continue
         if found.verdict[row] != truth:
@@ -308,11 +331,9 @@ def _floor(value: float, precision: Any) -> float:
     return -_ceiling(-value, precision)
 
 
-def feature_problems(
-    asked: Asked, reached: Reached, eps: float | None, found: Any
-) -> Iterator[Problem]:
+def feature_problems(asked: Asked, eps: float | None, found: Any) -> Iterator[Problem]:
     """Compare answers of `treeproof.feature_radius` and `unimportant_features` in balls."""
-    broken = asked.broken
+    broken, reached = asked.broken, asked.reached
     levels = [
         reached.nearest_alone(asked.claim.broken, feature) for feature in range(asked.rows.shape[1])
     ]
@@ -374,3 +395,34 @@ def _value_problem(
         problem = "it breaks nothing"
     if problem:
         yield row, f"breaking value of feature {feature}: {problem}"
+
+
+def anchor_problems(asked: Asked, eps: float, found: Any) -> Iterator[Problem]:
+    """Compare answers of `treeproof.anchor_features` in balls: sufficient, and minimal."""
+    table, reached = asked.table, asked.reached
+    for row in range(len(asked.rows)):
+        if asked.broken[row]:
+            if found.sufficient[row]:
+                yield row, "anchors of a row that is broken as it stands"
+            continue
+        home = reached.home[row]
+        free = [
+            {s for s, level in states.items() if is_within(level, eps)}
+            for states in reached.levels[row]
+        ]
+        anchors = {int(feature) for feature in found.features[row]}
+        kept = [{int(home[f])} if f in anchors else free[f] for f in range(len(free))]
+        if _any_broken(table, asked.claim.broken[row], kept):
+            yield row, f"anchors {sorted(anchors)} are not sufficient"
+        elif found.minimal[row]:
+            for feature in sorted(anchors):
+                fewer = [free[f] if f == feature else kept[f] for f in range(len(free))]
+                if not _any_broken(table, asked.claim.broken[row], fewer):
+                    yield row, f"anchors {sorted(anchors)} do not need {feature}"
+        elif not asked.claim.is_tie.size or not asked.claim.is_tie[row].any():
+            yield row, f"anchors {sorted(anchors)} are not minimal: {found.reason[row]}"
+
+
+def _any_broken(table: Table, broken: NDArray[np.bool_], states: list[set[int]]) -> bool:
+    """Whether some point of a product of states is broken."""
+    return bool(broken.reshape(table.shape)[np.ix_(*(sorted(chosen) for chosen in states))].any())

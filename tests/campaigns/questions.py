@@ -62,6 +62,16 @@ class Claim:
     labels: Any = None
     is_tie: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
 
+    def take(self, chosen: list[int]) -> "Claim":
+        """The same claim about some of the rows."""
+        goal, labels = self.goal, self.labels
+        if isinstance(goal, tp.ScoreWithin) and np.ndim(goal.low):
+            goal = tp.ScoreWithin(np.asarray(goal.low)[chosen], np.asarray(goal.high)[chosen])
+        if labels is not None:
+            labels = [labels[row] for row in chosen]
+        tie = self.is_tie[chosen] if self.is_tie.size else self.is_tie
+        return Claim(self.name, goal, self.broken[chosen], labels, tie)
+
 
 def feature_values(random: Random, table: Table, feature: int, *, infinite: bool) -> FloatArray:
     """Values of a feature worth asking about: cuts, floats beside them, zeros, far away."""
@@ -94,12 +104,15 @@ def feature_values(random: Random, table: Table, feature: int, *, infinite: bool
 
 
 def random_rows(random: Random, table: Table, n: int, *, infinite: bool) -> FloatArray:
-    """Rows of such values, every column by itself."""
+    """Rows of such values, every column by itself, and as many that the model was trained on."""
     columns = [
         random.choice(feature_values(random, table, f, infinite=infinite), size=n)
         for f in range(table.model.n_features)
     ]
-    return np.stack(columns, axis=1)
+    rows = np.stack(columns, axis=1)
+    sample = random.choice(table.model.sample, size=n)
+    keep = np.isnan(sample) | (random.random(rows.shape) < 0.15)
+    return np.where((random.random((n, 1)) < 0.5) | keep, rows, sample)
 
 
 def aligned_rows(
@@ -151,7 +164,7 @@ def random_moves(random: Random, table: Table, *, infinite: bool) -> Moves:
     names: list[str] = []
     options: dict[str, Any] = {}
     scale = np.ones(n)
-    if random.random() < 0.6:
+    if random.random() < 0.5:
         kind = random.integers(4)
         if kind == 0:
             scale = 10.0 ** random.uniform(-40, 40, size=n)
@@ -166,7 +179,7 @@ def random_moves(random: Random, table: Table, *, infinite: bool) -> Moves:
         names.append("scale")
     down, up = scale.copy(), scale.copy()
     for name, rates in (("below", down), ("above", up)):
-        if random.random() < 0.3:
+        if random.random() < 0.2:
             value: Any = random.choice(RATES, size=n)
             shape = random.integers(3)
             if shape == 0:

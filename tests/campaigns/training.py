@@ -111,6 +111,7 @@ def xgboost_model(random: Random) -> Deployed:
         missing=_missing(random, data),
         options=options,
         n_trees=len(model.get_booster().get_dump()),
+        sample=data.rows,
     )
 
 
@@ -176,6 +177,7 @@ def lightgbm_model(random: Random) -> Deployed:
         missing=_missing(random, data),
         options=options,
         n_trees=model.booster_.num_trees(),
+        sample=data.rows,
     )
 
 
@@ -251,6 +253,7 @@ def catboost_model(random: Random) -> Deployed:
         missing=_missing(random, data),
         options=options,
         n_trees=model.tree_count_,
+        sample=data.rows,
     )
 
 

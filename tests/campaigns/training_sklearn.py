@@ -118,6 +118,7 @@ def sklearn_model(random: Random) -> Deployed:
         missing=frozenset(data.missing),
         options=options,
         n_trees=_n_trees(model, kind),
+        sample=data.rows,
     )
 
 

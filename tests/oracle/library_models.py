@@ -46,6 +46,8 @@ class Deployed:
         Options of `treeproof.load`.
     n_trees : int
         How many trees there are.
+    sample : float64 (n, n_features)
+        Rows that it was trained on.
     """
 
     library: str
@@ -60,6 +62,7 @@ class Deployed:
     missing: frozenset[int] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     n_trees: int = 1
+    sample: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def n_features(self) -> int:

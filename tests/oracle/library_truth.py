@@ -6,6 +6,7 @@ above at every distance beyond ``x - next cut``. Missing values, categories and 
 never move within a ball; a box moves infinite numbers.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -192,6 +193,15 @@ class Reached:
             elif up > 0.0 and cut <= most and cut < np.inf:
                 levels[state + 1] = (exact_distance(x, cut, up), False)
         return levels
+
+    def take(self, chosen: list[int]) -> "Reached":
+        """The same for some of the rows."""
+        part = copy.copy(self)
+        part.rows, part.home = self.rows[chosen], self.home[chosen]
+        part.levels = [self.levels[row] for row in chosen]
+        part.order = [self.order[row] for row in chosen]
+        part.ranks = [rank[chosen] for rank in self.ranks]
+        return part
 
     def nearest(self, broken: NDArray[np.bool_]) -> list[Level | None]:
         """Level at which each row is broken; None where no radius breaks it.
