@@ -119,7 +119,7 @@ class Asker:
             self.loaded.ensemble.infinite_allowed and model.accepts(np.inf) and model.accepts(1e300)
         )
 
-    def ask(self, n_series: int, n_rows: int) -> None:
+    def ask(self, n_series: int, n_rows: int, *, engines: bool = True) -> None:
         """Ask random series of questions.
 
         Parameters
@@ -128,6 +128,8 @@ class Asker:
             How many; each has its own rows and perturbations.
         n_rows : int
             Rows of a series.
+        engines : bool
+            Whether other engines than the exact one are asked about a few of them.
         """
         random, table = self.random, self.table
         for _ in range(n_series):
@@ -144,7 +146,7 @@ class Asker:
                 self._note("oracle", given[row], "the library contradicts its own dump")
                 return
             for _ in range(2):
-                self._ask_balls(given, moves, radius)
+                self._ask_balls(given, moves, radius, engines=engines)
             self._ask_boxes(given)
 
     def _asked(self, given: FloatArray, moves: Moves | None) -> Asked:
@@ -173,14 +175,15 @@ class Asker:
             own = self.table.labels[self.table.flat(self.table.states(rows))]
         return own != chosen, {"attacker_class": classes[chosen]}
 
-    def _ask_balls(self, given: FloatArray, moves: Moves, radius: float) -> None:
+    def _ask_balls(self, given: FloatArray, moves: Moves, radius: float, *, engines: bool) -> None:
         asked = self._asked(given, moves)
         found = self._radius(asked)
         if found is not None:
             self._ask_alone(asked, found)
         for eps in self._some_eps(asked, radius):
             self._ball(asked, eps)
-        self._ask_engines(asked, radius)
+        if engines:
+            self._ask_engines(asked, radius)
         if "attacker_class" not in asked.options:
             self._ask_features(asked)
 

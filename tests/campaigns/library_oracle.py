@@ -26,7 +26,14 @@ LONGEST_S = 600.0
 
 
 def ask_about(
-    seed: int, number: int, library: str, tally: Tally, *, n_series: int = 2, n_rows: int = 16
+    seed: int,
+    number: int,
+    library: str,
+    tally: Tally,
+    *,
+    n_series: int = 2,
+    n_rows: int = 16,
+    engines: bool = True,
 ) -> None:
     """Train one model and ask series of questions about it.
 
@@ -40,6 +47,8 @@ def ask_about(
         Receives counts and mismatches.
     n_series, n_rows : int
         How many series, and how many rows for each.
+    engines : bool
+        Whether other engines than the exact one are asked as well.
     """
     random = np.random.default_rng([seed, number, LIBRARIES.index(library)])
     try:
@@ -56,7 +65,7 @@ def ask_about(
         tally.skipped[f"{library}: {str(error)[:60]!r}"] += 1
         return
     tally.models[f"{library} {model.kind}"] += 1
-    asker.ask(n_series, n_rows)
+    asker.ask(n_series, n_rows, engines=engines)
 
 
 def run(

@@ -4,10 +4,14 @@ from typing import Any
 
 import numpy as np
 from sklearn import ensemble, tree
+from threadpoolctl import ThreadpoolController
 
 from tests.campaigns.data import Data, Random, class_target, number_target, random_data
 from tests.campaigns.training import class_count
 from tests.oracle.library_models import Deployed, histogram_cuts, sklearn_cuts
+
+_THREADS = ThreadpoolController()
+"""Starting threads costs these models far more than what the threads do."""
 
 CLASSIFIERS = (
     *("DecisionTreeClassifier", "DecisionTreeClassifier", "DecisionTreeClassifier"),
@@ -68,6 +72,19 @@ def _settings(random: Random, kind: str, n_classes: int) -> dict[str, Any]:
 
 def sklearn_model(random: Random) -> Deployed:
     """scikit-learn: trees, forests, boosting of both kinds, AdaBoost and isolation forests."""
+    with _THREADS.limit(limits=1):
+        return _sklearn_model(random)
+
+
+def _labels(model: Any) -> Any:
+    def predict(rows: Any) -> Any:
+        with _THREADS.limit(limits=1):
+            return model.predict(rows)
+
+    return predict
+
+
+def _sklearn_model(random: Random) -> Deployed:
     is_classifier = random.random() < 0.7
     kind = str(random.choice(CLASSIFIERS if is_classifier else REGRESSORS))
     is_histogram = kind.startswith("Hist")
@@ -92,7 +109,7 @@ def sklearn_model(random: Random) -> Deployed:
             target = np.array([f"c{number:02d}" for number in range(n_classes)])[target]
         model.fit(rows, target)
         classes = tuple(model.classes_.tolist())
-        label = model.predict
+        label = _labels(model)
         if n_classes == 2 and random.random() < 0.2:
             limit = float(random.choice([0.5, 0.3, 0.25, 0.75]))
             options = {"decision_threshold": limit}
