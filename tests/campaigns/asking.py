@@ -23,6 +23,7 @@ from tests.campaigns.questions import (
     random_claim,
     random_moves,
     random_rows,
+    rows_within,
 )
 from tests.oracle.library_models import Deployed
 from tests.oracle.library_truth import (
@@ -139,9 +140,7 @@ class Asker:
             given = random_rows(random, table, n_rows, infinite=infinite)
             some = n_rows // 3
             given[:some] = aligned_rows(random, table, moves.ball, given[:some], radius)
-            if random.random() < 0.95:
-                inside = np.clip(given, moves.ball.low, moves.ball.high)
-                given = np.where(np.isfinite(given) & np.isfinite(inside), inside, given)
+            given = rows_within(table, given, moves.ball)
             for row in table.contradictions(given)[:1]:
                 self._note("oracle", given[row], "the library contradicts its own dump")
                 return

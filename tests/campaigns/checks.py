@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.campaigns.questions import Claim
+from tests.campaigns.questions import Claim, ceiling
 from tests.oracle.library_truth import (
     NEVER,
     Axis,
@@ -309,26 +309,18 @@ def outside_box(
         state = int(axis.state(np.array([w]))[0])
         start = float(axis.cuts[state - 1]) if state > 0 else -np.inf
         end = float(axis.cuts[state]) if state < len(axis.cuts) else np.inf
-        first = _ceiling(max(least, start), axis.precision)
+        first = ceiling(max(least, start), axis.precision)
         if first <= most and (first < end or end == np.inf):
             return f"feature {feature} at {w!r} lies outside [{least!r}, {most!r}]"
-        beside = (_ceiling(least, axis.precision), _floor(most, axis.precision))
+        beside = (ceiling(least, axis.precision), _floor(most, axis.precision))
         last = _floor(min(most, float(np.nextafter(end, -np.inf))), axis.precision)
         if w not in (*beside, last, _floor(least, axis.precision)):
             return f"feature {feature} at {w!r} lies far outside [{least!r}, {most!r}]"
     return None
 
 
-def _ceiling(value: float, precision: Any) -> float:
-    with np.errstate(over="ignore"):
-        near = precision(value)
-        if float(near) < value:
-            near = np.nextafter(near, precision(np.inf))
-    return float(near)
-
-
 def _floor(value: float, precision: Any) -> float:
-    return -_ceiling(-value, precision)
+    return -ceiling(-value, precision)
 
 
 def feature_problems(asked: Asked, eps: float | None, found: Any) -> Iterator[Problem]:

@@ -155,6 +155,33 @@ def _beside_at(random: Random, table: Table, axis: Axis, cut: float, step: float
     return float(value) if abs(float(value)) <= largest else None
 
 
+def rows_within(table: Table, rows: FloatArray, ball: Ball) -> FloatArray:
+    """Rows moved into the bounds of a ball, where numbers of the precision lie between them."""
+    rows = rows.copy()
+    for feature, axis in enumerate(table.axes):
+        if axis.is_categorical:
+            continue
+        low, high = float(ball.low[feature]), float(ball.high[feature])
+        least, most = ceiling(low, axis.precision), -ceiling(-high, axis.precision)
+        if least > most:
+            # No row can lie there: the bounds are left out on this side and that.
+            ball.low[feature], ball.high[feature] = -np.inf, np.inf
+            continue
+        values = axis.cast(rows[:, feature])
+        outside = (values < low) | (values > high)
+        rows[:, feature] = np.where(outside, np.clip(values, least, most), rows[:, feature])
+    return rows
+
+
+def ceiling(value: float, precision: Any) -> float:
+    """Smallest number of a precision not below a value."""
+    with np.errstate(over="ignore"):
+        near = precision(value)
+        if float(near) < value:
+            near = np.nextafter(near, precision(np.inf))
+    return float(near)
+
+
 RATES = (0.0, 1.0, 0.5, 2.0, 3.0, 0.1, 0.7, 1e-40, 1e40, 1e-5, 1 / 3)
 
 

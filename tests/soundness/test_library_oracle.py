@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from threadpoolctl import ThreadpoolController
 
 import treeproof as tp
 from tests.campaigns import checks
@@ -30,6 +31,13 @@ from tests.oracle.library_models import (
 from tests.oracle.library_truth import Ball, Reached, Table, round_down, round_up
 
 FloatArray = np.ndarray
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    # Starting threads costs these models far more than what the threads do.
+    with ThreadpoolController().limit(limits=1):
+        yield
 
 
 def assert_no_mismatch(tally: Tally) -> None:
