@@ -31,8 +31,8 @@ def ask_about(
     library: str,
     tally: Tally,
     *,
-    n_series: int = 2,
-    n_rows: int = 16,
+    n_series: int = 1,
+    n_rows: int | None = None,
     engines: bool = True,
 ) -> None:
     """Train one model and ask series of questions about it.
@@ -46,7 +46,8 @@ def ask_about(
     tally : Tally
         Receives counts and mismatches.
     n_series, n_rows : int
-        How many series, and how many rows for each.
+        How many series, and how many rows for each; by default some number that says whether a
+        search has learned from the rows before.
     engines : bool
         Whether other engines than the exact one are asked as well.
     """
@@ -65,7 +66,7 @@ def ask_about(
         tally.skipped[f"{library}: {str(error)[:60]!r}"] += 1
         return
     tally.models[f"{library} {model.kind}"] += 1
-    asker.ask(n_series, n_rows, engines=engines)
+    asker.ask(n_series, n_rows or int(random.choice([6, 12, 24])), engines=engines)
 
 
 def run(

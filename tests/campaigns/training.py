@@ -31,14 +31,23 @@ def _names(random: Random, target: Any) -> Any:
     return target * 3 - 4 if kind == 1 else target
 
 
-def _threshold(random: Random, n_classes: int) -> dict[str, Any]:
-    """Now and then a decision threshold of the user's own."""
-    if n_classes != 2 or random.random() > 0.15:
+def tree_count(random: Random) -> int:
+    """Mostly few; many trees over few cells need more of a search."""
+    return int(random.choice([1, 2, 3, 4, 5, 6, 15, 30]))
+
+
+def own_threshold(random: Random, probability: Callable[[Any], Any], rows: Any) -> dict[str, Any]:
+    """Now and then a decision threshold of the user's own, often a probability that occurs."""
+    if random.random() > 0.15:
         return {}
-    return {"decision_threshold": float(random.choice([0.5, 0.3, 0.25, 0.75, 0.9]))}
+    reached = float(random.choice(np.asarray(probability(rows), dtype=np.float64)[:, 1]))
+    threshold = float(random.choice([0.5, 0.3, 0.25, 0.9, reached, reached, reached]))
+    return {"decision_threshold": threshold} if 0.0 < threshold < 1.0 else {}
 
 
-def _above(probability: Callable[[Any], Any], options: dict[str, Any], classes: Any) -> Any:
+def probability_above(
+    probability: Callable[[Any], Any], options: dict[str, Any], classes: Any
+) -> Any:
     """The library's labels, or its probability compared with the user's threshold."""
     limit = options["decision_threshold"]
     return lambda rows: np.asarray(classes)[(probability(rows)[:, 1] >= limit).astype(np.int64)]
@@ -51,7 +60,7 @@ def xgboost_model(random: Random) -> Deployed:
     categories = random.random() < 0.25
     data = random_data(random, np.float32, categories=categories, missing=random.random() < 0.4)
     settings: dict[str, Any] = {
-        "n_estimators": int(random.integers(1, 7)),
+        "n_estimators": tree_count(random),
         "max_depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "reg_lambda": float(random.choice([0.0, 1.0])),
@@ -82,13 +91,13 @@ def xgboost_model(random: Random) -> Deployed:
         if n_classes > 2:
             objectives = ["multi:softprob", "multi:softmax"]
         objective = str(random.choice(objectives))
-        if objective == "binary:logistic":
-            options = _threshold(random, n_classes)
         model = xgboost.XGBClassifier(objective=objective, **settings).fit(rows, target)
+        if objective == "binary:logistic":
+            options = own_threshold(random, model.predict_proba, rows)
         classes = tuple(range(n_classes))
         label = model.predict
         if options:
-            label = _above(model.predict_proba, options, classes)
+            label = probability_above(model.predict_proba, options, classes)
     else:
         objective = str(
             random.choice(
@@ -107,8 +116,8 @@ def xgboost_model(random: Random) -> Deployed:
         score=lambda rows: model.predict(rows, output_margin=True),
         label=label,
         classes=classes,
-        categories=_codes(data),
-        missing=_missing(random, data),
+        categories=number_categories(data),
+        missing=missing_columns(random, data),
         options=options,
         n_trees=len(model.get_booster().get_dump()),
         sample=data.rows,
@@ -124,7 +133,7 @@ def lightgbm_model(random: Random) -> Deployed:
     kind = str(random.choice(["gbdt", "gbdt", "gbdt", "dart", "rf"]))
     settings: dict[str, Any] = {
         "boosting_type": kind,
-        "n_estimators": int(random.integers(1, 7)),
+        "n_estimators": tree_count(random),
         "max_depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "min_child_samples": 1,
@@ -148,17 +157,18 @@ def lightgbm_model(random: Random) -> Deployed:
     if random.random() < 0.7:
         n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
-        options = _threshold(random, n_classes)
         objective = (
             "binary" if n_classes == 2 else str(random.choice(["multiclass", "multiclassova"]))
         )
         target = _names(random, target)
         model = lightgbm.LGBMClassifier(objective=objective, **settings)
         model.fit(rows, target, **fitting)
+        if n_classes == 2:
+            options = own_threshold(random, model.predict_proba, rows)
         classes = tuple(model.classes_.tolist())
         label = model.predict
         if options:
-            label = _above(model.predict_proba, options, classes)
+            label = probability_above(model.predict_proba, options, classes)
     else:
         objective = str(random.choice(["regression", "l1", "huber", "quantile", "poisson"]))
         target = number_target(random, data, positive=objective == "poisson")
@@ -173,8 +183,8 @@ def lightgbm_model(random: Random) -> Deployed:
         score=lambda rows: model.predict(rows, raw_score=True),
         label=label,
         classes=classes,
-        categories=_codes(data),
-        missing=_missing(random, data),
+        categories=number_categories(data),
+        missing=missing_columns(random, data),
         options=options,
         n_trees=model.booster_.num_trees(),
         sample=data.rows,
@@ -189,7 +199,7 @@ def catboost_model(random: Random) -> Deployed:
     data = random_data(random, np.float32, categories=categories, missing=random.random() < 0.4)
     policy = str(random.choice(["SymmetricTree", "Depthwise", "Lossguide"]))
     settings: dict[str, Any] = {
-        "iterations": int(random.integers(1, 6)),
+        "iterations": tree_count(random),
         "depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "l2_leaf_reg": float(random.choice([0.0, 3.0])),
@@ -208,7 +218,7 @@ def catboost_model(random: Random) -> Deployed:
     }
     if policy == "Lossguide":
         settings["max_leaves"] = 6
-    named = {f: [f"v{code}" for code in range(n)] for f, n in data.categories.items()}
+    named = {f: [f"v{code}" for code in range(n + 1)] for f, n in data.categories.items()}
 
     def table(rows: Any) -> Any:
         cells = rows.astype(object) if named else rows
@@ -221,7 +231,6 @@ def catboost_model(random: Random) -> Deployed:
     if random.random() < 0.7:
         n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
-        options = _threshold(random, n_classes)
         loss = (
             "Logloss"
             if n_classes == 2
@@ -229,10 +238,14 @@ def catboost_model(random: Random) -> Deployed:
         )
         model = catboost.CatBoostClassifier(loss_function=loss, **settings)
         model.fit(table(rows), _names(random, target))
+        if n_classes == 2:
+            options = own_threshold(random, model.predict_proba, table(rows))
         classes = tuple(np.asarray(model.classes_).tolist())
         label = lambda rows: model.predict(rows, thread_count=1)  # noqa: E731
         if options:
-            label = _above(lambda r: model.predict_proba(r, thread_count=1), options, classes)
+            label = probability_above(
+                lambda r: model.predict_proba(r, thread_count=1), options, classes
+            )
     else:
         loss = str(random.choice(["RMSE", "MAE", "Quantile:alpha=0.7", "Poisson"]))
         target = number_target(random, data, positive=loss == "Poisson")
@@ -250,25 +263,22 @@ def catboost_model(random: Random) -> Deployed:
         label=label,
         classes=classes,
         categories=named,
-        missing=_missing(random, data),
+        missing=frozenset(data.missing),
         options=options,
         n_trees=model.tree_count_,
         sample=data.rows,
     )
 
 
-def _codes(data: Data) -> dict[int, list[Any]]:
+def number_categories(data: Data) -> dict[int, list[Any]]:
     """Categories that are numbers, one more of them than training saw."""
     return {feature: list(range(n + 1)) for feature, n in data.categories.items()}
 
 
-def _missing(random: Random, data: Data) -> frozenset[int]:
+def missing_columns(random: Random, data: Data) -> frozenset[int]:
     """Columns in which rows may lack a value: those of training, now and then one more."""
-    found = set(data.missing)
-    free = [f for f in range(len(data.levels)) if f not in data.categories]
-    if free and random.random() < 0.1:
-        found.add(int(random.choice(free)))
-    return frozenset(found)
+    more = {int(random.integers(len(data.levels)))} if random.random() < 0.15 else set()
+    return frozenset(data.missing | more)
 
 
 TRAINERS: dict[str, Callable[[Random], Deployed]] = {

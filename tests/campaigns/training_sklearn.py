@@ -7,7 +7,14 @@ from sklearn import ensemble, tree
 from threadpoolctl import ThreadpoolController
 
 from tests.campaigns.data import Data, Random, class_target, number_target, random_data
-from tests.campaigns.training import class_count
+from tests.campaigns.training import (
+    class_count,
+    missing_columns,
+    number_categories,
+    own_threshold,
+    probability_above,
+    tree_count,
+)
 from tests.oracle.library_models import Deployed, histogram_cuts, sklearn_cuts
 
 _THREADS = ThreadpoolController()
@@ -30,7 +37,7 @@ REGRESSORS = (
 def _settings(random: Random, kind: str, n_classes: int) -> dict[str, Any]:
     seed = int(random.integers(1000))
     depth = int(random.integers(1, 4))
-    trees = int(random.integers(1, 6))
+    trees = tree_count(random) if "Extra" not in kind else int(random.integers(1, 6))
     if kind.startswith("Hist"):
         settings: dict[str, Any] = {
             "max_iter": trees,
@@ -110,12 +117,10 @@ def _sklearn_model(random: Random) -> Deployed:
         model.fit(rows, target)
         classes = tuple(model.classes_.tolist())
         label = _labels(model)
-        if n_classes == 2 and random.random() < 0.2:
-            limit = float(random.choice([0.5, 0.3, 0.25, 0.75]))
-            options = {"decision_threshold": limit}
-            label = lambda rows: model.classes_[  # noqa: E731
-                (model.predict_proba(rows)[:, 1] >= limit).astype(np.int64)
-            ]
+        if n_classes == 2:
+            options = own_threshold(random, model.predict_proba, rows)
+        if options:
+            label = probability_above(model.predict_proba, options, model.classes_)
     elif kind == "IsolationForest":
         model.fit(data.rows)
         classes, label = (-1, 1), model.predict
@@ -131,8 +136,8 @@ def _sklearn_model(random: Random) -> Deployed:
         score=_score(model, kind, options),
         label=label,
         classes=classes,
-        categories={f: [float(code) for code in range(n)] for f, n in data.categories.items()},
-        missing=frozenset(data.missing),
+        categories=number_categories(data),
+        missing=missing_columns(random, data) if is_histogram else frozenset(data.missing),
         options=options,
         n_trees=_n_trees(model, kind),
         sample=data.rows,

@@ -76,6 +76,8 @@ class Axis:
         self.is_categorical = feature in model.categories
         if self.is_categorical:
             self.points = np.arange(len(model.categories[feature]), dtype=np.float64)
+            if feature in model.missing:
+                self.points = np.append(self.points, np.nan)
             return
         first = (
             float(np.nextafter(self.precision(cuts[0]), self.precision(-np.inf)))
@@ -90,7 +92,7 @@ class Axis:
     def state(self, values: FloatArray) -> NDArray[np.int64]:
         """State of each value."""
         if self.is_categorical:
-            return values.astype(np.int64)
+            return np.where(np.isnan(values), len(self.points) - 1, values).astype(np.int64)
         cells = np.searchsorted(self.cuts, values, side="right")
         return np.where(np.isnan(values), len(self.cuts) + 1, cells)
 
@@ -128,9 +130,7 @@ class Table:
     def size(model: Deployed) -> int:
         """How many points the table of a model has, at most."""
         sizes = [
-            len(model.categories[f])
-            if f in model.categories
-            else len(cuts) + 1 + (f in model.missing)
+            len(model.categories.get(f, range(len(cuts) + 1))) + (f in model.missing)
             for f, cuts in enumerate(model.cuts)
         ]
         return int(np.prod(sizes, dtype=np.float64))

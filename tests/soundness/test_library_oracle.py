@@ -120,8 +120,9 @@ def asked_about(
     model: Deployed, rows: Any, goal: Any = None, arithmetic: str = "real", **options: Any
 ) -> Asked:
     """A question about rows within a ball of scales and rates of one's own."""
-    rows = np.asarray(rows, dtype=np.float64)
+    given = np.asarray(rows, dtype=np.float64)
     table = Table(model, arithmetic)
+    rows = table.cast(given)
     scale = np.ones(model.n_features) * options.get("scale", 1.0)
     down, up = scale * options.get("below", 1.0), scale * options.get("above", 1.0)
     free = np.full(model.n_features, np.inf)
@@ -129,7 +130,7 @@ def asked_about(
     claim = claim_of(table, rows, goal)
     still = np.zeros(len(rows), dtype=bool)
     asked = Asked(
-        table, rows, rows, claim, {"goal": goal, **arithmetic_option(arithmetic)}, still, moves
+        table, rows, given, claim, {"goal": goal, **arithmetic_option(arithmetic)}, still, moves
     )
     asked.reached = Reached(table, rows, moves.ball, still.tolist())
     asked.levels = asked.reached.nearest(claim.broken)
