@@ -134,3 +134,25 @@ def test_compiled_kernels_are_kept_and_found_again(tmp_path: Path) -> None:
     assert counts[0][0] == 0
     assert counts[1][0] == 1
     assert counts[0][1] >= 1
+
+
+def test_inner_kernels_have_no_machine_code_of_their_own_and_refuse_python() -> None:
+    @compiler.inner_kernel
+    def double(number):  # type: ignore[no-untyped-def]
+        return 2.0 * number
+
+    @compiler.noalloc_kernel
+    def first_doubled(numbers):  # type: ignore[no-untyped-def]
+        return double(numbers[0])
+
+    def whole(numbers):  # type: ignore[no-untyped-def]
+        return first_doubled(numbers) + 1.0
+
+    import numba
+    import numpy as np
+
+    assert numba.njit(whole)(np.array([3.0, 4.0])) == 7.0
+    assert not double.overloads[(numba.float64,)].library._compiled
+    for inner in (double, first_doubled):
+        with pytest.raises(TypeError, match="only_kernels_call"):
+            inner(np.array([1.0]) if inner is first_doubled else 1.0)
