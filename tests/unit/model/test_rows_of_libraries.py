@@ -1,6 +1,7 @@
 """Data frames with categories and missing values, answered as the libraries themselves do."""
 
 import contextlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,25 @@ def test_another_order_of_categories_changes_nothing(train: Any) -> None:
     expected = margins(rows)
     rows["colour"] = rows["colour"].cat.reorder_categories(COLOURS[::-1])
     assert model.margins(rows).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("order", [[3, 7, 11, 20], [20, 11, 3, 7]])
+def test_numeric_categories_are_what_they_are_to_the_library(order: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.choice(order, 300)
+    rows = pd.DataFrame({"size": pd.Categorical(values, categories=order), "x": rng.random(300)})
+    y = np.isin(values, [3, 11]).astype(int)
+    plain = np.column_stack([values, rows["x"]])
+    for source in (
+        HistGradientBoostingClassifier(max_iter=4, categorical_features="from_dtype").fit(rows, y),
+        HistGradientBoostingClassifier(max_iter=4, categorical_features=[0]).fit(plain, y),
+        XGBClassifier(n_estimators=4, enable_categorical=True).fit(rows, y),
+        LGBMClassifier(n_estimators=4, verbosity=-1).fit(rows, y),
+    ):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X has feature names")
+            expected = source.predict(rows)
+        assert np.array_equal(treeproof.load(source).predict(rows), expected)
 
 
 @pytest.mark.parametrize("train", [lightgbm_model, sklearn_model])

@@ -14,8 +14,10 @@ from tests.unit.model.xgboost_cases import CASES, classifier, data, early_stoppe
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.loaders import load_ensemble
 from treeproof.model.loaders.base import LoadOptions
+from treeproof.model.rows import TextTable
 from treeproof.prediction import Model
 
 
@@ -221,20 +223,29 @@ def test_data_frame_categories_are_matched_by_value() -> None:
     )
     expected = estimator.predict(frame, output_margin=True)
     assert_same_bits(model.margins(frame), expected)
-    assert_same_bits(model.margins(reordered[["size", "age", "colour"]]), expected)
+    assert_same_bits(model.margins(reordered), expected)
 
 
-def test_garbled_category_names_are_left_out() -> None:
+def test_garbled_category_names_are_refused_and_codes_are_taken(tmp_path: Path) -> None:
     frame = xgboost_cases.frame()
     frame["colour"] = frame["colour"].cat.rename_categories({"green": "grün"})
     X = frame[["age", "colour"]]
     estimator = classifier(enable_categorical=True).fit(X, (X["colour"] == "grün").astype(int))
     ensemble = load_ensemble(estimator)
-    assert ensemble.categories == {}
     assert "not ASCII" in ensemble.provenance.notes[0]
-    codes = np.stack([X["age"], X["colour"].cat.codes], axis=1)
     expected = estimator.predict(X, output_margin=True)
-    assert_same_bits(Model(ensemble).margins(codes), expected)
+    save_ensemble(ensemble, tmp_path / "model.treeproof")
+    for model in (Model(ensemble), Model(load_saved(tmp_path / "model.treeproof"))):
+        coded = X.assign(colour=X["colour"].cat.codes.where(X["colour"].notna()))
+        for rows in (coded, coded.to_numpy(), TextTable({c: [*map(str, coded[c])] for c in coded})):
+            assert_same_bits(model.margins(rows), expected)
+        # In the frame's own order they would be guessed; XGBoost compares the garbled names.
+        for colours in (X["colour"], X["colour"].cat.reorder_categories(["grün", "red", "blue"])):
+            named = X.assign(colour=colours)
+            texts = TextTable({c: [*map(str, named[c])] for c in named})
+            for rows in (named, named.astype({"colour": object}), texts):
+                with pytest.raises(InvalidInput, match="'colour' must hold numbers, since XGBoost"):
+                    model.margins(rows)
 
 
 def test_dart_is_summed_as_the_given_object_sums_it() -> None:

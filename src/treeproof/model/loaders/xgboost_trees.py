@@ -240,8 +240,7 @@ def raw_categories(
             names = _strings(encoding.values, encoding.offsets, feature)
             if names is None:
                 garbled.append(feature)
-            else:
-                found[feature] = names
+            found[feature] = names or ()
         elif encoding.values:
             found[feature] = tuple(encoding.values)
     if not garbled:
