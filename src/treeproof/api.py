@@ -26,6 +26,7 @@ def load(
     missing: Literal["nan", "zero", "none"] | None = None,
     n_classes: int | None = None,
     n_features: int | None = None,
+    rounds: Literal["best", "all"] | None = None,
 ) -> Model:
     """Load a model exactly as it is deployed, or refuse it.
 
@@ -52,6 +53,9 @@ def load(
         margin, k for k margins whose trees take turns.
     n_features : int, optional
         Number of columns of a row, only for XGBoost text dumps; by default up to the last one used.
+    rounds : {"best", "all"}, optional
+        Rounds of an XGBoost model that stopped early: up to the best, as XGB* estimators predict,
+        or all, as a Booster does; by default as the object, or who saved the file (`ModelWarning`).
 
     Returns
     -------
@@ -70,11 +74,6 @@ def load(
     from treeproof.model.loaders import load_ensemble
     from treeproof.model.loaders.base import LoadOptions
 
-    if decision_threshold is not None and not 0.0 <= decision_threshold <= 1.0:
-        raise InvalidInput(
-            "'decision_threshold' must be a probability between 0 and 1."
-            f" Got {decision_threshold!r}."
-        )
     options = LoadOptions(
         decision_threshold=decision_threshold,
         base_score=base_score,
@@ -83,6 +82,7 @@ def load(
         missing=missing,
         n_classes=n_classes,
         n_features=n_features,
+        rounds=rounds,
     )
     return Model(load_ensemble(source, options=options, self_test=self_test))
 

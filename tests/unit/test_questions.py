@@ -100,6 +100,7 @@ def test_float64_rows_are_judged_as_deployed(iris):
     for results in (real, deployed):  # both are about the model that is deployed
         assert results.header["model"]["fingerprint"] == model.fingerprint
         assert results.header["model"]["input_precision"] == "float32"
+        assert results.header["model"]["notes"] == list(model.ensemble.provenance.notes)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def say_if_compiling() -> None:
     """Say on terminals that the engine is compiled first; nothing else moves for a while then."""
     from treeproof.kernels.compiler import cache_directory
 
-    folder = cache_directory("exact_batch")
+    folder = cache_directory("treeproof.kernels.exact_batch")
     if sys.stderr.isatty() and (folder is None or not any(folder.rglob("*.nbi"))):
         print_note(
             "the first question after an installation compiles the engine, which takes a"

@@ -7,6 +7,7 @@ produce machine code, under the user's cache directory.
 ``NUMBA_CACHE_DIR`` overrides the place; where nothing is writable, kernels compile in memory.
 """
 
+import ast
 import hashlib
 import os
 import platform
@@ -14,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,29 +36,95 @@ might count from the end. Adding this keeps them unsigned; adding a plain 1 woul
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_OPTIONS = getattr(numba.core.cpu, "CPUTargetOptions", None)
+_BORROWED = {"_nrt": False} if hasattr(_OPTIONS, "_nrt") else {}
+"""numba's private option for code that counts no references. A numba without it compiles the same
+code with counts, which is slower and nothing else."""
 
-_IMPORT = re.compile(rb"^from treeproof\.kernels\.(\w+) import", re.MULTILINE)
+_KERNELS = __name__.rpartition(".")[0]
+_DYNAMIC = {"import_module", "__import__"}
+_FIRST_FUNCTION = re.compile(rb"^(?:@|def |class )", re.MULTILINE)
 
 
-def _closure(module: str) -> set[str]:
-    """A kernel module and all kernel modules that it imports, directly or not."""
-    directory = Path(__file__).parent
-    known: set[str] = set()
-    pending = {module}
+def _file(module: str) -> Path | None:
+    """Source of a kernel module, or of another one that is loaded; None where there is none."""
+    if module != _KERNELS and not module.startswith(f"{_KERNELS}."):
+        name = str(getattr(sys.modules.get(module), "__file__", None))
+        return Path(name) if name.endswith(".py") else None
+    path = Path(__file__).parent.joinpath(*module.removeprefix(_KERNELS).split("."))
+    found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    return found[0] if found else None
+
+
+def _in_sight(name: str) -> set[str]:
+    """Kernel modules that something with this full name is, or has as attributes."""
+    if name == _KERNELS or _KERNELS.startswith(f"{name}."):
+        folder, name = Path(__file__).parent, _KERNELS
+    elif name.startswith(f"{_KERNELS}."):
+        folder = Path(__file__).parent.joinpath(*name.removeprefix(_KERNELS).split("."))
+    else:
+        return set()
+    below = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
+    return {name, *(".".join([name, *parts]).removesuffix(".__init__") for parts in below)}
+
+
+@cache
+def _imported(module: str, is_package: bool, source: bytes) -> frozenset[str]:
+    """Every kernel module that a source may see, by whatever form of import.
+
+    Sound: a kernel sees other kernel modules by an import statement, relative or not, anywhere in
+    its source, or as attributes of a package that such a statement gives a name. For packages, and
+    for imports by text, all that may be meant is taken.
+    """
+    home = module if is_package else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                # Without "as", the outermost package gets the name.
+                found |= _in_sight(alias.name if alias.asname else alias.name.partition(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            above = home.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            found.add(base)
+            for alias in node.names:
+                found |= _in_sight(base if alias.name == "*" else f"{base}.{alias.name}")
+        elif getattr(node, "id", getattr(node, "attr", None)) in _DYNAMIC:
+            found |= _in_sight(_KERNELS)
+    return frozenset(name for name in found if f"{name}.".startswith(f"{_KERNELS}."))
+
+
+def _parsed(source: bytes) -> ast.Module:
+    """Syntax tree of a source, or of its beginning where all imports are there: that is quicker.
+
+    Sound: no import is written without the word. A beginning that ends inside a text, at a line
+    that only looks like a function, does not parse.
+    """
+    function = _FIRST_FUNCTION.search(source)
+    if function is not None and b"import" not in source[function.start() :]:
+        with suppress(SyntaxError):
+            return ast.parse(source[: function.start()])
+    return ast.parse(source)
+
+
+def _sources(module: str) -> dict[str, bytes]:
+    """Sources of a module, of this one, and of the kernel modules they import, directly or not."""
+    known: dict[str, bytes] = {}
+    pending = {module, __name__}
     while pending:
         name = pending.pop()
-        path = directory / f"{name}.py"
-        if name not in known and path.exists():
-            known.add(name)
-            pending.update(found.decode() for found in _IMPORT.findall(path.read_bytes()))
+        file = _file(name)
+        if name not in known and file is not None:
+            known[name] = file.read_bytes()
+            pending |= _imported(name, file.name == "__init__.py", known[name])
     return known
 
 
 def _source_hash(module: str) -> str:
     digest = hashlib.sha256()
-    for name in sorted(_closure(module) | {"compiler"}):
-        digest.update(name.encode())
-        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
+    for name, source in sorted(_sources(module).items()):
+        digest.update(f"{name} {len(source)}\n".encode())
+        digest.update(source)
     versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
     digest.update(repr((module, versions, platform.machine())).encode())
     return digest.hexdigest()[:20]
@@ -72,7 +140,13 @@ def _user_cache() -> Path:
 
 @cache
 def cache_directory(module: str) -> Path | None:
-    """Directory for compiled kernels of a module as it is now; None where nothing is writable."""
+    """Directory for compiled kernels of a module as it is now; None where nothing is writable.
+
+    Parameters
+    ----------
+    module : str
+        Full name of the module, such as ``treeproof.kernels.exact``.
+    """
     if os.environ.get("NUMBA_CACHE_DIR"):
         return Path(os.environ["NUMBA_CACHE_DIR"]) / f"treeproof-{_source_hash(module)}"
     user = f"treeproof-{os.getuid()}" if hasattr(os, "getuid") else "treeproof"
@@ -179,7 +253,7 @@ _INNER = _COMMON | {
 
 def kernel(function: Function) -> Function:
     """Compile what Python calls: on its first call, kept on disk; the GIL is free while it runs."""
-    directory = cache_directory(function.__module__.rpartition(".")[2])
+    directory = cache_directory(function.__module__)
     if directory is None:
         return njit(**_COMMON)(function)
     before = numba.config.CACHE_DIR
@@ -201,7 +275,7 @@ def noalloc_kernel(function: Function) -> Function:
     Its arrays are borrowed from the caller, so they are not counted: a call with structures of many
     arrays costs a tenth of what it costs a plain kernel. Slices of arguments are fine.
     """
-    return njit(_nrt=False, **_INNER)(function)
+    return njit(**_BORROWED, **_INNER)(function)
 
 
 def inlined_kernel(function: Function) -> Function:
@@ -209,4 +283,4 @@ def inlined_kernel(function: Function) -> Function:
 
     Handing over structures of many arrays costs more than a short kernel does.
     """
-    return njit(_nrt=False, forceinline=True, **_INNER)(function)
+    return njit(**_BORROWED, forceinline=True, **_INNER)(function)

@@ -151,7 +151,8 @@ class Ensemble:
     feature_names : tuple of str
         Names, one per feature, or empty.
     categories : dict of int to tuple
-        For each categorical feature whose raw values are not codes: the raw values, in code order.
+        For each categorical feature whose raw values are not codes: the raw values, in code order;
+        empty where there are such values, but the model does not tell them.
     missing_allowed, infinite_allowed : bool
         Whether the library accepts NaN and infinite values in a row.
     provenance : Provenance

@@ -43,6 +43,7 @@ def model_lines(run: Run) -> Lines:
         ("Trees", _count(model.get("n_trees"))),
         ("Features", _count(model.get("n_features"))),
         ("Classes", _listed(classes, 12)),
+        *(("Note", str(note)) for note in model.get("notes") or []),
     ]
     return [(name, text.strip()) for name, text in lines if text.strip()]
 

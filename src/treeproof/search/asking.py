@@ -109,6 +109,7 @@ def results_of(
         "source": provenance.source.encode("utf-8", "backslashreplace").decode(),
         "file_sha256": provenance.file_sha256,
         "self_test": provenance.self_test,
+        "notes": list(provenance.notes),
         "classes": [plain_value(label) for label in ensemble.classes],
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,

@@ -27,7 +27,8 @@ Record = dict[str, Any]
 def stumps(*, classes=("a", "b"), precision: Any = "float64", **changes: Any) -> Ensemble:
     """Three trees on two features; class b where their sum is at least 0."""
     builder = TreeBuilder(leaf_width=1)
-    for feature, threshold, left, right in ((0, 0.5, -1.0, 1.0), (1, 0.25, -0.7, 0.7)):
+    much = float(np.dtype(precision).type(0.7))
+    for feature, threshold, left, right in ((0, 0.5, -1.0, 1.0), (1, 0.25, -much, much)):
         builder.add_tree(
             feature=[feature, -1, -1], threshold=[threshold, 0.0, 0.0], left=[1, -1, -1],
             right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [left], [right]]), output=0,
