@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.asking import Asking, finish, radii, run_options
-from treeproof.cli.console import print_json
+from treeproof.cli.console import print_json, print_note, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -93,14 +93,18 @@ def _point(tally: "Tally", eps: float) -> dict[str, Any]:
 
 def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
+    from treeproof.spec.arithmetic import in_words
 
+    arithmetic = in_words(header) or "not recorded"
     columns = ("eps", "certified", "attacked", "undecided")
     points = [_point(tally, eps) for eps in tally.radii]
     if output_format == "json":
-        print_json({"header": header, "rows": tally.n_rows, "curve": points})
+        said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}
+        print_json(said)
     elif output_format == "csv":
+        print_note(f"arithmetic: {arithmetic}.")
         print_csv(columns, ([point[name] for name in columns] for point in points))
     else:
         labels = header.get("question", {}).get("labels", "given")
-        click.echo(f"{tally.n_rows} rows, labels: {labels}")
+        click.echo(printable(f"{tally.n_rows} rows, labels: {labels}, arithmetic: {arithmetic}"))
         print_table(columns, ([f"{point[name]:.6g}" for name in columns] for point in points))

@@ -116,7 +116,11 @@ def _ask(model: Any, rows: Any, labels: Any, what: str, ball: Any, asking: Askin
 
     jobs = asking.jobs or -1
     goal = None if asking.score_change is None else treeproof.ScoreChange(asking.score_change)
-    shared: dict[str, Any] = {"goal": goal, "n_jobs": jobs}
+    shared: dict[str, Any] = {
+        "goal": goal,
+        "n_jobs": jobs,
+        "arithmetic": asking.threat.arithmetic,
+    }
     if what == "radius":
         return treeproof.feature_radius(model, rows, labels, ball, **shared)
     if ball.eps is None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing
+from treeproof.spec.arithmetic import summary_lines
 
 FloatArray = NDArray[np.float64]
 
@@ -81,7 +82,7 @@ class FeatureResults:
             )
         if self.broken.any():
             lines.append(f"broken as they stand: {int(self.broken.sum())} rows")
-        return "\n".join(lines)
+        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row and examined feature, as plain data."""
@@ -166,7 +167,7 @@ class AnchorResults:
             )
         if not self.sufficient.all():
             lines.append(f"broken as they stand: {int((~self.sufficient).sum())} rows")
-        return "\n".join(lines)
+        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row, as plain data."""

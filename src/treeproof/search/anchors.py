@@ -22,7 +22,7 @@ from treeproof.query_goals import breaks_claim
 from treeproof.results.features import AnchorResults
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import class_labels
+from treeproof.search.asking import class_labels, question_words
 
 Features = frozenset[int]
 
@@ -55,7 +55,7 @@ def find_anchors(
         seconds=np.zeros(n_rows),
         reason=np.full(n_rows, "", dtype="<U64"),
         feature_names=query.ensemble.feature_names,
-        question=question | query.description,
+        question=question_words(query, question),
     )
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     # A fixed feature keeps the row's own value, so that value is always allowed.

@@ -1,13 +1,14 @@
 """From what a user passes to a `Query`, with a description for run files."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
 from treeproof.engines.evidence import record_evidence
+from treeproof.engines.instance import rank_space
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
@@ -19,6 +20,7 @@ from treeproof.query import Query, build_query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record, plain
+from treeproof.spec.arithmetic import Arithmetic, checked_arithmetic
 from treeproof.spec.goals import Goal, KeepsLabel
 from treeproof.spec.perturbations import Box, LInf, Reach
 
@@ -30,7 +32,7 @@ def ask(
     perturbation: LInf | Box,
     *,
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
     n_jobs: int = 1,
 ) -> Query:
@@ -42,13 +44,12 @@ def ask(
         The model as loaded.
     X, y
         Rows, and the labels they should have; None for the model's own.
-    perturbation, goal, domain, attacker_class, n_jobs
+    perturbation, goal, arithmetic, attacker_class, n_jobs
         See `treeproof.verify`.
     """
     if not isinstance(perturbation, LInf | Box):
         raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
-    if domain not in ("real", "float64"):
-        raise InvalidInput(f"'domain' must be 'real' or 'float64'. Got {domain!r}.")
+    arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
     labels = None
     if y is not None:
@@ -59,9 +60,13 @@ def ask(
             )
         labels = label_numbers(ensemble, y, n_rows=len(matrix))
     deployed = ensemble
-    if domain == "float64":
-        ensemble = accept_float64_rows(ensemble)
+    if arithmetic == "float64":
+        ensemble = accept_float64_rows(deployed)
     rows = evaluate.cast_rows(ensemble, matrix)
+    codes = rank_space(ensemble).categorical
+    if codes.any():
+        # Sound: codes of categories never move, so what the model rounds them to is all there is.
+        rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
     sums = accumulators(ensemble, rows, n_jobs)
     query = build_query(ensemble, rows, sums, labels, perturbation, goal=goal)
     if attacker_class is not None:
@@ -69,7 +74,7 @@ def ask(
     words = {
         "perturbation": describe(perturbation),
         "goal": describe(goal or KeepsLabel()),
-        "domain": domain,
+        "arithmetic": arithmetic,
         "attacker_class": plain_value(attacker_class),
         "labels": "the model's own" if y is None else "given",
     }
@@ -98,7 +103,7 @@ def results_of(
         is_radius = question["kind"] == "radius"
         record_evidence(query, outcomes, evidence, asks_radius=is_radius, n_jobs=n_jobs)
     ensemble = query.ensemble
-    # Runs are known by the model that is deployed, whatever the domain of the question.
+    # Runs are known by the model that is deployed, whatever the arithmetic of the question.
     deployed = query.deployed or ensemble
     provenance = deployed.provenance
     model = {
@@ -118,7 +123,8 @@ def results_of(
     }
     header = header_record(model, question | query.description)
     results = Results.of(outcomes, class_labels(query), header)
-    results.values = query.rows
+    # A copy: rows that need no rounding may be the caller's own array.
+    results.values = query.rows.copy()
     results.predicted = np.full(len(results), None, dtype=object)
     results.witness_label = results.predicted.copy()
     if query.predicted is not None:
@@ -159,6 +165,12 @@ def nested_plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: nested_plain(item) for name, item in value.items()}
     return [nested_plain(item) for item in value] if isinstance(value, list) else plain(value)
+
+
+def question_words(query: Query, question: dict[str, Any]) -> dict[str, Any]:
+    """The question of results that have no header for their model."""
+    precision = (query.deployed or query.ensemble).input_precision
+    return question | query.description | {"input_precision": precision}
 
 
 def class_labels(query: Query) -> NDArray[Any]:

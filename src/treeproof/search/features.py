@@ -18,7 +18,7 @@ from treeproof.prediction import accumulators, thread_count
 from treeproof.query import Query
 from treeproof.query_goals import breaks_claim
 from treeproof.results.features import FeatureResults
-from treeproof.search.asking import class_labels
+from treeproof.search.asking import class_labels, question_words
 from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
@@ -52,7 +52,7 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         examined=~np.isnan(query.rows) & ~space.categorical,
         broken=query.already_broken.copy(),
         feature_names=query.ensemble.feature_names,
-        question=question | query.description,
+        question=question_words(query, question),
     )
     results.unimportant &= results.examined
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
