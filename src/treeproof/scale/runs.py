@@ -84,13 +84,16 @@ def run(
         Summary and file; `Run.load` reads all answers.
     """
     import treeproof
-    from treeproof.spec.perturbations import LInf
+    from treeproof.spec.perturbations import Box, LInf
 
     loaded = model if isinstance(model, Model) else treeproof.load(model)
     ball = LInf() if perturbation is None else perturbation
     question = Question(
         kind="radius" if isinstance(ball, LInf) and ball.eps is None else "verify",
-        perturbation=ball,
+        # Without names, so that workers need no data frames.
+        perturbation=ball.in_order(loaded.feature_names, loaded.n_features)
+        if isinstance(ball, LInf | Box)
+        else ball,
         engine=engine,
         goal=goal,
         arithmetic=arithmetic,

@@ -14,7 +14,8 @@ import numpy as np
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import FloatArray
 from treeproof.spec.arithmetic import ARITHMETICS, Arithmetic
-from treeproof.spec.perturbations import LInf, feature_number
+from treeproof.spec.names import feature_number
+from treeproof.spec.perturbations import LInf
 
 SCALES = ("one", "std", "range")
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}

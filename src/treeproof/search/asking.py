@@ -49,6 +49,7 @@ def ask(
     """
     if not isinstance(perturbation, LInf | Box):
         raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
+    perturbation = perturbation.in_order(ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
     labels = None
@@ -150,14 +151,17 @@ def describe(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
-            # Columns of data frames are arrays to NumPy, but not to JSON.
-            is_array = isinstance(value, list | tuple) or (
-                hasattr(value, "__array__") and not isinstance(value, np.generic)
-            )
-            words[field.name] = (
-                nested_plain(np.asarray(value).tolist()) if is_array else plain(value)
-            )
+            words[field.name] = nested_plain(_without_arrays(value))
     return words
+
+
+def _without_arrays(value: Any) -> Any:
+    # Columns of data frames are arrays to NumPy, but not to JSON.
+    if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    # Names and numbers side by side would all become text.
+    return array.tolist() if array.dtype.kind in "biuf" else list(value)
 
 
 def nested_plain(value: Any) -> Any:
