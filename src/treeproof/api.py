@@ -277,7 +277,7 @@ def unimportant_features(
     Returns
     -------
     FeatureResults
-        `unimportant` for every row and feature; exact, not a bound.
+        `unimportant` for every row and feature; exact. Categories and missing values stay.
     """
     from treeproof.search.asking import ask
     from treeproof.search.features import scan_features
@@ -374,7 +374,8 @@ def anchor_features(
     Returns
     -------
     AnchorResults
-        A sufficient set for every row, minimal by inclusion where `minimal` says so.
+        A sufficient set for every row, minimal by inclusion where `minimal` says so. Categories and
+        missing values never move; `kept` lists them.
     """
     from treeproof.engines.base import Budget
     from treeproof.engines.registry import engine_named, require_support

@@ -63,7 +63,8 @@ def command(
     """Show for the rows of DATA which features decide the answer of MODEL.
 
     Everything shown is proved: radii of single features are exact, and the answer cannot change
-    while the features of an anchor set keep their values.
+    while the features of an anchor set keep their values. Categories and missing values never move:
+    they are listed, and nothing is claimed about other values of them.
     """
     asking, loading = Asking.split(options)
     pixels = _pixels(shape)
@@ -138,11 +139,24 @@ def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     from treeproof.results.run_file import replacing
     from treeproof.search.asking import nested_plain
 
-    lines = [{"record": "header", "question": results.question}]
+    lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]
     text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
+
+
+def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
+    """What was asked, and what stayed as it was."""
+    from treeproof.spec.arithmetic import in_words
+
+    kept = [
+        {"row": int(number), "features": names}
+        for place, number in enumerate(results.row)
+        if (names := results.kept_names(place))
+    ]
+    arithmetic = in_words({"question": results.question, "model": results.question})
+    return {"question": results.question, "arithmetic": arithmetic, "kept_fixed": kept}
 
 
 def _print(results: Any, asking: Asking) -> None:
@@ -150,9 +164,11 @@ def _print(results: Any, asking: Asking) -> None:
 
     records = results.records()
     if asking.output_format == "json":
-        print_json({"question": results.question, "records": nested_plain(records)})
+        print_json(_header(results) | {"records": nested_plain(records)})
         return
     if asking.output_format == "csv":
+        for line in results.summary().splitlines():
+            print_note(line)
         columns = list(records[0]) if records else []
         print_csv(columns, ([_cell(record[name]) for name in columns] for record in records))
         return
@@ -168,7 +184,8 @@ def _print(results: Any, asking: Asking) -> None:
 def _table(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and lines for a person: of single features those that matter, nearest first."""
     if records and "features" in records[0]:
-        return ["row", "label", "size", "minimal", "features"], records
+        kept = ["kept_fixed"] if any(record["kept_fixed"] for record in records) else []
+        return ["row", "label", "size", "minimal", "features", *kept], records
     matter = [record for record in records if not record["unimportant"]]
     matter.sort(key=lambda record: (record["row"], record["radius"]))
     return ["row", "label", "feature", "radius", "attained", "breaking_value"], matter

@@ -101,7 +101,15 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
 
     table = Table(box=SIMPLE, pad_edge=False)
     for name in columns:
-        is_text = name in ("label", "verdict", "radius", "note", "feature", "features")
+        is_text = name in (
+            "label",
+            "verdict",
+            "radius",
+            "note",
+            "feature",
+            "features",
+            "kept_fixed",
+        )
         table.add_column(
             name, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
         )

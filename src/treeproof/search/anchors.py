@@ -22,7 +22,7 @@ from treeproof.query_goals import breaks_claim
 from treeproof.results.features import AnchorResults
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import class_labels, question_words
+from treeproof.search.asking import class_labels, never_moved, question_words
 
 Features = frozenset[int]
 
@@ -50,6 +50,7 @@ def find_anchors(
         row=np.arange(n_rows, dtype=np.int64),
         label=class_labels(query),
         features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
+        kept=[np.flatnonzero(entries) for entries in never_moved(query)],
         sufficient=~query.already_broken,
         minimal=np.zeros(n_rows, dtype=bool),
         seconds=np.zeros(n_rows),

@@ -177,6 +177,17 @@ def question_words(query: Query, question: dict[str, Any]) -> dict[str, Any]:
     return question | query.description | {"input_precision": precision}
 
 
+def never_moved(query: Query) -> NDArray[np.bool_]:
+    """Entries that keep their value in every question, though the model looks at them.
+
+    These are codes of categories and missing values; nothing is proved about other values of them.
+    """
+    is_used = np.zeros(query.ensemble.n_features, dtype=bool)
+    is_used[query.ensemble.trees.feature[query.ensemble.trees.feature >= 0]] = True
+    stays = np.isnan(query.rows) | rank_space(query.ensemble).categorical
+    return np.asarray(stays & is_used)
+
+
 def class_labels(query: Query) -> NDArray[Any]:
     """Label that each row should keep; None for scores."""
     return named(query.ensemble, query.labels)

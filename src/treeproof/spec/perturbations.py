@@ -56,7 +56,15 @@ class LInf:
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
 
     def in_order(self, names: Sequence[str], n_features: int) -> "LInf":
-        """Return the same ball with numbers in the order of a model's features, without names."""
+        """Return the same ball with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
         defaults = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
         # Frozen features by the model's own spelling of their names.
         frozen = [
@@ -116,7 +124,15 @@ class Box:
     high: PerFeature
 
     def in_order(self, names: Sequence[str], n_features: int) -> "Box":
-        """Return the same box with numbers in the order of a model's features, without names."""
+        """Return the same box with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
         defaults = {"low": -np.inf, "high": np.inf}
         return replace(self, **_in_order(self, defaults, names, n_features))
 
