@@ -380,7 +380,7 @@ def anchor_features(
     from treeproof.engines.base import Budget
     from treeproof.engines.registry import engine_named, require_support
     from treeproof.search.anchors import find_anchors
-    from treeproof.search.asking import ask, describe
+    from treeproof.search.asking import ask, describe, refuse_outside
 
     if isinstance(perturbation, LInf) and perturbation.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
@@ -389,6 +389,7 @@ def anchor_features(
     query = ask(
         _loaded(model).ensemble, X, y, moves, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
     )
+    refuse_outside(query.deployed or query.ensemble, query.rows, moves)  # sets keep rows' values
     require_support(chosen, query)
     budget = Budget(time_limit_s=time_limit_s, node_limit=node_limit)
     question = {"kind": "anchor_features", "engine": describe(chosen)}

@@ -66,6 +66,8 @@ def command(
     while the features of an anchor set keep their values. Categories and missing values never move:
     they are listed, and nothing is claimed about other values of them.
     """
+    from treeproof.search.asking import refuse_outside
+
     asking, loading = Asking.split(options)
     pixels = _pixels(shape)
     if picture is not None:
@@ -76,7 +78,9 @@ def command(
         raise InvalidInput("--eps is for '--what unimportant' and '--what anchors'.")
     model = load_model(model_path, **loading)
     numbers, rows, labels, scale = read_rows(model, data_path, asking)
-    results = _ask(model, rows, labels, what, ball_of(model, asking, scale, eps), asking)
+    ball = ball_of(model, asking, scale, eps)
+    refuse_outside(model.ensemble, rows, ball, numbers)
+    results = _ask(model, rows, labels, what, ball, asking)
     results.row = numbers
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure

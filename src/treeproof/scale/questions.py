@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.model.ensemble import FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.prediction import Model
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
@@ -65,6 +65,13 @@ class Question:
                 "A run asks the same question about every row, so bounds must not be given per"
                 " row. Ask treeproof.verify instead."
             )
+
+    def check(self, ensemble: Ensemble, rows: FloatArray, numbers: NDArray[np.int64]) -> None:
+        """Refuse rows outside the bounds of the question, under their numbers in the data."""
+        from treeproof.search.asking import refuse_outside
+
+        if isinstance(self.perturbation, LInf):
+            refuse_outside(ensemble, rows, self.perturbation, numbers)
 
     @property
     def unit_rows(self) -> int:

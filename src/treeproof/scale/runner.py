@@ -120,6 +120,7 @@ class Runner:
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
         look = next(iter(self.source.parts())).take(slice(0, 1))
+        self.question.check(self.model.ensemble, look.values, look.number)
         self.header = self.question.header(self.model, look.values, look.labels)
         self.header["data"] = self.source.describe()
         self.tally = Tally(self.question.kind == "radius", self.radii)

@@ -12,7 +12,7 @@ from treeproof.engines.instance import rank_space
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Ensemble
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.inspection import plain_value
 from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.prediction import accumulators
@@ -52,6 +52,8 @@ def ask(
     perturbation = perturbation.in_order(ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
+    if isinstance(perturbation, LInf):
+        refuse_outside(ensemble, matrix, perturbation)
     labels = None
     if y is not None:
         if ensemble.decision.kind == "score":
@@ -80,6 +82,51 @@ def ask(
         "labels": "the model's own" if y is None else "given",
     }
     return dataclasses.replace(query, description=words, deployed=deployed)
+
+
+def refuse_outside(
+    ensemble: Ensemble,
+    rows: FloatArray,
+    perturbation: LInf | Box,
+    numbers: NDArray[np.int64] | None = None,
+) -> None:
+    """Refuse rows whose own values lie outside the bounds of a perturbation.
+
+    Bounds say which values there are, so a proof around such a row would be about a set that does
+    not hold the row itself. What only the rounding to the input precision parts is inside, and
+    features that do not move may have any value.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model as loaded.
+    rows : float64 (n_rows, n_features)
+        Rows.
+    perturbation : LInf or Box
+        The bounds.
+    numbers : int64 (n_rows,), optional
+        Number of each row in its data; by default they are counted.
+    """
+    reach = perturbation.resolve(rows, ensemble.feature_names)
+    shared = slice(0, 1 if reach.is_ball else None)  # balls have the same bounds for every row
+    low, high = (evaluate.cast_rows(ensemble, side[shared]) for side in (reach.low, reach.high))
+    if np.isneginf(low).all() and np.isposinf(high).all():
+        return
+    values = evaluate.cast_rows(ensemble, rows)
+    moves = ((reach.down > 0.0) | (reach.up > 0.0)) & ~rank_space(ensemble).categorical
+    outside = ((values < low) | (values > high)) & moves
+    if not outside.any():
+        return
+    row, feature = np.argwhere(outside)[0]
+    name = repr(ensemble.feature_names[feature]) if ensemble.feature_names else f"feature {feature}"
+    n_more = int(outside.any(axis=1).sum()) - 1
+    raise InvalidInput(
+        f"Row {row if numbers is None else numbers[row]} must lie within 'low' and 'high' of"
+        f" {type(perturbation).__name__}. Its {name} is {float(rows[row, feature])}, outside"
+        f" {float(reach.low[row, feature])} to {float(reach.high[row, feature])}"
+        + (f"; so are {n_more} more rows" if n_more else "")
+        + ". Leave such rows out, or widen the bounds."
+    )
 
 
 def results_of(

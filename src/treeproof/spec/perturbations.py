@@ -31,7 +31,7 @@ class LInf:
     frozen : str, int or sequence of them, optional
         Features that do not move, by name or number.
     low, high : float, dict, Series or array-like of shape (n_features,), optional
-        Bounds of the data's domain; no feature leaves them.
+        Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
 
     Notes
     -----
