@@ -99,7 +99,12 @@ _QUESTION_OPTIONS = (
         type=click.Choice(["float64", "real"]),
         help="What rows are: doubles that the model rounds, or real numbers. [default: float64]",
     ),
-    click.option("--domain", type=click.Choice(["float64", "real"]), hidden=True),
+    click.option(
+        "--domain",
+        type=click.Choice(["float64", "real"]),
+        hidden=True,
+        help="Old name of --arithmetic.",
+    ),
     click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file."),
     click.option(
         "--format",
@@ -234,6 +239,24 @@ def _arithmetic(given: str | None, old_name: str | None) -> str | None:
     if given is not None and old_name is not None:
         raise click.UsageError("--domain is the old name of --arithmetic: give only one of them.")
     return given or old_name
+
+
+def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options that the command line gives although they would change nothing.
+
+    Parameters
+    ----------
+    is_refused : callable
+        Called with the name of each option that is given.
+    why : str
+        Ends the sentence that begins with the option.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if is_given and is_refused(name):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
 def check_has_claim(model: "Model", asking: Asking) -> None:

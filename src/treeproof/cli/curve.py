@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import Asking, finish, radii, run_options
+from treeproof.cli.asking import Asking, finish, radii, refuse_options, run_options
 from treeproof.cli.console import print_json, print_note, printable
 from treeproof.errors import InvalidInput
 
@@ -61,14 +61,11 @@ def _saved(path: str) -> "Results":
     """Radii of a saved run; options that ask anything new are refused."""
     from treeproof.results.run_file import load_results
 
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in _FOR_BOTH and given is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"{parameter.opts[0]} has no meaning with a saved run, whose question was asked"
-                " before. Give MODEL and DATA instead."
-            )
+    refuse_options(
+        lambda name: name not in _FOR_BOTH,
+        "has no meaning with a saved run, whose question was asked before. Give MODEL and DATA"
+        " instead.",
+    )
     results = load_results(path)
     if not results.asks_radius:
         raise InvalidInput(

@@ -16,6 +16,7 @@ from treeproof.cli.asking import (
     data_argument,
     question_options,
     read_rows,
+    refuse_options,
 )
 from treeproof.cli.console import print_json, print_note, printable
 from treeproof.cli.options import load_model, model_argument
@@ -74,6 +75,11 @@ def command(
         _check_picture(picture)
     if asking.out is not None:
         check_out(asking.out, "The file")
+    if what != "anchors":
+        refuse_options(
+            ("engine", "time_limit", "node_limit").__contains__,
+            f"has no meaning for '--what {what}', which is found without an engine.",
+        )
     if what == "radius" and eps is not None:
         raise InvalidInput("--eps is for '--what unimportant' and '--what anchors'.")
     model = load_model(model_path, **loading)
