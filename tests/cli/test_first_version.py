@@ -127,7 +127,7 @@ def test_its_runs_have_curves_and_reports(run: Run, words: tuple[Any, ...], tmp_
     assert json.loads(curve.stdout)["arithmetic"].startswith("real numbers;")
     page = tmp_path / "page.html"
     assert run("report", words[-1], "--out", page).exit_code == 0
-    assert "real numbers; how the deployed model rounds" in page.read_text("utf-8")
+    assert "real numbers" in page.read_text("utf-8")
 
 
 def test_one_of_the_names_is_given(run: Run, words: tuple[Any, ...]) -> None:
