@@ -41,13 +41,13 @@ def test_a_run_with_evidence_is_accepted(run, asked):
     assert said[2:] == ["3 accepted, 0 rejected, 0 unproved, 0 claims nothing"]
 
 
-@pytest.mark.parametrize("domain", ["real", "float64"])
-def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, domain):
+@pytest.mark.parametrize("arithmetic", ["real", "float64"])
+def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, arithmetic):
     _, data, out = asked
     model = tmp_path / "rounding.treeproof"
     save_ensemble(binary_stump(input_precision="float32"), model)
     data.write_text("0\n0.1\n0.3\n")  # neither is a float32
-    run("radius", model, data, "--evidence", "--out", out, "--domain", domain)
+    run("radius", model, data, "--evidence", "--out", out, "--arithmetic", arithmetic)
     result = run("check", out, "--model", model, "--data", data)
     assert result.exit_code == 0, result.stdout
     data.write_text("0\n0.1\n0.30001\n")

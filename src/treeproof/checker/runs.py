@@ -41,7 +41,8 @@ class RunChecker:
                 "The run must be about the model it is checked with. Got another model:"
                 f" {header['model']['fingerprint'][:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
-        if self.question.get("domain") == "float64":
+        # Version 0.1.0 called the arithmetic the domain.
+        if self.question.get("arithmetic", self.question.get("domain")) == "float64":
             ensemble = accept_float64_rows(ensemble)
         self.forest = Forest(ensemble)
         self.classes = [plain_value(label) for label in ensemble.classes]

@@ -56,11 +56,12 @@ def command(
     the run is not complete.
     """
     from treeproof.checker import check_run
+    from treeproof.spec.arithmetic import arithmetic_of
 
     ensemble, question = _model(run_path, model_path, options)
     rows = None
     if data_path is not None:
-        rounded = question.get("domain") != "float64"
+        rounded = arithmetic_of(question) != "float64"
         rows = _rows(
             ensemble, data_path, rounded, label=label, first_column=first_column, absent=absent
         )

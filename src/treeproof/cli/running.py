@@ -136,7 +136,7 @@ def _question(model: "Model", asking: Asking, ball: "LInf") -> "Question":
         perturbation=ball,
         engine=asking.engine,
         goal=None if threat.score_change is None else ScoreChange(threat.score_change),
-        domain="float64" if threat.domain == "float64" else "real",
+        arithmetic=threat.arithmetic,
         attacker_class=_class_named(model, threat.attacker_class),
         evidence=asking.evidence,
         **asking.limits,

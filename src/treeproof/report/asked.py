@@ -7,13 +7,10 @@ import numpy as np
 
 from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
+from treeproof.spec.arithmetic import in_words
 
 Lines = list[tuple[str, str]]
 
-_DOMAINS = {
-    "real": "real numbers, compared with the model's exact thresholds",
-    "float64": "float64 numbers, rounded as the deployed model rounds them",
-}
 _QUESTIONS = {
     "radius": "the smallest change that breaks each row",
     "verify": "whether each row holds everywhere in a set around it",
@@ -71,8 +68,7 @@ def question_lines(run: Run) -> Lines:
         lines.append(("Labels", "those of the data" if given else "the model's own answers"))
     if question.get("attacker_class") is not None:
         lines.append(("Attacked class", str(question["attacker_class"])))
-    domain = str(question.get("domain") or "")
-    lines.append(("Semantics", _DOMAINS.get(domain, domain)))
+    lines.append(("Arithmetic", in_words(run.header)))
     if run.model.get("input_precision"):
         lines.append(("Input precision", str(run.model["input_precision"])))
     data = dict(run.header.get("data") or {})

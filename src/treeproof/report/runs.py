@@ -21,6 +21,7 @@ from treeproof.results.accuracy import (
 )
 from treeproof.results.results import Results
 from treeproof.results.run_file import load_results
+from treeproof.spec.arithmetic import arithmetic_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
@@ -175,7 +176,7 @@ def same_question(one: Run, other: Run) -> bool:
 
     def key(run: Run) -> Any:
         question = run.question
-        return question.get("perturbation"), question.get("goal"), question.get("domain")
+        return question.get("perturbation"), question.get("goal"), arithmetic_of(question)
 
     return bool(key(one) == key(other))
 
