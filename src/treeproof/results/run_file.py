@@ -323,9 +323,10 @@ def check_count(header: dict[str, Any], n_found: int, path: Any) -> None:
     """Refuse a complete run file that has lost rows, or got more."""
     n_rows = header.get("n_rows")
     if header.get("state") != UNDERWAY and isinstance(n_rows, int) and n_found != n_rows:
+        lost = "lines are missing. A run answers them again with --resume."
         raise InvalidInput(
             f"The run file {path} must have the {n_rows} rows that its header counts."
-            f" Got {n_found}. A run answers missing ones again with --resume."
+            f" Got {n_found}: {lost if n_found < n_rows else 'lines were added.'}"
         )
 
 
