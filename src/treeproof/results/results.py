@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.tally import Tally, proved_within
+from treeproof.results.verdict import Verdict
 from treeproof.spec.arithmetic import summary_lines
 
 FloatArray = NDArray[np.float64]
@@ -285,3 +286,33 @@ class Results:
         from treeproof.results.run_file import save_results
 
         save_results(self, path)
+
+
+def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str]) -> None:
+    """Turn answers into rows that claim nothing, in place.
+
+    Parameters
+    ----------
+    results : Results
+        The answers.
+    positions : sequence of int
+        Which of them, by their places in the arrays.
+    reasons : sequence of str
+        Why, for each.
+    """
+    if len(positions) == 0:
+        return
+    at = list(positions)
+    # Texts of an array are cut to its width.
+    for name, new in (("verdict", Verdict.UNKNOWN.value), ("reason", list(reasons))):
+        texts = getattr(results, name).astype(object)
+        texts[at] = new
+        setattr(results, name, texts.astype(np.str_))
+    is_box = np.isnan(results.lower[at])
+    results.lower[at] = np.where(is_box, np.nan, 0.0)
+    results.upper[at] = np.where(is_box, np.nan, np.inf)
+    results.exact[at] = results.attained[at] = False
+    results.witness[at] = results.witness_distance[at] = np.nan
+    for column in (results.witness_label, results.evidence):
+        if column is not None:
+            column[at] = None

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.evidence import record_evidence
+from treeproof.engines.evidence import record_evidence, withdraw_unaccepted
 from treeproof.engines.instance import rank_space
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
@@ -183,6 +183,8 @@ def results_of(
             sums = accumulators(ensemble, results.witness[has_witness], n_jobs)
             labels = evaluate.label_indices(ensemble, evaluate.finish(ensemble, sums))
             results.witness_label[has_witness] = named(ensemble, labels)
+    if evidence is not None:
+        withdraw_unaccepted(results, deployed)
     return results
 
 
