@@ -23,6 +23,7 @@ from treeproof.results.accuracy import (
 )
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
+from treeproof.spec.arithmetic import arithmetic_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
