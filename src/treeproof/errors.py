@@ -1,4 +1,4 @@
-"""Every exception that treeproof raises.
+"""Every exception that treeproof raises, and its one warning.
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
@@ -9,6 +9,8 @@ TreeproofError
 ├── BackendMissing (ImportError)    an optional library is not installed
 ├── CertificateRejected             evidence that does not prove its claim
 └── InternalError                   a fault of treeproof itself, noticed before it became an answer
+
+ModelWarning (UserWarning)          a model that says less than its users may take for granted
 
 Messages have one form: what, rule, got, and where known the remedy, in one sentence or two.
 """
@@ -48,6 +50,10 @@ class CertificateRejected(TreeproofError):  # noqa: N818
 
 class InternalError(TreeproofError):
     """An engine contradicted itself; nothing is claimed, and the message says what to do."""
+
+
+class ModelWarning(UserWarning):
+    """A loaded model leaves something open that decides its answers; the message says what."""
 
 
 def require_backend(module: str, extra: str) -> None:

@@ -64,6 +64,18 @@ def test_modules_say_what_they_are(source: Source) -> None:
 
 
 @each_source
+def test_constants_are_set_once(source: Source) -> None:
+    names = [
+        target.id
+        for node in source.tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    ]
+    assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
+
+
+@each_source
 def test_nothing_prints_or_runs_foreign_code(source: Source) -> None:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -37,17 +37,102 @@ def test_a_run_with_evidence_is_accepted(run, asked):
     assert result.exit_code == 0
     said = result.stdout.splitlines()
     assert said[0] == f"model {load_saved(model).fingerprint}"
-    assert said[1].startswith('question {"kind": "radius"')
-    assert said[2:] == ["3 accepted, 0 rejected, 0 unproved, 0 claims nothing"]
+    assert said[1:3] == ['kind "radius"', 'engine name "exact"']
+    assert 'goal name "KeepsLabel"' in said
+    assert said[-2:] == [
+        "rows compared with the data; labels are the model's own",
+        "3 accepted, 0 rejected, 0 unproved, 0 claims nothing",
+    ]
+    said = run("check", out, "--model", model).stdout.splitlines()
+    assert said[-2] == "rows as the run gives them; labels are the model's own"
 
 
-@pytest.mark.parametrize("domain", ["real", "float64"])
-def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, domain):
+def test_the_question_is_shown_whole(run, asked):
+    model, _, out = asked
+    header, *rows = records(out)
+    header["question"]["perturbation"]["frozen"] = [0] * 99
+    write(out, [header, *rows])
+    shown = run("check", out, "--model", model).stdout
+    for name, value in header["question"].items():
+        assert f"\n{name} " in shown
+        assert not isinstance(value, str) or f'{name} "{value}"' in shown
+    assert "frozen [0, …, 0] (99 in all, --json shows them), low" in shown
+    everything = json.loads(run("check", out, "--model", model, "--json").stdout)
+    assert everything["question"] == header["question"]
+    assert everything["compared"] == {"rows": False, "labels": False}
+
+
+def test_rows_that_were_dropped_are_noticed(run, asked):
+    model, data, out = asked
+    header, *rows = records(out)
+    header |= {"n_rows": 2}
+    header["data"]["n_asked"] = 2
+    write(out, [header, *rows[:2]])
+    assert run("check", out, "--model", model).exit_code == 0  # nobody knows better
+    result = run("check", out, "--model", model, "--data", data)
+    assert result.exit_code == 3
+    assert "rejected: run: 3 rows of the data were asked about, 2 are here" in result.stdout
+    run("radius", model, data, "--evidence", "--out", out, "--rows", "0:2")
+    result = run("check", out, "--model", model, "--data", data)
+    assert result.exit_code == 0, result.stdout
+    assert "rows compared with the data, of which the run asks about rows 0:2;" in result.stdout
+
+
+def test_labels_are_compared(run, asked):
+    model, data, out = asked
+    labelled = ["width [cm],kind", "0.1,ham", "0.9,spam", "0.3,spam"]
+    data.write_text("\n".join(labelled) + "\n")
+    run("radius", model, data, "--label", "kind", "--evidence", "--out", out)
+    words = ("check", out, "--model", model, "--data", data)
+    result = run(*words, "--label", "kind")
+    assert result.exit_code == 0, result.stdout
+    assert "rows compared with the data; labels compared with the data" in result.stdout
+    assert "labels as the run gives them" in run(*words).stdout
+    data.write_text("\n".join([*labelled[:2], "0.9,ham", labelled[3]]) + "\n")
+    assert run(*words).exit_code == 0
+    result = run(*words, "--label", "kind")
+    assert result.exit_code == 3
+    assert "row 1: rejected: record: the label of the data is 'ham'" in result.stdout
+
+
+@pytest.mark.parametrize("question", ["radius", "verify"])
+def test_unknown_rows_without_bounds_are_neither_accepted_nor_shown(run, asked, question):
+    model, data, out = asked
+    if question == "verify":
+        run("verify", model, data, "--eps", 0.05, "--evidence", "--out", out)
+    header, *rows = records(out)
+    nothing = {"verdict": "unknown", "lower": None, "upper": None, "exact": False, "evidence": None,
+               "attained": False, "witness": None, "witness_distance": None}  # fmt: skip
+    write(out, [header, *[row | nothing | {"witness_label": None} for row in rows]])
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 3
+    assert "0 accepted, 3 rejected" in result.stdout
+    for words in (("report", out), ("report", out, "--check", model), ("curve", out, "--at", 0.1)):
+        refused = run(*words)
+        assert refused.exit_code == 2
+        assert "must have bounds, unless boxes were asked about. Got none for row 0" in (
+            refused.stderr.replace("\n", " ")
+        )
+
+
+def test_a_question_that_nobody_asked_is_refused(run, asked):
+    model, _, out = asked
+    header, *rows = records(out)
+    for field in ({"attacker_class": 7}, {"goal": {"name": "KeepsCalm"}}, {"kind": "swear"}):
+        write(out, [header | {"question": header["question"] | field}, *rows])
+        for words in (("check", out, "--model", model), ("report", out, "--check", model)):
+            result = run(*words)
+            assert result.exit_code == 2
+            assert "header" in result.stderr
+
+
+@pytest.mark.parametrize("arithmetic", ["real", "float64"])
+def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, arithmetic):
     _, data, out = asked
     model = tmp_path / "rounding.treeproof"
     save_ensemble(binary_stump(input_precision="float32"), model)
     data.write_text("0\n0.1\n0.3\n")  # neither is a float32
-    run("radius", model, data, "--evidence", "--out", out, "--domain", domain)
+    run("radius", model, data, "--evidence", "--out", out, "--arithmetic", arithmetic)
     result = run("check", out, "--model", model, "--data", data)
     assert result.exit_code == 0, result.stdout
     data.write_text("0\n0.1\n0.30001\n")
@@ -143,6 +228,7 @@ def test_wrong_use_ends_with_status_2(run, asked, tmp_path):
 def test_many_failures_are_not_all_shown(run, asked):
     model, _, out = asked
     header, *rows = records(out)
+    header["n_rows"] = 25
     write(out, [header, *[rows[0] | {"evidence": None, "row": n} for n in range(25)]])
     result = run("check", out, "--model", model)
     assert "25 unproved" in result.stdout

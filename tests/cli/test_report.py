@@ -86,6 +86,7 @@ def test_evidence_is_checked_on_request(
     assert run(*asked, "--evidence").exit_code == 0
     assert run("report", answers, "--out", page, "--check", saved_model).exit_code == 0
     assert "independently of the engines: 4 accepted" in page.read_text(encoding="utf-8")
+    assert "accepted 4 of 4 answers." in page.read_text(encoding="utf-8")
     assert run("report", answers, "--out", page).exit_code == 0
     assert "not when this page was written" in page.read_text(encoding="utf-8")
     result = run("report", answers, answers, "--out", page, "--check", saved_model)

@@ -9,6 +9,7 @@ distance beyond x - T (an infimum that is not attained).
 
 import dataclasses
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -47,7 +48,7 @@ class Radius:
 
 
 def _first_broken(value: float, attained: bool) -> float:
-    return value if attained else float(np.nextafter(value, np.inf))
+    return value if attained else math.nextafter(value, math.inf)
 
 
 def thresholds(ensemble: Ensemble, feature: int) -> FloatArray:

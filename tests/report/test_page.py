@@ -7,6 +7,7 @@ import pytest
 
 import treeproof as tp
 from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
+from treeproof.checker import RowCheck
 from treeproof.report.page import render
 
 
@@ -63,6 +64,14 @@ def test_what_was_asked_is_there():
     for said in ("xgboost 3.2.0", "f" * 64, "a" * 64, "the label is kept", "real numbers", "exact",
                  "time limit", "2 rows", "model.json", "numpy"):  # fmt: skip
         assert said in text
+
+
+def test_what_was_noticed_at_loading_is_there():
+    results = six_rows()
+    results.header["model"]["notes"] = ["All rounds are used.", EVIL]
+    page = render(results)
+    assert "Note All rounds are used." in words(page)
+    assert EVIL not in page
 
 
 def test_witnesses_show_only_what_changed():
@@ -125,10 +134,78 @@ def test_the_headline_says_what_it_rests_on():
     assert "the run holds no proofs for others to check" in words(render(results))
     results.evidence = np.array(["proof"] * 5 + ["none: too hard"], dtype=object)
     assert "5 answers carry proofs, which were not checked" in words(render(results))
-    found = {"accepted": 4, "rejected": 1, "unproved": 1}
-    text = words(render(results, checks=[found]))
-    assert "checker accepted 4 of 6 answers, and did not accept 2." in text
+    checks = [RowCheck(row, "accepted") for row in range(4)]
+    checks += [RowCheck(4, "rejected", "too bold"), RowCheck(5, "unproved", "too hard")]
+    text = words(render(results, checks=[checks]))
+    assert "accepted 4 of 6 answers; 2 were not accepted, and count as undecided here." in text
     assert "independently of the engines: 4 accepted, 1 rejected, 1 unproved" in text
+    assert "Not checked what only the run says: rows and labels" in text
+    whole = words(render(results, checks=[[*checks, RowCheck(-1, "rejected", "run: lost rows")]]))
+    assert "the run as a whole was rejected (run: lost rows)" in whole
+
+
+def test_only_what_was_accepted_is_shown_as_proved():
+    results = six_rows()
+    assert "and 50.0 % are proved to stay correct" in words(render(results, at=0.25))
+    checks = [RowCheck(row, "accepted") for row in range(1, 6)]
+    page = render(results, at=0.25, checks=[[RowCheck(0, "rejected", "why"), *checks]])
+    text = words(page)
+    assert "66.7 % are classified correctly, and 33.3 % are proved to stay correct" in text
+    assert "rejected by the checker: why 1 rows" in text
+    assert payload(page)["runs"][0]["lower"][0] == 0.0
+    assert payload(page)["runs"][0]["verdict"][0] == "u"
+    assert "Row 0<" not in page
+    # The run itself stays as it is, and a row that nobody looked at is not accepted.
+    assert results.lower[0] == 0.5
+    assert "rejected by the checker: it was not checked 1 rows" in words(
+        render(results, checks=[checks])
+    )
+
+
+@pytest.mark.parametrize("name", ["domain", "arithmetic"])
+def test_the_question_is_shown_whole(name):
+    perturbation = {"name": "LInf", "eps": None, "scale": [0.5, 2.0], "below": 0.0, "above": 1.0,
+                    "frozen": ["height"], "low": [0.0, "-inf"], "high": 9.0}  # fmt: skip
+    question = {"goal": {"name": "AvoidsTarget", "target": "spam"}, "attacker_class": "ham",
+                "perturbation": perturbation, name: "float64"}  # fmt: skip
+    results = six_rows(**question)
+    if name == "arithmetic":
+        del results.header["question"]["domain"]
+    page = render(results)
+    text = words(page)
+    for said in (
+        "Unit 0.5 to 2, by feature: width 0.5, height 2",
+        "Downwards times 0",
+        "Frozen height",
+        "Not below −∞ to 0, by feature: width 0, height −∞",
+        "Not above 9",
+        "Claim one class is never predicted (target spam)",
+        "Attacked rows those of class ham; all others stay as they are",
+        "Arithmetic float64 numbers, rounded as the deployed model rounds them",
+    ):
+        assert said in text, said
+    hero = text[: text.index("How accuracy holds up")]
+    for said in ("unit 0.5 to 2, by feature", "frozen height", "claim one class is never predicted",
+                 "attacked are only those of class ham", "values are float64 numbers"):  # fmt: skip
+        assert said in hero, said
+
+
+def test_the_bounds_of_boxes_are_shown():
+    results = six_rows(kind="verify", perturbation={"name": "Box", "low": [0, 1], "high": "inf"})
+    results.lower[:] = results.upper[:] = np.nan
+    text = words(render(results))
+    assert "Lower bounds 0 to 1, by feature: width 0, height 1" in text
+    assert "Upper bounds ∞" in text
+    each = {"name": "Box", "low": [[0.0, k] for k in range(6)], "high": 9.0}
+    results.header["question"]["perturbation"] = each
+    assert "Lower bounds 0 to 5, by row and feature" in words(render(results))
+
+
+def test_bounds_that_are_missing_are_refused():
+    results = six_rows()
+    results.lower[3] = np.nan
+    with pytest.raises(tp.InvalidInput, match="must have bounds"):
+        render(results)
 
 
 def test_an_attack_is_never_said_to_prove():

@@ -1,9 +1,11 @@
 """Whether evidence proves its claim; shares no code with the engines.
 
 Read `forest` (the model in integers), `claims` (what is claimed, and the sums that must stay below
-a floor), `proofs` (bounds from multipliers), `runs` (answers of a run file), in this order.
+a floor), `proofs` (bounds from multipliers), `witnesses` (how far away a point is), then `schema`
+and `questions` (what a run holds and asks), `answers` (rows of a run) and `runs` (whole files).
 """
 
-from treeproof.checker.runs import RowCheck, RunChecker, check_run
+from treeproof.checker.answers import RowCheck, RunChecker
+from treeproof.checker.runs import check_run
 
 __all__ = ["RowCheck", "RunChecker", "check_run"]

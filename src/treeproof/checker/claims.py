@@ -6,15 +6,15 @@ model; docs/explanation/evidence.md derives it.
 """
 
 import base64
-import json
 import math
 import struct
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from treeproof.checker.forest import Box, Forest
@@ -24,8 +24,8 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.links import sigmoid_float64, smallest_true
 
 PREFIX = "E1:"
-LARGEST_PAYLOAD = 1 << 27
-"""Unpacked bytes of a row's evidence; no bombs."""
+LARGEST_RATIO = 128
+"""Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -47,39 +47,58 @@ class Claim:
     radius: float
     goal: tuple[str, Any]
     proof: bytes
+    n_packed: int
+
+
+class _Fields(msgspec.Struct, forbid_unknown_fields=True):
+    """A claim as it is written."""
+
+    model: str
+    semantics: str
+    row: str
+    down: str | list[str]
+    up: str | list[str]
+    low: str | list[str]
+    high: str | list[str]
+    set: Literal["none", "open", "closed", "box"]
+    radius: str
+    keep: int | None = None
+    avoid: int | None = None
+    within: tuple[str, str] | None = None
 
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
     require(text.startswith(PREFIX), "evidence: the version is not E1")
+    n = forest.ensemble.n_features
     try:
+        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
         unpacker = zlib.decompressobj()
-        payload = unpacker.decompress(
-            base64.b64decode(text[len(PREFIX) :], validate=True), LARGEST_PAYLOAD
-        )
+        payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
-        require(whole, "evidence: the text is cut off or continued")
+        require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
-        fields = json.loads(payload[4 : 4 + length])
-        row = base64.b64decode(fields["row"], validate=True)
-        n = forest.ensemble.n_features
-        goals = [(name, fields[name]) for name in ("keep", "avoid", "within") if name in fields]
+        require(length <= 4096 + 256 * n, "evidence: the claim is too long for this model")
+        fields = msgspec.json.decode(payload[4 : 4 + length], type=_Fields)
+        goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
+        goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
-            row=list(struct.unpack(f"<{n}d", row)),
-            **{name: _numbers(fields[name], n) for name in ("down", "up", "low", "high")},
-            kind=fields["set"],
-            radius=float.fromhex(fields["radius"]),
+            row=list(struct.unpack(f"<{n}d", base64.b64decode(fields.row, validate=True))),
+            down=_numbers(fields.down, n),
+            up=_numbers(fields.up, n),
+            low=_numbers(fields.low, n),
+            high=_numbers(fields.high, n),
+            kind=fields.set,
+            radius=float.fromhex(fields.radius),
             goal=goals[0],
             proof=payload[4 + length :],
+            n_packed=len(packed),
         )
-    except (zlib.error, struct.error, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (zlib.error, struct.error, ValueError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
-    require(fields["model"] == forest.ensemble.fingerprint, "claim: it is about another model")
-    require(
-        fields["semantics"] == semantics_text(forest.ensemble), "claim: other numeric semantics"
-    )
-    require(claim.kind in ("none", "open", "closed", "box"), f"claim: unknown set {claim.kind!r}")
+    require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
+    require(fields.semantics == semantics_text(forest.ensemble), "claim: other numeric semantics")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
     rates = claim.down + claim.up
     require(all(rate >= 0.0 for rate in rates), "claim: rates must be numbers >= 0")
@@ -87,10 +106,10 @@ def read_claim(text: str, forest: Forest) -> Claim:
     return claim
 
 
-def _numbers(texts: Any, n: int) -> list[float]:
+def _numbers(texts: str | list[str], n: int) -> list[float]:
     if isinstance(texts, str):
         return [float.fromhex(texts)] * n
-    require(isinstance(texts, list) and len(texts) == n, "claim: one number per feature")
+    require(len(texts) == n, "claim: one number per feature")
     return [float.fromhex(text) for text in texts]
 
 
@@ -151,7 +170,7 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
         fall = Way("fall", {0: -1}, _before(forest, _first_sum(forest, least)))
         return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
     n_labels = {"threshold": 2, "argmax": forest.ensemble.n_outputs}.get(decision.kind, 0)
-    require(type(value) is int and 0 <= value < n_labels, f"claim: there is no class {value!r}")
+    require(0 <= value < n_labels, f"claim: there is no class {value}")
     if decision.kind == "threshold":
         first = _first_sum(forest, decision.cut)
         if (goal == "keep") == (value == 0):
@@ -167,14 +186,18 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
 
 def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
     """Smallest sum, in the model's precision, whose score is at least (or above) a number."""
-    ensemble = forest.ensemble
+    ensemble, known = forest.ensemble, forest.first_sums
 
     def reaches(total: float) -> bool:
         with np.errstate(over="ignore"):
             found = margins(ensemble, [total])[0]
         return found > score if strict else found >= score
 
-    return smallest_true(reaches, ensemble.aggregation.precision)
+    if (score, strict) not in known:
+        if len(known) > 100:  # rows with ranges of their own
+            known.clear()
+        known[score, strict] = smallest_true(reaches, ensemble.aggregation.precision)
+    return known[score, strict]
 
 
 def _before(forest: Forest, number: float) -> float:

@@ -8,10 +8,10 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from treeproof.errors import CertificateRejected
 from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
@@ -21,6 +21,7 @@ from treeproof.model.ensemble import (
     ZERO_IS_MISSING,
     Ensemble,
 )
+from treeproof.model.remembered import remembered
 
 EXTRA_BITS = 40
 """The unit of all integers is so many bits finer than the model's own numbers."""
@@ -32,53 +33,32 @@ Box = dict[int, tuple[int, int]]
 class Forest:
     """What the checker reads of a model; see the module."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        trees = ensemble.trees
-        self.ensemble = ensemble
-        self.root, self.feature = trees.root.tolist(), trees.feature.tolist()
-        self.right, self.flags = trees.right.tolist(), trees.flags.tolist()
-        self.threshold, self.leaf = trees.threshold.tolist(), trees.leaf.tolist()
-        self.category_set, self.set_offset = trees.category_set.tolist(), trees.set_offset.tolist()
-        self.words = trees.set_words.tolist()
-        self.output = trees.tree_output.tolist()
-        numeric: dict[int, set[float]] = {}
-        self.fixed: set[int] = set()
-        banded: set[int] = set()
-        for feature, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True):
-            if feature >= 0 and flags & CATEGORICAL:
-                self.fixed.add(feature)
-            elif feature >= 0:
-                numeric.setdefault(feature, set()).add(threshold)
-                if flags & ZERO_IS_MISSING:
-                    banded.add(feature)
-                    numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
-        self.cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
-        self.zero = {
-            f: tuple(bisect_right(self.cuts[f], end) for end in (-ZERO_BAND, ZERO_BAND))
-            for f in banded
-        }
-        self.cut = [
-            -1 if f < 0 or flags & CATEGORICAL else bisect_left(self.cuts[f], threshold)
-            for f, flags, threshold in zip(self.feature, self.flags, self.threshold, strict=True)
-        ]
-        precision = ensemble.aggregation.precision
-        self.value = trees.leaf_value.astype(precision).astype(float).tolist()
-        start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()
-        self.bits = 24 if precision == "float32" else 53
-        numbers = [v for row in [*self.value, start] for v in row if v]
-        exponents = [
-            (n & -n).bit_length() - d.bit_length() for n, d in map(float.as_integer_ratio, numbers)
-        ]
-        self.exponent = min(exponents, default=0) - EXTRA_BITS
-        self.unit = Fraction(2) ** self.exponent
-        self.grid = 1 << EXTRA_BITS
-        self.integers = [[self.count(v) for v in row] for row in self.value]
-        self.start = [self.count(s) for s in start]
+    root: list[int]
+    feature: list[int]
+    right: list[int]
+    flags: list[int]
+    threshold: list[float]
+    leaf: list[int]
+    category_set: list[int]
+    set_offset: list[int]
+    words: list[int]
+    output: list[int]
+    value: list[list[float]]
+    fixed: set[int]
+    cuts: dict[int, list[float]]
+    cut: list[int]
+    zero: dict[int, tuple[int, int]]
+    bits: int
+    exponent: int
+    unit: Fraction
+    integers: list[list[int]]
+    start: list[int]
+    first_sums: dict[tuple[float, bool], float]
+    grid = 1 << EXTRA_BITS
 
-    def count(self, number: float) -> int:
-        """Units in one of the model's own numbers."""
-        n, d = number.as_integer_ratio()
-        return n * self.unit.denominator // (d * self.unit.numerator)
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        vars(self).update(_tables(ensemble))
 
     def goes_left(self, node: int, value: float) -> bool:
         """Where a single value goes at an inner node."""
@@ -139,18 +119,20 @@ class Forest:
                     node += 1
             yield self.leaf[node], ranges
 
-    def rounded_sums(
-        self, row: list[float], box: Box, trees: Iterable[int], place: str
-    ) -> list[float]:
-        """Sums of the one leaf per tree that a box reaches, rounded as the model rounds them."""
+    def leaf_of(self, tree: int, row: list[float]) -> int:
+        """The leaf of a tree that a row reaches."""
+        node = self.root[tree]
+        while (feature := self.feature[node]) >= 0:
+            node = node + 1 if self.goes_left(node, row[feature]) else self.right[node]
+        return self.leaf[node]
+
+    def rounded_sums(self, leaves: Iterable[tuple[int, int]]) -> list[float]:
+        """Sums of leaves, given with their trees in order, rounded as the model rounds them."""
         real = np.dtype(self.ensemble.aggregation.precision).type
         totals = [real(start) for start in self.ensemble.aggregation.start]
-        for tree in trees:
-            leaves = [leaf for leaf, _ in self.pieces(tree, row, box)]
-            if len(leaves) != 1:
-                raise CertificateRejected(f"{place}: tree {tree} has {len(leaves)} leaves here")
+        for tree, leaf in leaves:
             own = self.output[tree]
-            for output, value in enumerate(self.value[leaves[0]]):
+            for output, value in enumerate(self.value[leaf]):
                 totals[output if own < 0 else own] += real(value)
         return [float(total) for total in totals]
 
@@ -163,11 +145,72 @@ class Forest:
             return bisect_right(cuts, x)
         if math.isinf(radius):
             return bisect_right(cuts, math.copysign(math.inf, rate))
-        if abs(rate) == 1.0:
-            # Sound: the rounded sum is within half a step, so between its neighbours.
-            end = x + radius * rate
-            first = bisect_left(cuts, math.nextafter(end, -math.inf))
-            if first == bisect_right(cuts, math.nextafter(end, math.inf)):
-                return first
+        step = radius * rate
+        # Sound: product and sum are each rounded by at most 2**-53 of their size, or by less than
+        # the smallest double; four times that, so that rounding this bound does not matter.
+        error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
+        first, last = 0, len(cuts)
+        if math.isfinite(error):
+            first = bisect_left(cuts, x + step - error)
+            last = bisect_right(cuts, x + step + error)
+        if first == last:
+            return first
         exact = Fraction(x) + Fraction(radius) * Fraction(rate)
-        return (bisect_left if is_open else bisect_right)(cuts, exact)
+        return (bisect_left if is_open else bisect_right)(cuts, exact, first, last)
+
+
+@remembered
+def _tables(ensemble: Ensemble) -> dict[str, Any]:
+    """Everything of a forest but its ensemble, worked out once for each."""
+    trees, precision = ensemble.trees, ensemble.aggregation.precision
+    names = ("root", "feature", "right", "flags", "threshold", "leaf", "category_set", "set_offset")
+    found: dict[str, Any] = {name: getattr(trees, name).tolist() for name in names}
+    numeric: dict[int, set[float]] = {}
+    fixed: set[int] = set()
+    banded: set[int] = set()
+    nodes = list(zip(found["feature"], found["flags"], found["threshold"], strict=True))
+    for feature, flags, threshold in nodes:
+        if feature >= 0 and flags & CATEGORICAL:
+            fixed.add(feature)
+        elif feature >= 0:
+            numeric.setdefault(feature, set()).add(threshold)
+            if flags & ZERO_IS_MISSING:
+                banded.add(feature)
+                numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
+    # A category that no tree asks for does not move either.
+    fixed |= ensemble.categories.keys() - numeric.keys()
+    cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
+    value = trees.leaf_value.astype(precision).astype(float).tolist()
+    start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()
+    numbers = [v for row in [*value, start] for v in row if v]
+    exponents = [
+        (n & -n).bit_length() - d.bit_length() for n, d in map(float.as_integer_ratio, numbers)
+    ]
+    exponent = min(exponents, default=0) - EXTRA_BITS
+    unit = Fraction(2) ** exponent
+
+    def count(number: float) -> int:
+        """Units in one of the model's own numbers."""
+        n, d = number.as_integer_ratio()
+        return n * unit.denominator // (d * unit.numerator)
+
+    return found | {
+        "words": trees.set_words.tolist(),
+        "output": trees.tree_output.tolist(),
+        "value": value,
+        "fixed": fixed,
+        "cuts": cuts,
+        "cut": [
+            -1 if f < 0 or flags & CATEGORICAL else bisect_left(cuts[f], threshold)
+            for f, flags, threshold in nodes
+        ],
+        "zero": {
+            f: tuple(bisect_right(cuts[f], end) for end in (-ZERO_BAND, ZERO_BAND)) for f in banded
+        },
+        "bits": 24 if precision == "float32" else 53,
+        "exponent": exponent,
+        "unit": unit,
+        "integers": [[count(v) for v in row] for row in value],
+        "start": [count(s) for s in start],
+        "first_sums": {},
+    }

@@ -19,6 +19,12 @@ Multipliers = list[list[int]]
 Spans = list[tuple[int, int]]
 """First and last segment of each feature that a box meets."""
 
+Met = dict[int, list[tuple[int, Box]]]
+"""Of each tree the leaves that a box meets."""
+
+Changes = tuple[()] | tuple[int, tuple[int, int], "Changes"]
+"""The last change of a box, feature and cells that are left, and those before it."""
+
 
 class Factor:
     """A tree in a box: its features, their segments by first cell, its leaves in segments."""
@@ -92,7 +98,10 @@ def span(starts: list[int], cells: tuple[int, int]) -> tuple[int, int]:
 class Sums:
     """The sum of one way over a box: a constant and factors; and its floor."""
 
-    def __init__(self, forest: Forest, claim: Claim, way: Way, box: Box) -> None:
+    def __init__(
+        self, forest: Forest, claim: Claim, way: Way, box: Box, met: Met | None = None
+    ) -> None:
+        met = {} if met is None else met
         self.factors: list[Factor] = []
         self.constant = sum(w * forest.start[o] for o, w in way.weights.items())
         self.trees = [t for t, o in enumerate(forest.output) if o < 0 or o in way.weights]
@@ -101,7 +110,9 @@ class Sums:
         peaks = {o: abs(start) for o, start in low.items()}
         for tree in self.trees:
             own = forest.output[tree]
-            found = list(forest.pieces(tree, claim.row, box))
+            if tree not in met:
+                met[tree] = list(forest.pieces(tree, claim.row, box))
+            found = met[tree]
             columns = {o: o for o in low} if own < 0 else {own: 0}
             for o, column in columns.items():
                 values = [forest.integers[leaf][column] for leaf, _ in found]
@@ -160,7 +171,7 @@ class Bound:
                 before = values[p][segment]
         return changes
 
-    def largest_outside(self, feature: int, low: int, high: int) -> int | None:
+    def largest_outside(self, feature: int, low: int, high: int) -> int:
         """Largest bound with a feature held to one cell, over its cells outside a range."""
         changes = dict(self.changes.get(feature, {self.box[feature][0]: 0}))
         for factor, values, best in self.users.get(feature, []):
@@ -173,15 +184,21 @@ class Bound:
         starts = sorted(changes)
         ends = [start - 1 for start in starts[1:]] + [self.box[feature][1]]
         bounds = zip(starts, ends, accumulate(changes[at] for at in starts), strict=True)
-        outside = [base + value for start, end, value in bounds if start < low or end > high]
-        return max(outside, default=None)
+        return max(base + value for start, end, value in bounds if start < low or end > high)
 
 
 class Reader:
-    """Reads the nodes of a proof."""
+    """Reads the nodes of a proof, of which there may only be so many."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most_nodes: int) -> None:
         self.data, self.at = data, 0
+        self.most_nodes = most_nodes
+
+    def letter(self) -> str:
+        """Read the letter of the next node."""
+        self.most_nodes -= 1
+        require(self.most_nodes >= 0, f"byte {self.at}: more nodes than its packed form may hold")
+        return chr(*self.take("B"))
 
     def take(self, form: str) -> tuple[int, ...]:
         """Read numbers of a struct format."""
@@ -202,14 +219,20 @@ class Reader:
         return [f.implied or [[0, *islice(numbers, len(s) - 1)] for s in f.starts] for f in factors]
 
 
-def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) -> None:
-    """Read the proof of one way over a box; reject it unless it is one."""
-    sums = Sums(forest, claim, way, box)
+def check_way(
+    forest: Forest, claim: Claim, way: Way, root: Box, reader: Reader, met: Met | None = None
+) -> None:
+    """Read the proof of one way over a box; reject it unless it is one.
+
+    met : the leaves of trees that the box meets, so far as they are known from other ways.
+    """
+    sums = Sums(forest, claim, way, root, met)
     zero = [f.implied or [[0] * len(starts) for starts in f.starts] for f in sums.factors]
-    pending = [box]
+    # Boxes wait as what was changed on the way to them, which they share.
+    pending: list[Changes] = [()]
     while pending:
-        box, place = pending.pop(), f"{way.name}, byte {reader.at}"
-        letter = chr(*reader.take("B"))
+        changes, place = pending.pop(), f"{way.name}, byte {reader.at}"
+        box, letter = _changed(root, changes), reader.letter()
         if letter in "PL":
             values = reader.multipliers(sums.factors, forest.exponent) if letter == "L" else zero
             bound = Bound(sums, box, values).total
@@ -219,29 +242,48 @@ def check_way(forest: Forest, claim: Claim, way: Way, box: Box, reader: Reader) 
             inside = feature in box and box[feature][0] <= cut < box[feature][1]
             require(inside, f"{place}: cut {cut} is not inside feature {feature}")
             low, high = box[feature]
-            pending += [{**box, feature: (cut + 1, high)}, {**box, feature: (low, cut)}]
+            pending += [(feature, (cut + 1, high), changes), (feature, (low, cut), changes)]
         elif letter == "T":
             values = reader.multipliers(sums.factors, forest.exponent)
             left = _trim(Bound(sums, box, values), sums.floor, reader, place)
-            pending += [] if left is None else [left]
+            if all(low <= high for low, high in left.values()):
+                for feature, cells in left.items():
+                    changes = (feature, cells, changes)
+                pending.append(changes)
         else:
             require(letter == "E", f"{place}: unknown node {letter!r}")
-            totals = forest.rounded_sums(claim.row, box, sums.trees, place)
+            leaves = [_only_leaf(forest, tree, claim, box, place) for tree in sums.trees]
+            totals = forest.rounded_sums(leaves)
             require(not happens(forest, way, totals), f"{place}: the model's own sums break it")
 
 
-def _trim(bound: Bound, floor: int, reader: Reader, place: str) -> Box | None:
-    """Take cells off that the bound excludes one by one; None when a feature has none left."""
-    left = dict(bound.box)
+def _only_leaf(forest: Forest, tree: int, claim: Claim, box: Box, place: str) -> tuple[int, int]:
+    found = [leaf for leaf, _ in forest.pieces(tree, claim.row, box)]
+    require(len(found) == 1, f"{place}: tree {tree} has {len(found)} leaves here")
+    return tree, found[0]
+
+
+def _changed(box: Box, changes: Changes) -> Box:
+    """The box after changes, of which the last of a feature counts."""
+    last: Box = {}
+    while changes:
+        feature, cells, changes = changes
+        last.setdefault(feature, cells)
+    return {**box, **last}
+
+
+def _trim(bound: Bound, floor: int, reader: Reader, place: str) -> Box:
+    """What is left of features after cells that the bound excludes one by one are taken off."""
+    left: Box = {}
     (count,) = reader.take("I")
-    is_closed = False
+    require(count > 0, f"{place}: nothing is trimmed")
     for _ in range(count):
         feature, low, high = reader.take("iii")
-        require(feature in left, f"{place}: feature {feature} does not move")
+        require(feature in bound.box, f"{place}: feature {feature} does not move")
         first, last = bound.box[feature]
-        require(first <= low <= high + 1 <= last + 1, f"{place}: feature {feature} grows")
+        fewer = first <= low <= high + 1 <= last + 1 and (low, high) != (first, last)
+        require(fewer and feature not in left, f"{place}: feature {feature} does not shrink")
         worst = bound.largest_outside(feature, low, high)
-        require(worst is None or worst < floor, f"{place}: feature {feature}, {worst} >= {floor}")
+        require(worst < floor, f"{place}: feature {feature}, {worst} >= {floor}")
         left[feature] = (low, high)
-        is_closed |= low > high
-    return None if is_closed else left
+    return left

@@ -12,11 +12,15 @@ from treeproof.cli.options import libsvm_options, libsvm_reading, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from treeproof.model.ensemble import Ensemble
 
 EXIT_REJECTED = 3
 SHOWN = 20
-LONGEST = 1000
+LONGEST = 40
+WORDS = ("accepted", "rejected", "unproved", "claims nothing")
 
 
 @click.command(short_help="Check the evidence of a run without trusting the engine.")
@@ -57,33 +61,34 @@ def command(
     """
     from treeproof.checker import check_run
 
-    ensemble, question = _model(run_path, model_path, options)
-    rows = None
+    ensemble, header = _model(run_path, model_path, options)
+    question = header["question"]
+    rows = labels = None
     if data_path is not None:
-        rounded = question.get("domain") != "float64"
-        rows = _rows(
-            ensemble, data_path, rounded, label=label, first_column=first_column, absent=absent
-        )
+        rounded = question.get("arithmetic", question.get("domain")) != "float64"
+        reading = libsvm_reading(first_column, absent) | {"label": label}
+        rows, labels = _data(ensemble, data_path, rounded, reading)
     counts: Counter[str] = Counter()
     failures = []
-    for check in check_run(run_path, ensemble, rows):
+    for check in check_run(run_path, ensemble, rows, labels):
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
             failures.append(check)
-    words = ("accepted", "rejected", "unproved", "claims nothing")
+    compared = {"rows": rows is not None, "labels": labels is not None}
     if as_json:
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
         print_json(
-            {"question": question, "model": ensemble.fingerprint}
-            | {word: counts[word] for word in words}
+            {"question": question, "data": header.get("data"), "model": ensemble.fingerprint}
+            | {"compared": compared}
+            | {word: counts[word] for word in WORDS}
             | {"failures": found}
         )
     else:
         click.echo(printable(f"model {ensemble.fingerprint}"))
-        words_asked = json.dumps(question, ensure_ascii=False)
-        cut = "" if len(words_asked) <= LONGEST else "… (--json shows all)"
-        click.echo(printable(f"question {words_asked[:LONGEST]}{cut}"))
-        click.echo(", ".join(f"{counts[word]} {word}" for word in words))
+        for name, value in question.items():
+            click.echo(printable(f"{name} {_shown(value)}"))
+        click.echo(printable(_compared_words(header, **compared)))
+        click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
         for failure in failures[:SHOWN]:
             where = f"row {failure.row}: " if failure.row >= 0 else ""
             click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
@@ -93,33 +98,40 @@ def command(
         raise click.exceptions.Exit(EXIT_REJECTED)
 
 
+def _shown(value: Any) -> str:
+    """A part of the question as JSON; of long lists how long they are, and their ends."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+    if isinstance(value, list) and len(value) > LONGEST:
+        ends = f"{_shown(value[0])}, …, {_shown(value[-1])}"
+        return f"[{ends}] ({len(value)} in all, --json shows them)"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
+    """Say what the rows and labels of the run were compared with, and which rows it is about."""
+    data = header.get("data") or {}
+    limits = [f"{name} {data[name]}" for name in ("rows", "sample", "seed") if data.get(name)]
+    chosen = f", of which the run asks about {', '.join(limits)}" if limits else ""
+    words = f"rows compared with the data{chosen}" if rows else "rows as the run gives them"
+    if header["question"]["labels"] != "given":
+        return f"{words}; labels are the model's own"
+    return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
+
+
 def _model(
     run_path: str, model_path: str | None, options: dict[str, Any]
 ) -> tuple["Ensemble", dict[str, Any]]:
     """Load the model without anything compiled, by default the file that the run names.
 
-    Returns the question of the run, too: what is proved is no more than what was asked.
+    Returns the header of the run, too: what is proved is no more than what was asked.
     """
+    from treeproof.checker.runs import read_header
     from treeproof.model.loaders import load_ensemble
     from treeproof.model.loaders.base import LoadOptions
 
-    try:
-        with Path(run_path).open("rb") as file:
-            line = file.readline()
-        if line.startswith(b"PAR1"):
-            raise InvalidInput(
-                f"A run file must be JSON lines to be checked. Got Parquet in '{run_path}'."
-                f" Turn it into JSON lines: treeproof merge {run_path} --out RUN.jsonl."
-            )
-        header = json.loads(line)
-        source = str(header["model"]["source"])
-        question = dict(header["question"])
-    except OSError as error:
-        raise InvalidInput(f"The run file '{run_path}' must be readable. Got: {error}.") from error
-    except InvalidInput:
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidInput(f"The run file '{run_path}' must start with a header record.") from error
+    header = read_header(run_path)
+    source = str(header["model"].get("source") or "")
     if model_path is None:
         if not Path(source).is_file():
             named = (
@@ -130,30 +142,26 @@ def _model(
             )
         model_path = source
     self_test = not options.pop("no_self_test")
-    return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), question
+    return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), header
 
 
-def _rows(
-    ensemble: "Ensemble",
-    data_path: str,
-    rounded: bool,
-    *,
-    label: str | None,
-    first_column: str,
-    absent: str,
-) -> dict[int, list[float]]:
-    """Rows of a data file by number, as the checker compares them: as the model rounds them."""
+def _data(
+    ensemble: "Ensemble", data_path: str, rounded: bool, reading: dict[str, Any]
+) -> "tuple[NDArray[np.float64], list[Any] | None]":
+    """Rows of a data file as the model rounds them, and their labels where it has a column."""
+    import numpy as np
+
     from treeproof.model.evaluate import cast_rows
+    from treeproof.model.inspection import plain_value
     from treeproof.scale.readers import ReadOptions, open_data
 
-    rows: dict[int, list[float]] = {}
-    read = ReadOptions(
-        label=label,
-        n_features=ensemble.n_features,
-        **libsvm_reading(first_column, absent),
-    )
+    read = ReadOptions(n_features=ensemble.n_features, **reading)
+    parts, labels = [np.empty((0, ensemble.n_features))], []
     for chunk in open_data(data_path, read).chunks():
         matrix = chunk.matrix(ensemble)
-        for values in (cast_rows(ensemble, matrix) if rounded else matrix).tolist():
-            rows[len(rows)] = values
-    return rows
+        parts.append(cast_rows(ensemble, matrix) if rounded else matrix)
+        numbers = chunk.label_numbers(ensemble, len(matrix)) if ensemble.classes else None
+        if numbers is not None:
+            labels += [plain_value(ensemble.classes[number]) for number in numbers]
+    rows = np.concatenate(parts)
+    return rows, labels if len(labels) == len(rows) else None

@@ -17,6 +17,7 @@ from treeproof.cli.console import console
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from treeproof.checker import RowCheck
     from treeproof.prediction import Model
     from treeproof.results.results import Results
 
@@ -179,15 +180,16 @@ def _verified_share(model: "Model", rows: Any, labels: Any, eps: float, jobs: in
     return float((results.verdict == "verified").mean())
 
 
-def _checked(path: Path, model: "Model") -> dict[str, int]:
+def _checked(path: Path, model: "Model") -> "list[RowCheck]":
     """Let the independent checker follow every proof."""
     from treeproof.checker import check_run
 
     began = time.perf_counter()
-    counts = Counter(check.status for check in check_run(path, model.ensemble))
+    checks = list(check_run(path, model.ensemble))
+    counts = Counter(check.status for check in checks)
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
     console().print(f"           proofs checked in {time.perf_counter() - began:.1f} s: {words}")
-    return dict(counts)
+    return checks
 
 
 def _frozen_runs(

@@ -1,7 +1,7 @@
 """`treeproof report`: one self-contained page from one saved run, or from two to compare."""
 
-from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +9,9 @@ from treeproof.cli.asking import FiniteNumber
 from treeproof.cli.console import print_note
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treeproof.checker import RowCheck
 
 
 @click.command(short_help="Write a page that shows a saved run, or compares two.")
@@ -47,7 +50,8 @@ from treeproof.errors import InvalidInput
     multiple=True,
     metavar="MODEL",
     type=click.Path(),
-    help="Check the evidence of a run with its model, and say the outcome; once for each run.",
+    help="Check the evidence of a run with its model, and show only what is accepted; once for"
+    " each run.",
 )
 def command(
     run_paths: tuple[str, ...],
@@ -93,9 +97,9 @@ def command(
     print_note(f"the report is in {out}.")
 
 
-def _check(run_path: str, model_path: str) -> dict[str, int]:
-    """Rows of a run by what the independent checker says of their evidence."""
+def _check(run_path: str, model_path: str) -> "list[RowCheck]":
+    """What the independent checker says of every row of a run."""
     from treeproof.checker import check_run
     from treeproof.model.loaders import load_ensemble
 
-    return dict(Counter(check.status for check in check_run(run_path, load_ensemble(model_path))))
+    return list(check_run(run_path, load_ensemble(model_path)))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.evidence import MEMORY_LIMIT, NODE_LIMIT, RECORDED, TIME_LIMIT
@@ -26,7 +27,9 @@ from treeproof.prediction import accumulators, thread_count
 from treeproof.query import Query
 from treeproof.query_goals import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import Verdict
+from treeproof.results.results import Results, withdraw
+from treeproof.results.run_file import row_records
+from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.spec.goals import ScoreChange
 from treeproof.spec.rounding import move_rounded_down
 
@@ -36,6 +39,9 @@ PREFIX = "E1:"
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
 """Multipliers may be finer than the model's own numbers by so many bits."""
+
+TIGHTEST = 12
+"""Bytes for each packed byte from which on evidence is packed less tightly."""
 
 _CHUNK = 32
 _REASONS = {NODE_LIMIT: "node limit", TIME_LIMIT: "time limit", MEMORY_LIMIT: "memory limit"}
@@ -99,6 +105,23 @@ def record_evidence(
     outcomes.evidence = list(_texts(query, outcomes, claimed, radius, status, records))
 
 
+def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
+    """Turn answers that the checker does not accept into rows that failed, with its reason.
+
+    Parameters
+    ----------
+    results : Results
+        Answers with evidence; changed in place.
+    ensemble : Ensemble
+        The model as loaded, whatever the arithmetic of the question.
+    """
+    checker = RunChecker(results.header, ensemble)
+    checks = [checker.check(record) for record in row_records(results)]
+    failed = [number for number, check in enumerate(checks) if check.status == "rejected"]
+    said = f"{UnknownReason.ROW_FAILED.value}: the checker does not accept its evidence:"
+    withdraw(results, failed, [f"{said} {checks[number].reason}" for number in failed])
+
+
 def _texts(
     query: Query,
     outcomes: Outcomes,
@@ -118,8 +141,19 @@ def _texts(
             yield NO_EVIDENCE + _REASONS[int(status[row])]
         else:
             claim = write(row, int(claimed[row]), float(radius[row]))
-            payload = struct.pack("<I", len(claim)) + claim + records[row]
-            yield PREFIX + base64.b64encode(zlib.compress(payload, 6)).decode()
+            yield PREFIX + base64.b64encode(_packed(claim, records[row])).decode()
+
+
+def _packed(claim: bytes, proof: bytes) -> bytes:
+    """Claim and proof as a zlib stream, in which no few bytes stand for very many."""
+    payload = struct.pack("<I", len(claim)) + claim + proof
+    packed = zlib.compress(payload, 6)
+    if len(payload) > TIGHTEST * len(packed):
+        # Every byte then takes at least one bit, so that the checker's limits are kept: a split
+        # and two closed halves are 3 nodes in no less than 11 bytes.
+        packer = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY)
+        packed = packer.compress(payload) + packer.flush()
+    return packed
 
 
 def claimed_sets(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.distances import ball_distances, lie_in_sets
-from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, box_cells
-from treeproof.kernels.restriction import restrict, summation_slack
+from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
+from treeproof.kernels.restriction import restrict_box, slack_of_sums
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -142,7 +142,7 @@ def cells_of(
     """Cells that a closed box around a row reaches; FIXED for features that keep their value."""
     low_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
     high_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
-    box_cells(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
+    cells_of_box(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
     return low_cell, high_cell
 
 
@@ -152,7 +152,7 @@ def instance_of_cells(
     """Restrict one constraint of a query to a box given in cells."""
     ensemble = query.ensemble
     coefficient = query.alternatives.coefficient[constraint]
-    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict(
+    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict_box(
         ensemble.trees,
         rank_space(ensemble),
         query.rows[row],
@@ -189,7 +189,7 @@ def base_and_floor(
     coefficient = alternatives.coefficient[constraint]
     start = np.array(ensemble.aggregation.start, dtype=np.float64)
     unit = alternatives.unit[constraint]
-    slack = summation_slack(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
+    slack = slack_of_sums(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
     base = float(coefficient @ start)
     # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
     magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import kernel, noalloc_kernel
 from treeproof.kernels.moves import quotient_down
 from treeproof.kernels.rank_space import cell_of
 
 
-@borrowing_kernel
+@kernel
 def ball_distances(rows, points, down, up, distances):
     """Smallest double radius whose closed ball around a row holds its point.
 
@@ -36,7 +36,7 @@ def ball_distances(rows, points, down, up, distances):
         distances[number] = farthest
 
 
-@borrowing_kernel
+@noalloc_kernel
 def cell_distance(space, feature, first, last, home, value, rates, sides):
     """Distance at which a row reaches a range of cells of a feature, rounded down.
 
@@ -69,14 +69,14 @@ def cell_distance(space, feature, first, last, home, value, rates, sides):
     return 0.0, False
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_cell_reached(space, feature, cell, home, value, rates, sides, radius):
     """Whether a closed ball reaches a cell."""
     distance, is_beyond = cell_distance(space, feature, cell, cell, home, value, rates, sides)
     return distance < np.inf and (distance < radius or (distance == radius and not is_beyond))
 
 
-@borrowing_kernel
+@noalloc_kernel
 def reached_cells(space, feature, value, rates, sides, radius):
     """First and last cell of a feature that a closed ball reaches, exactly."""
     home = cell_of(space, feature, value)
@@ -109,7 +109,7 @@ def reached_cells(space, feature, value, rates, sides, radius):
     return first, last
 
 
-@borrowing_kernel
+@noalloc_kernel
 def collect_distances(space, row, rates, sides, distances, is_beyond):
     """Distances at which a row reaches new cells; returns how many there are.
 
@@ -137,7 +137,27 @@ def collect_distances(space, row, rates, sides, distances, is_beyond):
     return count
 
 
-@borrowing_kernel
+@kernel
+def row_distances(space, row, rates, sides, distances, is_beyond):
+    """`collect_distances`, for Python."""
+    return collect_distances(space, row, rates, sides, distances, is_beyond)
+
+
+@kernel
+def threshold_distances(value, thresholds, rate, distances, is_exact):
+    """Distances to thresholds, rounded down, and whether each is that double exactly.
+
+    thresholds, distances  float64 (n,)   in, out
+    is_exact               bool    (n,)   out
+    """
+    for index in range(len(thresholds)):
+        threshold = thresholds[index]
+        distances[index], is_exact[index] = quotient_down(
+            max(value, threshold), min(value, threshold), rate
+        )
+
+
+@noalloc_kernel
 def next_float(value, towards, is_single):
     """The next number of the input precision."""
     if is_single:
@@ -145,7 +165,7 @@ def next_float(value, towards, is_single):
     return np.nextafter(value, towards)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_reached(distance, is_exact, is_beyond, radius, is_open):
     """Whether a ball holds what lies at a distance, rounded down, or (is_beyond) just past it.
 
@@ -154,7 +174,7 @@ def is_reached(distance, is_exact, is_beyond, radius, is_open):
     return distance < radius or (distance == radius and (is_open or (is_exact and not is_beyond)))
 
 
-@borrowing_kernel
+@noalloc_kernel
 def may_take(space, feature, value, point, rates, sides, radius, is_open, is_ball, is_single):
     """Whether a feature may take a value in the set around a row.
 
@@ -199,8 +219,9 @@ def lie_in_sets(space, rows, points, rates, sides, radius, is_open, is_ball, is_
     is_open       bool    (n_rows,)                    see `is_reached`
     is_single     bool                                 rows are float32
     """
-    inside = np.ones(len(rows), dtype=np.bool_)
+    inside = np.empty(len(rows), dtype=np.bool_)
     for number in range(len(rows)):
+        inside[number] = True
         for feature in range(rows.shape[1]):
             value = rows[number, feature]
             point = points[number, feature]

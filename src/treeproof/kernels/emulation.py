@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel
+from treeproof.kernels.compiler import ONE, noalloc_kernel
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.rank_space import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
 
@@ -67,7 +67,7 @@ class Claim(NamedTuple):
     label: int
 
 
-@borrowing_kernel
+@noalloc_kernel
 def add(left, right, is_single):
     """One addition in the library's precision."""
     if is_single:
@@ -77,7 +77,7 @@ def add(left, right, is_single):
     return left + right
 
 
-@borrowing_kernel
+@noalloc_kernel
 def accumulate_cells(trees, space, semantics, row, cells, total):
     """Sum the leaves at a point given by its cells, in tree order and the library's precision.
 
@@ -111,7 +111,7 @@ def accumulate_cells(trees, space, semantics, row, cells, total):
                 total[other] = add(total[other], value, semantics.is_single)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def finished(total, output, semantics):
     """Margin of one output, in the library's precision."""
     value = total[output]
@@ -122,7 +122,7 @@ def finished(total, output, semantics):
     return np.float64(np.float32(value)) if semantics.is_single else value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def divided(margin, semantics):
     """What the link is applied to."""
     if semantics.link_divisor == 1.0:
@@ -131,7 +131,7 @@ def divided(margin, semantics):
     return np.float64(np.float32(margin)) if semantics.is_single else margin
 
 
-@borrowing_kernel
+@noalloc_kernel
 def lead(mine, other, slack, semantics):
     """Sign of what the link makes of two margins: 1 if mine comes first, 0 if they are equal.
 
@@ -155,7 +155,7 @@ def lead(mine, other, slack, semantics):
     return 1 if mine > other else -1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def wins(margins, label, slack, semantics):
     """Whether a label is the first one with the largest linked margin: YES, NO or MAYBE.
 
@@ -179,7 +179,7 @@ def wins(margins, label, slack, semantics):
     return answer
 
 
-@borrowing_kernel
+@noalloc_kernel
 def judge(trees, space, semantics, claim, row, cells, total):
     """Whether a point given in cells breaks a claim: HOLDS, BROKEN or AMBIGUOUS.
 

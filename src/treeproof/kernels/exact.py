@@ -17,7 +17,7 @@ from treeproof.kernels.branching import (
     search,
 )
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, judge
 from treeproof.kernels.primal import cell_distances
@@ -84,7 +84,7 @@ class Found(NamedTuple):
     cheap: np.ndarray
 
 
-@kernel
+@inner_kernel
 def claim_of(alternatives, group, constraint):
     """The constraint as a `Claim`."""
     return Claim(
@@ -96,7 +96,7 @@ def claim_of(alternatives, group, constraint):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def largest_sum(leaf_start, leaf_gain):
     """The paper's eq. 6, every tree takes its best reachable leaf; rounded up.
 
@@ -114,7 +114,7 @@ def largest_sum(leaf_start, leaf_gain):
     return total + (len(leaf_start) + 4) * 2.0**-52 * gross
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_out_of_reach(base, floor, leaf_start, leaf_gain):
     """Whether the floor is not reached even if every tree takes its best leaf.
 
@@ -123,7 +123,7 @@ def is_out_of_reach(base, floor, leaf_start, leaf_gain):
     return base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor
 
 
-@borrowing_kernel
+@noalloc_kernel
 def base_and_floor(trees, semantics, claim, leaf_start, leaf_row):
     """Gain before any tree, and the gain below which nothing can break a claim in a box.
 
@@ -142,7 +142,7 @@ def farthest_move(radius, rate):
     return radius if rate == 1.0 else np.nextafter(radius * rate, np.inf)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell):
     """Cells of a box that holds the closed ball, and perhaps a little more.
 
@@ -166,7 +166,16 @@ def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high
         high_cell[feature] = cell_from(space, feature, most, row_cell[feature])
 
 
-@borrowing_kernel
+@inner_kernel
+def nearest_cells(row_cell, low_cell, high_cell):
+    """Cells of a box that are nearest to the row's own."""
+    cells = np.empty(len(row_cell), dtype=np.int32)
+    for feature in range(len(cells)):
+        cells[feature] = min(max(row_cell[feature], low_cell[feature]), high_cell[feature])
+    return cells
+
+
+@noalloc_kernel
 def point_cells(problem, point, template, cells):
     """Global cells of a point: nearest to the template inside the point's cells."""
     for feature in range(len(template)):
@@ -178,7 +187,7 @@ def point_cells(problem, point, template, cells):
         cells[feature] = min(max(template[feature], low), problem.cells[cell, HIGH])
 
 
-@borrowing_kernel
+@noalloc_kernel
 def judge_point(
     trees, space, semantics, claim, row, problem, target, template, cells, total, found
 ):
@@ -196,7 +205,7 @@ def judge_point(
             return verdict
 
 
-@kernel
+@inner_kernel
 def explore(
     trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
     is_ball, is_quick, radius, found, limits, deadline,
@@ -229,14 +238,15 @@ def explore(
     distance, is_beyond = cell_distances(
         problem, space, row, row_cell, down, up, low, high, is_ball
     )
-    template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
+    template = nearest_cells(row_cell, low_cell, high_cell)
     target = new_target(problem, claim.need, floor, distance, is_beyond, found)
     waiting = new_waiting(problem, state)
     cells = np.empty(len(row), dtype=np.int32)
     total = np.empty(len(semantics.start), dtype=np.float64)
     is_near_tie = False
-    is_root = True
-    taken_up = FRESH
+    # Variables, not literals: search would be compiled once for each.
+    is_root = np.bool_(True)
+    taken_up = np.int64(FRESH)
     while True:
         nodes = found.counts[0]
         status, waiting, is_tuple = search(
@@ -262,7 +272,7 @@ def explore(
             taken_up = SETTLED
 
 
-@kernel
+@inner_kernel
 def is_proved_by_best_leaves(
     trees, space, semantics, alternatives, group, row, down, up, low, high, radius
 ):
@@ -270,7 +280,7 @@ def is_proved_by_best_leaves(
     row_cell = np.empty(len(row), dtype=np.int32)
     low_cell = np.empty(len(row), dtype=np.int32)
     high_cell = np.empty(len(row), dtype=np.int32)
-    home_cells(space, row, True, row_cell)
+    home_cells(space, row, np.bool_(True), row_cell)
     ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
     for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
         claim = claim_of(alternatives, group, alternatives.alternative_start[number])
@@ -283,7 +293,7 @@ def is_proved_by_best_leaves(
     return True
 
 
-@kernel
+@inner_kernel
 def solve_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
@@ -306,7 +316,7 @@ def solve_row(
     return status
 
 
-@kernel
+@inner_kernel
 def search_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
@@ -384,7 +394,7 @@ def search_row(
             return TIME_LIMIT
 
 
-@borrowing_kernel
+@noalloc_kernel
 def covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
     """Whether a box of cells holds everything that the row can ever reach."""
     for feature in range(len(low_cell)):

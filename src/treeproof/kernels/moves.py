@@ -9,12 +9,13 @@ import math
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import noalloc_kernel
 
 _SPLITTER = 134217729.0  # 2**27 + 1
+LARGEST = float(np.finfo(np.float64).max)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def two_sum(a, b):
     """Sum of two doubles and its rounding error."""
     total = a + b
@@ -22,7 +23,7 @@ def two_sum(a, b):
     return total, (a - (total - part)) + (b - part)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def two_product(a, b):
     """Product of two doubles and its rounding error, unless it over- or underflows."""
     product = a * b
@@ -36,7 +37,7 @@ def two_product(a, b):
     return product, error
 
 
-@borrowing_kernel
+@noalloc_kernel
 def sign_of_sum(a, b, c, d):
     """Sign of ``a + b + c + d``, where a + b is a product and its error."""
     # Growing an expansion by one double keeps its parts from overlapping.
@@ -53,7 +54,7 @@ def sign_of_sum(a, b, c, d):
     return 0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def quotient_down(larger, smaller, rate):
     """Largest double not above the exact (larger - smaller) / rate, and whether it is that number.
 
@@ -73,7 +74,7 @@ def quotient_down(larger, smaller, rate):
     difference, error = two_sum(half * larger, -half * smaller)
     if rate == 1.0:
         if half < 1.0:
-            return np.finfo(np.float64).max, False
+            return LARGEST, False
         # Sound: the exact difference is less than half a unit away, so this is the next one down.
         return np.nextafter(difference, -np.inf) if error < 0.0 else difference, error == 0.0
     # Mantissas only, so that no product below under- or overflows.
@@ -96,7 +97,7 @@ def quotient_down(larger, smaller, rate):
     exponent = difference_exponent - rate_exponent + (1 if half < 1.0 else 0)
     scaled = math.ldexp(quotient, exponent)
     if not np.isfinite(scaled):
-        return np.finfo(np.float64).max, False
+        return LARGEST, False
     # The smallest doubles have fewer digits: the scaling itself may have rounded.
     back = math.ldexp(scaled, -exponent)
     if back > quotient:
@@ -104,7 +105,7 @@ def quotient_down(larger, smaller, rate):
     return scaled, is_exact and back == quotient
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _sign_of_excess(quotient, rate, difference, error):
     """Sign of ``quotient * rate - (difference + error)``."""
     product, rounding = two_product(quotient, rate)

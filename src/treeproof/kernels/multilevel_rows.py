@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.distances import collect_distances
 from treeproof.kernels.group_bounds import LOOSE, PROVED
 from treeproof.kernels.multilevel import decide_alternative
@@ -42,7 +42,7 @@ class RowAnswers(NamedTuple):
     seconds: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _begin_row(out, row, nodes, options, clock):
     """Start the row's clock and counter; return its deadline."""
     nodes[0] = 0
@@ -51,7 +51,7 @@ def _begin_row(out, row, nodes, options, clock):
     return options.time_limit - out.seconds[row]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _end_row(out, row, nodes, clock):
     out.nodes[row] = nodes[0]
     out.seconds[row] += seconds_now(clock)
@@ -99,7 +99,7 @@ def verify_rows(trees, space, question, radius, first, last, options, out):
         _end_row(out, row, nodes, clock)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _prove_radius(
     trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
 ):
@@ -129,7 +129,7 @@ def _prove_radius(
     return PROVED, highest
 
 
-@kernel
+@inner_kernel
 def _prove_by_paths(
     trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
 ):
@@ -151,7 +151,7 @@ def _prove_by_paths(
     return status, level
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _next_of_protocol(state, search, is_proved):
     """Next radius of the paper's search; negative at its end.
 
@@ -176,7 +176,7 @@ def _next_of_protocol(state, search, is_proved):
         state[0] = min(2.0 * radius, search[2])
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _next_of_list(state, radii, is_proved):
     """Next radius of the exact search; negative at its end.
 
@@ -203,7 +203,7 @@ def _next_of_list(state, radii, is_proved):
         state[3] *= 4.0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _listed_bound(radii, is_beyond, proved):
     """Lower bound of the radius when the list is proved up to a number.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.problem import (
     CELL_START,
@@ -27,7 +27,7 @@ def segment_at(problem, state, pair, cell):
     return segment
 
 
-@borrowing_kernel
+@noalloc_kernel
 def count_misses(problem, state, point, misses):
     """Value of a point inside the state's box.
 
@@ -56,7 +56,7 @@ def count_misses(problem, state, point, misses):
     return value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def slot_values(problem, state, cell_now, slot, misses, values):
     """Part of the value that depends on one slot, for each of its cells, others as they are."""
     low = np.uint32(state.box[slot, LOW])
@@ -83,7 +83,7 @@ def slot_values(problem, state, cell_now, slot, misses, values):
             entry += ONE
 
 
-@borrowing_kernel
+@noalloc_kernel
 def move_slot(problem, state, slot, before, after, misses, is_stale):
     """Account for a slot's new cell; returns what that adds to the value.
 
@@ -119,7 +119,7 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
     return change
 
 
-@borrowing_kernel
+@noalloc_kernel
 def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
     """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
 
@@ -154,7 +154,7 @@ def ascend(problem, state, distance, point, value, need, rounds, misses, is_stal
     return value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def decode(problem, state, score, distance, point):
     """Point that takes the best-scored cell of every slot, the nearest among equals."""
     for slot in range(problem.n_slots):
@@ -167,14 +167,14 @@ def decode(problem, state, score, distance, point):
         point[slot] = best
 
 
-@borrowing_kernel
+@noalloc_kernel
 def clip_point(problem, state, point):
     """Move a point into the state's box."""
     for slot in range(problem.n_slots):
         point[slot] = min(max(point[slot], state.box[slot, LOW]), state.box[slot, HIGH])
 
 
-@kernel
+@inner_kernel
 def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_high, is_ball):
     """Radius at which each cell of a problem is reached, rounded down; infinite if never.
 

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.arrays import sorted_order
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.distances import reached_cells
 from treeproof.kernels.rank_space import FIXED, cell_of
-from treeproof.kernels.sorting import falling_order
 
 
 class Question(NamedTuple):
@@ -53,7 +53,7 @@ class Question(NamedTuple):
     share: bool
 
 
-@borrowing_kernel
+@noalloc_kernel
 def set_cells(space, question, row, radius, low_cell, high_cell):
     """Cells that the closed set of a radius (or the box of the question) reaches.
 
@@ -61,8 +61,9 @@ def set_cells(space, question, row, radius, low_cell, high_cell):
     low_cell   int32   (n_features,)   out; features that no node tests are FIXED
     high_cell  int32   (n_features,)   out
     """
-    low_cell[:] = FIXED
-    high_cell[:] = FIXED
+    for feature in range(len(low_cell)):
+        low_cell[feature] = FIXED
+        high_cell[feature] = FIXED
     for feature in question.used:
         value = question.rows[row, feature]
         if np.isnan(value) or space.categorical[feature]:
@@ -78,7 +79,7 @@ def set_cells(space, question, row, radius, low_cell, high_cell):
             high_cell[feature] = cell_of(space, feature, sides[1])
 
 
-@kernel
+@inner_kernel
 def sort_distances(value, is_beyond, n):
     """Sorted distinct radii of the first n distances, as doubles.
 
@@ -90,7 +91,7 @@ def sort_distances(value, is_beyond, n):
     radius = np.empty(n)
     for i in range(n):
         radius[i] = np.nextafter(value[i], np.inf) if is_beyond[i] else value[i]
-    order = falling_order(-radius)
+    order = sorted_order(radius, True)
     sorted_radius = np.empty(n)
     sorted_beyond = np.empty(n, dtype=np.bool_)
     m = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel
+from treeproof.kernels.compiler import ONE, inlined_kernel, kernel, noalloc_kernel
 
 TESTED, CUT, NEXT, FLAGS = 0, 1, 2, 3
 """Columns of the nodes of a `RankSpace`."""
@@ -43,7 +43,7 @@ class RankSpace(NamedTuple):
     max_depth: int
 
 
-@borrowing_kernel
+@noalloc_kernel
 def cell_of(space, feature, value):
     """Number of thresholds of a feature that are <= value."""
     low = space.cut_start[feature]
@@ -71,7 +71,7 @@ def cell_from(space, feature, value, cell):
     return np.int32(here)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def home_cells(space, row, is_ball, cells):
     """Cells of the row itself; FIXED where it never moves.
 
@@ -84,7 +84,7 @@ def home_cells(space, row, is_ball, cells):
                 cells[feature] = FIXED
 
 
-@borrowing_kernel
+@noalloc_kernel
 def box_cells(space, row, low, high, low_cell, high_cell):
     """Cells that a closed box reaches, per feature.
 
@@ -102,3 +102,9 @@ def box_cells(space, row, low, high, low_cell, high_cell):
             low_cell[feature] = cell
             is_point = high[feature] == low[feature]
             high_cell[feature] = cell if is_point else cell_of(space, feature, high[feature])
+
+
+@kernel
+def cells_of_box(space, row, low, high, low_cell, high_cell):
+    """`box_cells`, for Python."""
+    box_cells(space, row, low, high, low_cell, high_cell)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import kernel, noalloc_kernel
 from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.questions import set_cells
@@ -53,7 +53,7 @@ class TreeWalk(NamedTuple):
     path: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def leaf_breaks(question, meaning, group, leaf):
     """Whether reaching a leaf breaks the claim of a group."""
     if meaning.judgement == 0:
@@ -70,13 +70,13 @@ def leaf_breaks(question, meaning, group, leaf):
     return False
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_farther(distance, beyond, other, other_beyond):
     """Whether a level is larger: the distance first, then whether it must be exceeded."""
     return distance > other or (distance == other and beyond and not other_beyond)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def range_level(space, question, row, feature, home, low, high):
     """Distance at which a row reaches a range of cells in one feature, and whether beyond it."""
     if not question.is_ball:
@@ -88,7 +88,7 @@ def range_level(space, question, row, feature, home, low, high):
     )  # fmt: skip
 
 
-@borrowing_kernel
+@noalloc_kernel
 def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high):
     """Nearest leaf that breaks a row, within the cells in ``walk.low`` and ``walk.high``.
 
@@ -184,7 +184,7 @@ def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high
     return best, best_beyond
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _postpone(
     space, question, row, walk, top, node, length, feature, low, high, distance, beyond
 ):  # fmt: skip
@@ -205,7 +205,7 @@ def _postpone(
     return top + 1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _forward(walk, length, feature, low, high):
     walk.path[length, 0] = feature
     walk.path[length, 1] = walk.low[feature]
@@ -215,7 +215,7 @@ def _forward(walk, length, feature, low, high):
     return length + 1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _back(walk, length, target):
     while length > target:
         length -= 1

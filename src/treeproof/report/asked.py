@@ -1,19 +1,18 @@
 """What was asked, of which model, by whom it was answered: in words, for the report."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treeproof.checker import RowCheck
 from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
+from treeproof.spec.arithmetic import in_words
 
 Lines = list[tuple[str, str]]
 
-_DOMAINS = {
-    "real": "real numbers, compared with the model's exact thresholds",
-    "float64": "float64 numbers, rounded as the deployed model rounds them",
-}
 _QUESTIONS = {
     "radius": "the smallest change that breaks each row",
     "verify": "whether each row holds everywhere in a set around it",
@@ -22,6 +21,10 @@ _ATTACK_QUESTIONS = {
     "radius": "a near change that breaks each row",
     "verify": "a change within the radius that breaks each row",
 }
+_UNCHECKED = (
+    "what only the run says: rows and labels against your data (treeproof check compares them), who"
+    " answered and how long it took, names of features and files, the self-test"
+)
 _GOALS = {
     "KeepsLabel": "the label is kept",
     "AvoidsTarget": "one class is never predicted",
@@ -43,6 +46,7 @@ def model_lines(run: Run) -> Lines:
         ("Trees", _count(model.get("n_trees"))),
         ("Features", _count(model.get("n_features"))),
         ("Classes", _listed(classes, 12)),
+        *(("Note", str(note)) for note in model.get("notes") or []),
     ]
     return [(name, text.strip()) for name, text in lines if text.strip()]
 
@@ -59,19 +63,12 @@ def question_lines(run: Run) -> Lines:
     question = run.question
     kind = question.get("kind")
     asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
-    lines = [("Question", asked)]
-    lines += perturbation_lines(run)
-    goal = dict(question.get("goal") or {})
-    name = str(goal.pop("name", "KeepsLabel"))
-    details = _options(goal)
-    lines.append(("Claim", _GOALS.get(name, name) + (f" ({details})" if details else "")))
+    lines = [("Question", asked), *perturbation_lines(run), ("Claim", _goal_words(run))]
     if question.get("labels"):
         given = question["labels"] == "given"
         lines.append(("Labels", "those of the data" if given else "the model's own answers"))
-    if question.get("attacker_class") is not None:
-        lines.append(("Attacked class", str(question["attacker_class"])))
-    domain = str(question.get("domain") or "")
-    lines.append(("Semantics", _DOMAINS.get(domain, domain)))
+    lines.append(("Attacked rows", _attacked_words(run) or "all"))
+    lines.append(("Arithmetic", in_words(run.header)))
     if run.model.get("input_precision"):
         lines.append(("Input precision", str(run.model["input_precision"])))
     data = dict(run.header.get("data") or {})
@@ -83,29 +80,54 @@ def question_lines(run: Run) -> Lines:
     return [(name, text) for name, text in lines if text]
 
 
-def perturbation_lines(run: Run) -> Lines:
-    """How rows may change."""
+def _goal_words(run: Run) -> str:
+    goal = dict(run.question.get("goal") or {})
+    name = str(goal.pop("name", "KeepsLabel"))
+    details = ", ".join(
+        f"{key} {value if key == 'target' else _spread(value, 'row')}"
+        for key, value in goal.items()
+    )
+    return _GOALS.get(name, name) + (f" ({details})" if details else "")
+
+
+def _attacked_words(run: Run) -> str:
+    attacked = run.question.get("attacker_class")
+    return "" if attacked is None else f"those of class {attacked}; all others stay as they are"
+
+
+def perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
+    """How rows may change; of numbers by feature their range only, where it is to be short."""
+
+    def said(value: Any) -> str:
+        return _spread(value) + ("" if is_short else _by_feature(run, value))
+
     perturbation = dict(run.question.get("perturbation") or {})
     name = str(perturbation.pop("name", ""))
+    low, high = perturbation.pop("low", "-inf"), perturbation.pop("high", "inf")
     if name == "Box":
-        return [("Allowed changes", "any value between two bounds of each feature")]
+        return [
+            ("Allowed changes", "any value between two bounds of each feature"),
+            ("Lower bounds", said(low)),
+            ("Upper bounds", said(high)),
+        ]
     eps = perturbation.pop("eps", None)
     by = "the radius" if eps is None else number(float(eps), 6)
     lines = [("Allowed changes", f"every feature by at most {by}, all at once (L∞)")]
     scale = perturbation.pop("scale", None)
     if scale is not None:
-        lines.append(("Unit", _spread(scale)))
+        lines.append(("Unit", said(scale)))
     for key, words in (("below", "Downwards"), ("above", "Upwards")):
         value = perturbation.pop(key, 1.0)
         if np.any(np.asarray(value, dtype=object) != 1.0):
-            lines.append((words, f"times {_spread(value)}"))
+            lines.append((words, f"times {said(value)}"))
     frozen = perturbation.pop("frozen", None) or []
     if frozen:
-        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], 12)))
-    low, high = perturbation.pop("low", "-inf"), perturbation.pop("high", "inf")
-    if low != "-inf" or high != "inf":
-        lines.append(("Values stay between", f"{_spread(low)} and {_spread(high)}"))
-    lines += [(str(key), _spread(value)) for key, value in perturbation.items() if value]
+        most = 12 if is_short else len(frozen)
+        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], most)))
+    for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
+        if value != free:
+            lines.append((words, said(value)))
+    lines += [(str(key), said(value)) for key, value in perturbation.items() if value]
     return lines
 
 
@@ -148,44 +170,55 @@ def undecided_lines(run: Run) -> Lines:
     ]
 
 
-def evidence_lines(run: Run, check: Mapping[str, int] | None) -> Lines:
+def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
     """How much of the answers can be checked by somebody else, and what a checker found.
 
     Parameters
     ----------
     run : Run
-        The run.
-    check : mapping of str to int, optional
-        Rows by what the checker said of them.
+        The run; where it was checked, without what was not accepted.
+    checks : sequence of RowCheck, optional
+        What the checker said of its rows.
     """
     n, n_with = len(run.results), _n_proofs(run)
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
     lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
-    if run.is_attack:
+    if checks is not None:
+        found = Counter(check.status for check in checks if check.row >= 0)
+        words = ", ".join(f"{count:,} {status}" for status, count in found.items())
+        lines.append(("Checked", f"independently of the engines: {words or 'no rows'}"))
+        lines += [("Of the whole run", f"{c.status}: {c.reason}") for c in checks if c.row < 0]
+        lines.append(("Not checked", _UNCHECKED))
+    elif run.is_attack:
         lines.append(("Proofs", "none: an attack shows what breaks, and proves nothing"))
-        return lines
-    if n_with == 0:
+    elif n_with == 0:
         lines.append(("Proofs", "none: that no smaller change breaks a row is the engine's word"))
-        return lines
-    lines.append(
-        ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")
-    )
-    if check is None:
-        lines.append(("Checked", "not when this page was written"))
     else:
-        found = ", ".join(f"{count:,} {status}" for status, count in check.items() if count)
-        lines.append(("Checked", f"independently of the engines: {found}"))
+        lines.append(
+            ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")
+        )
+        lines.append(("Checked", "not when this page was written"))
     return lines
 
 
-def trust_words(run: Run, check: Mapping[str, int] | None) -> str:
+def trust_words(run: Run, checks: Sequence[RowCheck] | None) -> str:
     """Say in one sentence what the verified count of a run rests on.
 
     Parameters
     ----------
-    run, check
+    run, checks
         See `evidence_lines`.
     """
+    if checks is not None:
+        found = Counter(check.status for check in checks if check.row >= 0)
+        n_failed = found["rejected"] + found["unproved"]
+        parts = [f"accepted {found['accepted']:,} of {len(run.results):,} answers"]
+        if found["claims nothing"]:
+            parts.append(f"{found['claims nothing']:,} claim nothing")
+        if n_failed:
+            parts.append(f"{n_failed:,} were not accepted, and count as undecided here")
+        parts += [f"the run as a whole was rejected ({c.reason})" for c in checks if c.row < 0][:1]
+        return f"An independent checker {'; '.join(parts)}."
     n_proofs = _n_proofs(run)
     if run.is_attack:
         return (
@@ -194,16 +227,19 @@ def trust_words(run: Run, check: Mapping[str, int] | None) -> str:
         )
     if n_proofs == 0:
         return "Proved by the engine; the run holds no proofs for others to check."
-    if check is None:
-        return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
-    accepted, failed = check.get("accepted", 0), check.get("rejected", 0) + check.get("unproved", 0)
-    words = f"An independent checker accepted {accepted:,} of {len(run.results):,} answers"
-    return f"{words}, and did not accept {failed:,}." if failed else f"{words}."
+    return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
 
 
 def threat_words(run: Run) -> str:
-    """Say in one sentence how rows may change."""
-    lines = perturbation_lines(run)
+    """Say in one sentence what is asked: how rows may change, which, and what must hold."""
+    lines = perturbation_lines(run, is_short=True)
+    goal, attacked = run.question.get("goal") or {}, _attacked_words(run)
+    if goal.get("name", "KeepsLabel") != "KeepsLabel":
+        lines.append(("Claim", _goal_words(run)))
+    if attacked:
+        lines.append(("Attacked are only", attacked))
+    if run.arithmetic:
+        lines.append(("Values are", in_words(run.header)))
     rest = "; ".join(f"{name.lower()} {text}" for name, text in lines[1:])
     return f"Allowed changes: {lines[0][1]}{'; ' + rest if rest else ''}."
 
@@ -231,12 +267,26 @@ def _options(options: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
 
 
-def _spread(value: Any) -> str:
+def _spread(value: Any, own: str = "feature") -> str:
     """One number, or the range of many."""
     try:
-        values = np.unique(np.asarray(value, dtype=np.float64))
+        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in _listlike(value)]
+        values = np.unique(np.concatenate(parts))
     except (TypeError, ValueError):
         return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
     if len(values) == 1:
         return number(float(values[0]), 6)
-    return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by feature"
+    own = "row and feature" if isinstance(value[0], list) else own
+    return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by {own}"
+
+
+def _listlike(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
+
+
+def _by_feature(run: Run, value: Any) -> str:
+    """The numbers of all features by name, where they have their own and are the same by row."""
+    if not isinstance(value, list) or len(set(map(str, value))) < 2 or isinstance(value[0], list):
+        return ""
+    listed = [f"{run.feature_name(k)} {number(float(v), 6)}" for k, v in enumerate(value)]
+    return f": {', '.join(listed)}"

@@ -7,7 +7,7 @@ escaped by the template; numbers for the script travel as JSON that cannot end i
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
 from typing import Any
@@ -16,13 +16,14 @@ import msgspec
 import numpy as np
 from markupsafe import Markup
 
+from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.report import asked, rows
 from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
 from treeproof.report.breaking import SHOWN, breaking_features, change_counts
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
 from treeproof.report.images import check_shape, heat_image
-from treeproof.report.runs import Run, read_run, renamed, same_question
+from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.results import Results
 from treeproof.results.run_file import replacing
 
@@ -38,7 +39,7 @@ def write_report(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
-    checks: Sequence[Mapping[str, int] | None] | None = None,
+    checks: Sequence[Sequence[RowCheck] | None] | None = None,
 ) -> None:
     """Write a page that shows one run, or compares two.
 
@@ -58,8 +59,9 @@ def write_report(
         Runs of the same question with features frozen; the page says what freezing them changes.
     title : str, optional
         Heading of the page.
-    checks : sequence of mappings, optional
-        For each run what the checker found: how many rows were accepted, rejected, and so on.
+    checks : sequence of sequences of RowCheck, optional
+        For each run what `treeproof.checker.check_run` said of its rows. Then only answers that it
+        accepted are shown, and all others are undecided.
     """
     page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, checks=checks)
     with replacing(path, "The report") as file:
@@ -75,7 +77,7 @@ def render(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
-    checks: Sequence[Mapping[str, int] | None] | None = None,
+    checks: Sequence[Sequence[RowCheck] | None] | None = None,
 ) -> str:
     """Return the page that `write_report` writes.
 
@@ -96,6 +98,11 @@ def render(
         raise InvalidInput(
             f"There must be one check for each of the {len(shown)} runs. Got {len(checks)}."
         )
+    checked = [None] * len(shown) if checks is None else list(checks)
+    shown = [
+        run if found is None else only_accepted(run, found)
+        for run, found in zip(shown, checked, strict=True)
+    ]
     frozen_runs = [read_run(source) for source in frozen]
     _check_frozen(shown, frozen_runs)
     environment = Environment(
@@ -107,10 +114,9 @@ def render(
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
-    for k, run in enumerate(shown):
-        found = None if checks is None else checks[k]
-        context["runs"][k]["evidence"] = asked.evidence_lines(run, found)
-        context["runs"][k]["trust"] = asked.trust_words(run, found)
+    for words, run, found in zip(context["runs"], shown, checked, strict=True):
+        words["evidence"] = asked.evidence_lines(run, found)
+        words["trust"] = asked.trust_words(run, found)
     return environment.get_template("page.html.j2").render(context)
 
 

@@ -1,6 +1,7 @@
 """A saved run as the report sees it: answers, a name, and what follows from them."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.results.accuracy import (
     certified_share,
@@ -19,8 +21,9 @@ from treeproof.results.accuracy import (
     has_radii,
     resisting_share,
 )
-from treeproof.results.results import Results
-from treeproof.results.run_file import load_results
+from treeproof.results.results import Results, withdraw
+from treeproof.results.run_file import check_bounds, load_results
+from treeproof.spec.arithmetic import arithmetic_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
@@ -50,6 +53,11 @@ class Run:
     def question(self) -> dict[str, Any]:
         """What was asked."""
         return dict(self.header.get("question", {}))
+
+    @property
+    def arithmetic(self) -> str:
+        """Whether rows are real numbers or floats; files of version 0.1 call it the domain."""
+        return arithmetic_of(self.question)
 
     @property
     def model(self) -> dict[str, Any]:
@@ -167,15 +175,40 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
     run = replace(run, name=run.name.encode("utf-8", "replace").decode())
     if len(run.results) == 0:
         raise InvalidInput(f"A report needs at least one row. Got none in the run '{run.name}'.")
+    check_bounds(run.results, f"the run '{run.name}'")
     return run
+
+
+def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
+    """The run without what the checker did not accept: such rows are undecided.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    checks : sequence of RowCheck
+        What the checker said of its rows.
+    """
+    said = {check.row: check for check in checks}
+    results = run.results.take(np.arange(len(run.results)))
+    positions, reasons = [], []
+    for position, row in enumerate(results.row.tolist()):
+        check = said.get(row, RowCheck(row, "rejected", "it was not checked"))
+        if check.status not in ("accepted", "claims nothing"):
+            positions.append(position)
+            reasons.append(f"{check.status} by the checker: {check.reason}")
+            if results.predicted is not None and check.status == "rejected":
+                results.predicted[position] = None
+    withdraw(results, positions, reasons)
+    return replace(run, results=results)
 
 
 def same_question(one: Run, other: Run) -> bool:
     """Whether two runs allow the same changes, so that their radii have one unit."""
 
     def key(run: Run) -> Any:
-        question = run.question
-        return question.get("perturbation"), question.get("goal"), question.get("domain")
+        names = ("perturbation", "goal", "attacker_class")
+        return run.arithmetic, [run.question.get(name) for name in names]
 
     return bool(key(one) == key(other))
 

@@ -36,8 +36,10 @@ def certified_share(results: Results, radii: ArrayLike) -> FloatArray:
     """
     at = np.asarray(radii, dtype=np.float64)
     closed = certified_when_equal(results)
+    # Sound: where no bound is known, nothing is proved; NaN would be sorted beyond infinity.
+    lower = np.where(np.isnan(results.lower), -np.inf, results.lower)
     # Rows with lower > r count, and of those with lower == r the closed ones.
-    every, open_only = np.sort(results.lower), np.sort(results.lower[~closed])
+    every, open_only = np.sort(lower), np.sort(lower[~closed])
     beyond = len(results) - np.searchsorted(every, at, side="left")
     equal_but_open = np.searchsorted(open_only, at, side="right") - np.searchsorted(
         open_only, at, side="left"
@@ -73,7 +75,9 @@ def resisting_share(results: Results, radii: ArrayLike) -> FloatArray:
 
 def has_radii(results: Results) -> bool:
     """Whether the bounds are distances; boxes have none."""
-    return len(results) > 0 and not bool(np.isnan(results.lower).all())
+    perturbation = results.header.get("question", {}).get("perturbation") or {}
+    is_box = perturbation.get("name") == "Box"
+    return len(results) > 0 and not is_box and not bool(np.isnan(results.lower).all())
 
 
 def clean_share(results: Results) -> float | None:

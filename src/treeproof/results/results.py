@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.tally import Tally, proved_within
+from treeproof.results.verdict import Verdict
+from treeproof.spec.arithmetic import summary_lines
 
 FloatArray = NDArray[np.float64]
 
@@ -51,10 +53,10 @@ class Results:
     attained : bool (n_rows,)
         Whether the violation lies at distance `upper` itself.
     witness : float64 (n_rows, n_features)
-        A row that breaks the claim, in the model's input precision, replayed; NaN where there is
-        none.
+        A row that breaks the claim, replayed: doubles, or in the model's input precision where rows
+        are real numbers; NaN where there is none.
     witness_distance : float64 (n_rows,)
-        Its distance, which exceeds `upper` by at most one step of the input precision.
+        Its distance, which exceeds `upper` by at most one step of the witness's precision.
     seconds : float64 (n_rows,)
         Time spent on each row.
     reason : str (n_rows,)
@@ -64,8 +66,8 @@ class Results:
     header : dict
         The model, the question and the versions, as saved in run files.
     values : float64 (n_rows, n_features), optional
-        The rows that were asked about, in the model's input precision; reports show them beside
-        their witnesses.
+        The rows that were asked about, as precise as the witnesses; reports show them beside each
+        other.
     predicted : object (n_rows,), optional
         Class label that the model gives each row as it stands; None for scores.
     witness_label : object (n_rows,), optional
@@ -169,7 +171,7 @@ class Results:
             return "0 rows"
         tally = Tally(self.asks_radius)
         tally.add(self)
-        return "\n".join(tally.lines())
+        return "\n".join(tally.lines() + summary_lines(self.header))
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.
@@ -284,3 +286,33 @@ class Results:
         from treeproof.results.run_file import save_results
 
         save_results(self, path)
+
+
+def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str]) -> None:
+    """Turn answers into rows that claim nothing, in place.
+
+    Parameters
+    ----------
+    results : Results
+        The answers.
+    positions : sequence of int
+        Which of them, by their places in the arrays.
+    reasons : sequence of str
+        Why, for each.
+    """
+    if len(positions) == 0:
+        return
+    at = list(positions)
+    # Texts of an array are cut to its width.
+    for name, new in (("verdict", Verdict.UNKNOWN.value), ("reason", list(reasons))):
+        texts = getattr(results, name).astype(object)
+        texts[at] = new
+        setattr(results, name, texts.astype(np.str_))
+    is_box = np.isnan(results.lower[at])
+    results.lower[at] = np.where(is_box, np.nan, 0.0)
+    results.upper[at] = np.where(is_box, np.nan, np.inf)
+    results.exact[at] = results.attained[at] = False
+    results.witness[at] = results.witness_distance[at] = np.nan
+    for column in (results.witness_label, results.evidence):
+        if column is not None:
+            column[at] = None

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -33,6 +33,39 @@ AS_FINISHED = "as finished"
 
 UNDERWAY, COMPLETE = "underway", "complete"
 """Values of the header's `state`; equally long, so that one can be written over the other."""
+
+_Number = Annotated[float, msgspec.Meta(ge=0.0)] | Literal["inf"] | None
+_Value = float | Literal["inf", "-inf"] | None
+
+
+class _Row(msgspec.Struct, kw_only=True):
+    """What every row record must hold, as far as readers rely on it."""
+
+    row: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    label: str | int | float | bool | None
+    verdict: Literal["verified", "falsified", "unknown"]
+    lower: _Number
+    upper: _Number
+    exact: bool
+    attained: bool
+    witness: list[_Value] | None
+    witness_distance: _Number
+    seconds: _Number
+    reason: str
+    statistics: dict[str, Any]
+    values: list[_Value] | None = None
+
+
+class _Model(msgspec.Struct, kw_only=True):
+    n_features: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+
+
+class _Header(msgspec.Struct, kw_only=True):
+    """What readers of answers rely on in a header."""
+
+    model: _Model
+    question: dict[str, Any] = {}
+
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
 _OPTIONAL = ("predicted", "witness_label", "evidence")
@@ -188,10 +221,14 @@ def load_results(path: str | PathLike[str]) -> Results:
         return load_parquet(source)
     header: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    for record, _ in read_records(source):
+    for record, offset in read_records(source):
         if record["record"] == "row":
             rows.append(record)
-        elif record["record"] == "header":
+        elif offset > 0:
+            raise InvalidInput(
+                f"The run file {path} must have one header. Got another at {offset}."
+            )
+        else:
             header = record
     return results_of(header, rows, path)
 
@@ -244,11 +281,31 @@ def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) ->
     check_header(header, path)
     check_count(header, len(rows), path)
     try:
+        msgspec.convert(header, _Header)
+        msgspec.convert(rows, list[_Row])
         if header.get("order") == AS_FINISHED:
             rows = sorted(rows, key=operator.itemgetter("row"))
-        return _results_of(header, rows)
+        results = _results_of(header, rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"A row record of {path} is incomplete: {error}.") from error
+        raise InvalidInput(f"A record of {path} is incomplete: {error}.") from error
+    check_bounds(results, path)
+    return results
+
+
+def check_bounds(results: Results, name: Any) -> None:
+    """Refuse answers without bounds, but for boxes, and rows that occur twice."""
+    _, first, counts = np.unique(results.row, return_index=True, return_counts=True)
+    if np.any(counts > 1):
+        row = results.row[first[counts > 1][0]]
+        raise InvalidInput(f"Every row of {name} must be there once. Got row {row} again.")
+    perturbation = results.header.get("question", {}).get("perturbation") or {}
+    undefined = np.isnan(results.lower) | np.isnan(results.upper)
+    if undefined.any() and perturbation.get("name") != "Box":
+        row = results.row[np.flatnonzero(undefined)[0]]
+        raise InvalidInput(
+            f"Every row of {name} must have bounds, unless boxes were asked about. Got none for"
+            f" row {row}."
+        )
 
 
 def check_header(header: dict[str, Any], path: Any) -> None:
@@ -263,12 +320,13 @@ def check_header(header: dict[str, Any], path: Any) -> None:
 
 
 def check_count(header: dict[str, Any], n_found: int, path: Any) -> None:
-    """Refuse a complete run file that has lost rows at its end."""
+    """Refuse a complete run file that has lost rows, or got more."""
     n_rows = header.get("n_rows")
-    if header.get("state") != UNDERWAY and isinstance(n_rows, int) and n_found < n_rows:
+    if header.get("state") != UNDERWAY and isinstance(n_rows, int) and n_found != n_rows:
+        lost = "lines are missing. A run answers them again with --resume."
         raise InvalidInput(
             f"The run file {path} must have the {n_rows} rows that its header counts."
-            f" Got {n_found}: lines are missing. A run answers them again with --resume."
+            f" Got {n_found}: {lost if n_found < n_rows else 'lines were added.'}"
         )
 
 
@@ -305,7 +363,10 @@ def _matrix(rows: list[dict[str, Any]], name: str, n_features: int) -> FloatArra
     matrix = np.full((len(rows), n_features), np.nan)
     for i, record in enumerate(rows):
         if record[name] is not None:
-            matrix[i] = [number(value) for value in record[name]]
+            values = [number(value) for value in record[name]]
+            if len(values) != n_features:
+                raise ValueError(f"{len(values)} numbers in '{name}', for {n_features} features")
+            matrix[i] = values
     return matrix
 
 

@@ -129,7 +129,8 @@ class Tally:
         self.verdicts.update(answers.verdict.tolist())
         self.reasons.update(answers.reason[answers.reason != ""].tolist())
         if self.asks_radius:
-            self.lower.add(answers.lower)
+            # Sound: where no bound is known, nothing is proved.
+            self.lower.add(np.where(np.isnan(answers.lower), 0.0, answers.lower))
             self.upper.add(answers.upper[np.isfinite(answers.upper)])
         self.seconds.add(answers.seconds)
         for eps in self.radii:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.distances import collect_distances
-from treeproof.kernels.moves import quotient_down
+from treeproof.kernels.distances import row_distances, threshold_distances
 from treeproof.query import Query
 from treeproof.spec.perturbations import Reach
 
@@ -56,7 +55,7 @@ def distances_of(query: Query, row: int) -> Distances:
     """Collect the distances of all cells that some radius reaches."""
     space, reach = rank_space(query.ensemble), query.reach
     value, is_beyond = np.empty(len(space.cut)), np.empty(len(space.cut), dtype=bool)
-    count = collect_distances(
+    count = row_distances(
         space,
         query.rows[row].copy(),
         (reach.down.copy(), reach.up.copy()),
@@ -92,5 +91,6 @@ def rounded_distances(
     x: float, cuts: FloatArray, rate: float
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Distances to thresholds, rounded down, and whether each is a double exactly."""
-    found = [quotient_down(max(x, cut), min(x, cut), rate) for cut in cuts.tolist()]
-    return np.array([d for d, _ in found]), np.array([e for _, e in found], dtype=bool)
+    distances, is_exact = np.empty(len(cuts)), np.empty(len(cuts), dtype=bool)
+    threshold_distances(float(x), cuts.copy(), rate, distances, is_exact)
+    return distances, is_exact

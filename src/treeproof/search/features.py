@@ -18,7 +18,7 @@ from treeproof.prediction import accumulators, thread_count
 from treeproof.query import Query
 from treeproof.query_goals import breaks_claim
 from treeproof.results.features import FeatureResults
-from treeproof.search.asking import class_labels
+from treeproof.search.asking import class_labels, never_moved, question_words
 from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
@@ -41,7 +41,6 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         Threads over rows.
     """
     n_rows, n_features = query.rows.shape
-    space = rank_space(query.ensemble)
     results = FeatureResults(
         row=np.arange(n_rows, dtype=np.int64),
         label=class_labels(query),
@@ -49,10 +48,10 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         attained=np.zeros((n_rows, n_features), dtype=bool),
         breaking_value=np.full((n_rows, n_features), np.nan),
         unimportant=np.ones((n_rows, n_features), dtype=bool),
-        examined=~np.isnan(query.rows) & ~space.categorical,
+        examined=~never_moved(query),
         broken=query.already_broken.copy(),
         feature_names=query.ensemble.feature_names,
-        question=question | query.description,
+        question=question_words(query, question),
     )
     results.unimportant &= results.examined
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:

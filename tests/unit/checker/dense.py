@@ -181,16 +181,18 @@ def _walk(query: Query, forest: Forest, claim: Claim, way: Way, cells: Cells,
 
 def _trimmed(sums: DenseSums, box: Cells, floor: int, multipliers: list[int],
              data: list[Any]) -> Cells:  # fmt: skip
-    left = dict(box)
+    left: Cells = {}
     for _ in range(*_take(data, "I")):
         feature, low, high = _take(data, "iii")
-        _hold(feature in box)
+        _hold(feature in box and feature not in left)
         _hold(box[feature][0] <= low <= high + 1 <= box[feature][-1] + 1)
         for cell in box[feature]:
             if not low <= cell <= high:
                 _hold(sums.bound(box | {feature: [cell]}, multipliers) < floor)
         left[feature] = [cell for cell in box[feature] if low <= cell <= high]
-    return left
+        _hold(len(left[feature]) < len(box[feature]))
+    _hold(bool(left))
+    return box | left
 
 
 def _breaks(query: Query, way: Way, box: Cells) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import treeproof
-from tests.unit.checker.test_runs import changed, reason, run
+from tests.unit.checker.test_answers import changed, reason, run
 from treeproof.checker.forest import Forest
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -123,12 +123,15 @@ ACROSS = split(1, 0) + b"L" + priced(APART, [-1, 0, 1, 0]) + b"L" + priced(APART
         (1.25, trim((2, 2, 1)), "rise, byte 0: feature 2,"),
         (1.25, trim((2, 0, -1)), "rise, byte 0: feature 2,"),
         (1.25, trim((2, 1, 1), (0, 0, 0)) + BRANCHED, "rise, byte 0: feature 0,"),
-        (1.25, trim((2, 0, 1)) + BRANCHED, ""),
-        (1.25, trim() + BRANCHED, ""),
-        (1.25, trim((2, 1, 1), (0, 0, 1)) + BRANCHED, ""),
-        (1.25, trim((2, 1, 2)) + BRANCHED, "rise, byte 0: feature 2 grows"),
-        (1.25, trim((2, -1, 1)) + BRANCHED, "rise, byte 0: feature 2 grows"),
-        (1.25, trim((2, 2, 0)) + BRANCHED, "rise, byte 0: feature 2 grows"),
+        # Every node makes the box smaller, so that there is an end.
+        (1.25, trim((2, 0, 1)) + BRANCHED, "rise, byte 0: feature 2 does not shrink"),
+        (1.25, trim() + BRANCHED, "rise, byte 0: nothing is trimmed"),
+        (1.25, trim((2, 1, 1), (0, 0, 1)) + BRANCHED, "rise, byte 0: feature 0 does not shrink"),
+        (1.25, trim((2, 1, 1), (2, 1, 1)) + BRANCHED, "rise, byte 0: feature 2 does not shrink"),
+        (1.25, trim((2, 1, 1)) + trim((2, 1, 1)), "rise, byte 24: feature 2 does not shrink"),
+        (1.25, trim((2, 1, 2)) + BRANCHED, "rise, byte 0: feature 2 does not shrink"),
+        (1.25, trim((2, -1, 1)) + BRANCHED, "rise, byte 0: feature 2 does not shrink"),
+        (1.25, trim((2, 2, 0)) + BRANCHED, "rise, byte 0: feature 2 does not shrink"),
         (1.25, trim((3, 0, 0)) + BRANCHED, "rise, byte 0: feature 3 does not move"),
         (1.25, trim((2, 1, 1)), "byte 24: the proof is cut off"),
         # Where every cell is excluded, nothing is left to prove.
@@ -242,13 +245,16 @@ def test_no_cell_is_skipped(proof):
     rows = np.zeros((1, 4))
     header, (record,) = run("verify", treeproof.Box(0.0, 1.0), ensemble=STEPS, X=rows, goal=goal)
     assert record["verdict"] == "falsified"
-    false = changed(record, verdict="verified", set="box", radius="inf", witness=None)
+    false = changed(
+        record, verdict="verified", set="box", radius="inf", attained=False, witness=None,
+        witness_distance=None,
+    )  # fmt: skip
     found = reason(header, changed(false, proof=proof), STEPS)
     assert "bound" in found or "feature 0," in found
     assert outcome(STEPS, 6.0, split(0, 0) + b"P" + split(0, 1) + b"PP") == ""
 
 
-@pytest.mark.parametrize(("precision", "size"), [("float32", 1e38), ("float64", 5e307)])
+@pytest.mark.parametrize(("precision", "size"), [("float32", 2.0**126), ("float64", 5e307)])
 def test_sums_that_may_overflow_are_not_bounded(precision, size):
     small = model(
         stump(3, 1.0, 0.0), *[stump(k, size / 8, 0.0) for k in range(3)], precision=precision
@@ -288,6 +294,9 @@ def test_sums_of_the_model_decide_what_rounding_leaves_open():
     sides = treeproof.Box(0.0, 1.0)
     header, (record,) = run("verify", sides, ensemble=ensemble, X=np.zeros((1, 4)), goal=goal)
     assert record["verdict"] == "falsified"
-    false = changed(record, verdict="verified", set="box", radius="inf", witness=None)
+    false = changed(
+        record, verdict="verified", set="box", radius="inf", attained=False, witness=None,
+        witness_distance=None,
+    )  # fmt: skip
     false = changed(false, proof=split(0, 0) + b"P" + split(1, 0) + b"EE")
     assert "the model's own sums break it" in reason(header, false, ensemble)

@@ -6,7 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels import called
 from treeproof.kernels.moves import quotient_down
+
+quotient_down = called(quotient_down)
 
 VALUES = st.floats(allow_nan=False, allow_infinity=False)
 RATES = st.floats(min_value=0.0, exclude_min=True, allow_infinity=False)

@@ -5,8 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.kernels import called
 from treeproof.kernels.moves import sign_of_sum, two_product
 from treeproof.spec.rounding import move_rounded_down, round_down
+
+sign_of_sum, two_product = called(sign_of_sum), called(two_product)
 
 POOL = [0.0, 0.1, 0.2, 0.25, 0.3, 1.0, -0.5, 1e-20, 1e6, float(np.float32(0.1)), 3.0, 1 / 3]
 

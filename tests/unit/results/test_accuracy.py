@@ -61,3 +61,19 @@ def test_boxes_have_no_radii():
     assert accuracy.has_radii(results)
     results.lower[:] = np.nan
     assert not accuracy.has_radii(results)
+
+
+def test_what_has_no_bound_is_not_proved():
+    results = six_rows()
+    results.verdict[:] = "unknown"
+    results.exact[:] = results.attained[:] = False
+    results.lower[:] = [0.5, 0.5, 0.5, np.nan, np.nan, np.nan]
+    assert accuracy.certified_share(results, [0.0, 0.4, 9.0]).tolist() == [0.5, 0.5, 0.0]
+    assert results.verified_error(0.4) == 0.5
+
+
+def test_a_box_has_no_radii_even_where_a_row_failed():
+    results = six_rows(kind="verify", perturbation={"name": "Box", "low": 0.0, "high": 1.0})
+    results.lower[:] = results.upper[:] = np.nan
+    results.lower[2], results.upper[2] = 0.0, np.inf
+    assert not accuracy.has_radii(results)

@@ -120,3 +120,10 @@ def test_torn_last_lines_are_left_out_and_others_refused(tmp_path):
     path.write_text(header[:30])  # a torn header is no run: it is written in one step
     with pytest.raises(tp.InvalidInput, match=r"Line 1 of .* must be a JSON record"):
         tp.load_results(path)
+
+
+def test_a_bound_that_is_missing_counts_as_nothing_proved():
+    tally = Tally(asks_radius=True, radii=(0.1,))
+    tally.add(answers(lower=np.array([np.nan, 0.5, np.nan]), upper=np.full(3, np.nan)))
+    assert (tally.lower.mean, tally.lower.least, tally.lower.median) == (0.5 / 3, 0.0, 0.0)
+    assert tally.share_proved(0.1) == pytest.approx(1 / 3)

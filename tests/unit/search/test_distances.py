@@ -6,13 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import random_case
 from treeproof.engines.instance import rank_space
 from treeproof.engines.questions import question_of
-from treeproof.kernels.distances import collect_distances
+from treeproof.kernels.distances import row_distances
 from treeproof.kernels.questions import set_cells, sort_distances
 from treeproof.search.distances import distances_of
+
+set_cells, sort_distances = called(set_cells), called(sort_distances)
 
 
 def oracle_levels(query, row):
@@ -44,7 +47,7 @@ def test_sorted_radii_reach_what_the_list_says(seed):
     for row in range(len(query)):
         rates = question.down, question.up
         sides = question.low[row], question.high[row]
-        n = collect_distances(space, question.rows[row], rates, sides, value, beyond)
+        n = row_distances(space, question.rows[row], rates, sides, value, beyond)
         found = set(zip(value[:n].tolist(), (~beyond[:n]).tolist(), strict=True))
         radii, _ = sort_distances(value, beyond, n)
         expected = sorted({v if a else math.nextafter(v, math.inf) for v, a in found})

@@ -1,0 +1,141 @@
+"""What a run file may hold, field by field; names and types that are not listed are rejected.
+
+Only what a reader of the answers relies on is listed for the header: the model, the question, the
+counts. Question and rows must hold nothing else, since an unknown field might change their meaning.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+Real = float | Literal["inf", "-inf"]
+"""As JSON holds it; `float` reads it."""
+
+Number = Real | bool
+"""In a question, where 'below' may be false."""
+
+Numbers = Number | list[Number]
+Label = str | int | float | bool | None
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Arithmetic = Literal["real", "float64"]
+
+ENGINES = (
+    "exact", "single_tree", "cliques", "multilevel", "combination", "milp", "lp", "smt", "attack",
+    "hard_label",
+)  # fmt: skip
+
+
+class _Closed(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A record without any other fields."""
+
+
+class LInf(_Closed, tag_field="name", tag="LInf"):
+    """A ball; see `treeproof.LInf`."""
+
+    eps: Number | None
+    scale: Numbers | None
+    below: Numbers
+    above: Numbers
+    frozen: list[int | str]
+    low: Numbers
+    high: Numbers
+
+
+class Box(_Closed, tag_field="name", tag="Box"):
+    """A box for all rows, or one for each; see `treeproof.Box`."""
+
+    low: Number | list[Number | list[Number]]
+    high: Number | list[Number | list[Number]]
+
+
+class KeepsLabel(_Closed, tag_field="name", tag="KeepsLabel"):
+    """See `treeproof.KeepsLabel`."""
+
+
+class AvoidsTarget(_Closed, tag_field="name", tag="AvoidsTarget"):
+    """See `treeproof.AvoidsTarget`."""
+
+    target: Label
+
+
+class ScoreWithin(_Closed, tag_field="name", tag="ScoreWithin"):
+    """See `treeproof.ScoreWithin`; lists have one bound per row."""
+
+    low: Numbers
+    high: Numbers
+
+
+class ScoreChange(_Closed, tag_field="name", tag="ScoreChange"):
+    """See `treeproof.ScoreChange`."""
+
+    delta: Number
+
+
+class Question(_Closed):
+    """What was asked; files of version 0.1 say `domain` where later ones say `arithmetic`."""
+
+    kind: Literal["verify", "radius"]
+    perturbation: LInf | Box
+    goal: KeepsLabel | AvoidsTarget | ScoreWithin | ScoreChange
+    labels: Literal["given", "the model's own"]
+    engine: dict[str, Label]
+    search: dict[str, Label | list[Label]] = {}
+    attacker_class: Label = None
+    arithmetic: Arithmetic | None = None
+    domain: Arithmetic | None = None
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """What the header says of the model."""
+
+    fingerprint: str
+    classes: list[Label]
+    n_trees: Count
+    n_features: Count
+    feature_names: list[str]
+    input_precision: str
+    decision: str
+
+
+class Data(msgspec.Struct, kw_only=True):
+    """Which rows of the data were asked about."""
+
+    n_asked: Count | None = None
+    rows: str | None = None
+    sample: Count | None = None
+    merged: list["Data | None"] = []
+
+
+class Header(msgspec.Struct, kw_only=True):
+    """The first line of a run file."""
+
+    record: Literal["header"]
+    format: Literal[1]
+    model: Model
+    question: Question
+    data: Data | None = None
+    state: Literal["underway", "complete"] = "complete"
+    n_rows: Count | None = None
+
+
+class Row(_Closed):
+    """Every other line."""
+
+    record: Literal["row"]
+    row: Count
+    label: Label
+    verdict: Literal["verified", "falsified", "unknown"]
+    lower: Real | None
+    upper: Real | None
+    exact: bool
+    attained: bool
+    witness: list[Real | None] | None
+    witness_distance: Real | None
+    seconds: Annotated[float, msgspec.Meta(ge=0.0)]
+    reason: str
+    statistics: dict[str, Label]
+    values: list[Real | None] | None = None
+    predicted: Label | msgspec.UnsetType = msgspec.UNSET
+    witness_label: Label | msgspec.UnsetType = msgspec.UNSET
+    evidence: str | None = None
+    key: str = ""
