@@ -123,6 +123,31 @@ def _breaks(asked: Asked, found: Any, chosen: NDArray[np.int64]) -> dict[int, bo
     }
 
 
+def row_problems(asked: Asked, found: Any) -> Iterator[Problem]:
+    """Compare rows and labels that results state with the library's."""
+    table, classes = asked.table, asked.table.model.classes
+    own = table.labels[table.flat(table.states(asked.rows))]
+    named = sorted(table.model.categories)
+    for row in range(len(asked.rows)):
+        values = found.values[row].copy()
+        values[named] = asked.rows[row, named]
+        if not np.array_equal(values, asked.rows[row], equal_nan=True):
+            yield row, f"the row is stated as {values.tolist()}"
+        if not classes:
+            continue
+        label = classes[own[row]] if asked.claim.labels is None else asked.claim.labels[row]
+        stated = (found.predicted[row], found.label[row])
+        if stated != (classes[own[row]], label):
+            yield row, f"labels are stated as {stated}, not {(classes[own[row]], label)}"
+        if found.witness_label[row] is None:
+            continue
+        point = np.where(np.isnan(asked.rows[row]), np.nan, found.witness[row])
+        point[named] = asked.rows[row, named]
+        place = table.flat(table.states(point[np.newaxis]))[0]
+        if found.witness_label[row] != classes[table.labels[place]]:
+            yield row, f"the witness is said to be {found.witness_label[row]}"
+
+
 def radius_problems(asked: Asked, found: Any, *, complete: bool = True) -> Iterator[Problem]:
     """Compare answers of `treeproof.radius` with exact levels."""
     reached, levels = asked.reached, asked.levels
@@ -366,9 +391,9 @@ def box_feature_problems(
         stays = axis.stays(asked.rows[:, feature])
         expected = ~breaks & ~broken & ~stays
         stated = np.asarray(found.unimportant[:, feature])
-        if axis.is_categorical and not asked.table.model.cuts[feature].size:
-            continue  # whether a column that no tree uses is examined is open
-        for row in np.flatnonzero(stated != expected).tolist():
+        # Whether an entry that stays is examined where no tree uses its column is left open.
+        is_open = stays & (asked.table.model.cuts[feature].size == 0)
+        for row in np.flatnonzero((stated != expected) & ~is_open).tolist():
             kind = "broken as it stands, " if broken[row] else ""
             truth = f"{stated[row]}; the truth is {expected[row]}"
             yield row, f"{kind}feature {feature} in a box: {truth}"
