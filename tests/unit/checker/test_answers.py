@@ -635,6 +635,14 @@ def test_the_ends_of_a_range_belong_to_it():
             assert reason(wider, kept) == "witness: its score is in the range"
 
 
+def test_distances_may_exceed_all_doubles():
+    ball = treeproof.LInf(0.5, scale=[1e-300, 1.0])
+    header, (record,) = run("verify", ball, X=[[0.1, 0.1]], goal=treeproof.ScoreWithin(-5.0, -1.0))
+    assert record["verdict"] == "falsified"
+    far = changed(record, witness=[1e200, record["witness"][1]], witness_distance="inf", upper=0.5)
+    assert reason(header, far) == "witness: 'attained' is False"
+
+
 def test_distances_are_measured_in_the_direction_of_the_move():
     header, records = run("radius", treeproof.LInf(below=0.5, above=2.0))
     directions = set()
