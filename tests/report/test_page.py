@@ -181,7 +181,7 @@ def test_the_question_is_shown_whole(name):
         "Not above 9",
         "Claim one class is never predicted (target spam)",
         "Attacked rows those of class ham; all others stay as they are",
-        "Arithmetic float64 numbers, rounded as the deployed model rounds them",
+        "Arithmetic float64 rows, rounded as the deployed model does",
     ):
         assert said in text, said
     hero = text[: text.index("How accuracy holds up")]
