@@ -245,9 +245,18 @@ def median_of(values: NDArray[np.float64], digits: int) -> str:
 
 def measure(subject: Subject) -> tuple[list[str], Any]:
     """One line of the table, and the results."""
-    treeproof.radius(subject.model, subject.X[:1], subject.y[:1], engine="exact")  # compiles
+    treeproof.radius(
+        subject.model, subject.X[:1], subject.y[:1], engine="exact", arithmetic="real"
+    )  # compiles
     runs = [
-        treeproof.radius(subject.model, subject.X, subject.y, engine="exact", time_limit_s=60.0)
+        treeproof.radius(
+            subject.model,
+            subject.X,
+            subject.y,
+            engine="exact",
+            time_limit_s=60.0,
+            arithmetic="real",
+        )
         for _ in range(N_RUNS)
     ]
     found = runs[0]
@@ -351,7 +360,7 @@ def threads_line(subject: Subject) -> list[str]:
     for _ in range(5):
         for index, n_jobs in enumerate((1, 2)):
             began = time.perf_counter()
-            treeproof.radius(subject.model, subject.X, subject.y, n_jobs=n_jobs)
+            treeproof.radius(subject.model, subject.X, subject.y, n_jobs=n_jobs, arithmetic="real")
             seconds[index] = min(seconds[index], time.perf_counter() - began)
     rate = [len(subject.X) / second for second in seconds]
     name = f"{subject.name} ({subject.n_trees:,})"

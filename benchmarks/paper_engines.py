@@ -107,7 +107,7 @@ def best_time(call, repeats: int) -> tuple[tp.Results, float]:
 
 def slack_at(model: tp.Model, X, y, radius: float) -> float:
     """How much of the floor of a row's constraint is left to the rounding of float32 sums."""
-    query = ask(model.ensemble, X, y, tp.LInf(radius))
+    query = ask(model.ensemble, X, y, tp.LInf(radius), arithmetic="real")
     low, high = query.reach.box(query.rows, radius)
     constraint = query.alternatives.of_group(int(query.group[0]))[0][0]
     instance = instance_of(query, 0, constraint, low[0], high[0])
@@ -124,11 +124,13 @@ def compare(setting: Setting, explained: list[str]) -> tuple[list[str], list[str
         engine = tp.multilevel(T=setting.T, L=setting.L, **options)
         limit = PATH_SECONDS if "bound" in options else np.inf
         return best_time(
-            lambda: tp.radius(model, X, y, engine=engine, search=protocol, time_limit_s=limit),
+            lambda: tp.radius(
+                model, X, y, engine=engine, search=protocol, time_limit_s=limit, arithmetic="real"
+            ),
             1 if "bound" in options else REPEATS,
         )
 
-    tp.radius(model, X[:1], y[:1], engine=tp.multilevel(), search=search)
+    tp.radius(model, X[:1], y[:1], engine=tp.multilevel(), search=search, arithmetic="real")
     protocol, seconds = ask_with(search)
     listed, listed_seconds = ask_with(None)
     shared, shared_seconds = ask_with(None, grouping="shared")
@@ -139,7 +141,7 @@ def compare(setting: Setting, explained: list[str]) -> tuple[list[str], list[str
     for row in different:
         radius = float(peer.lower[row])
         engine = tp.multilevel(T=setting.T, L=setting.L)
-        at = tp.verify(model, X[[row]], y[[row]], tp.LInf(radius), engine=engine)
+        at = tp.verify(model, X[[row]], y[[row]], tp.LInf(radius), engine=engine, arithmetic="real")
         excess = float(at.statistics["excess"][0])
         explained.append(
             f"* {setting.peer}, row {peer.index[row]}: {protocol.lower[row]:.7g} instead of"

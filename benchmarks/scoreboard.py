@@ -156,14 +156,25 @@ def answers_of(
 
     X, y = subject.X[rows], subject.y[rows]
     began = time.perf_counter()
-    parts = [tp.radius(subject.model, X[:1], y[:1], engine=engine, time_limit_s=limit)]
+    parts = [
+        tp.radius(subject.model, X[:1], y[:1], engine=engine, time_limit_s=limit, arithmetic="real")
+    ]
     first = time.perf_counter() - began
     # The exact engine learns the scale of later rows from earlier ones, so it gets all at once.
     if first * len(rows) < cap or engine == "exact":
-        return tp.radius(subject.model, X, y, engine=engine, time_limit_s=limit)
+        return tp.radius(subject.model, X, y, engine=engine, time_limit_s=limit, arithmetic="real")
     while len(parts) < len(rows) and time.perf_counter() - began < cap:
         part = slice(len(parts), len(parts) + 1)
-        parts.append(tp.radius(subject.model, X[part], y[part], engine=engine, time_limit_s=limit))
+        parts.append(
+            tp.radius(
+                subject.model,
+                X[part],
+                y[part],
+                engine=engine,
+                time_limit_s=limit,
+                arithmetic="real",
+            )
+        )
     return Results.join(parts)
 
 
@@ -226,7 +237,7 @@ def board_of(subject: Subject, options: argparse.Namespace) -> tuple[list[Score]
     """All lines of one model, and remarks."""
     lines: list[Score] = []
     remarks: list[str] = []
-    exact = tp.radius(subject.model, subject.X, subject.y, time_limit_s=60.0)
+    exact = tp.radius(subject.model, subject.X, subject.y, time_limit_s=60.0, arithmetic="real")
     rows = np.flatnonzero((exact.verdict != "falsified") & exact.exact & np.isfinite(exact.upper))
     truth = exact.upper[rows]
     name = subject.name.removeprefix("paper_")
@@ -234,7 +245,14 @@ def board_of(subject: Subject, options: argparse.Namespace) -> tuple[list[Score]
         if options.engines and engine.split(",")[0].split(" ")[0] not in options.engines:
             continue
         row = rows[:1]  # the first call compiles, and must not count
-        tp.radius(subject.model, subject.X[row], subject.y[row], engine=choice, time_limit_s=1.0)
+        tp.radius(
+            subject.model,
+            subject.X[row],
+            subject.y[row],
+            engine=choice,
+            time_limit_s=1.0,
+            arithmetic="real",
+        )
         before = reset_peak()
         found = answers_of(subject, choice, rows, options.time_limit, options.cap)
         memory = peak_mb() - before

@@ -163,7 +163,7 @@ def mean_radius(model: treeproof.Model, X: np.ndarray, y: np.ndarray) -> float:
     """Mean exact radius; rows that the model gets wrong have radius 0."""
     if len(X) == 0:
         return 0.0
-    found = treeproof.radius(model, X, y)
+    found = treeproof.radius(model, X, y, arithmetic="real")
     return float(np.mean((np.asarray(found.lower) + np.asarray(found.upper)) / 2))
 
 

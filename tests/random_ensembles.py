@@ -38,12 +38,13 @@ def random_ensemble(rng: np.random.Generator) -> Ensemble:
     for tree in range(int(rng.integers(1, 9))):
         output = -1 if vector else tree % n_outputs
         _add_tree(rng, builder, n_features, categorical, input_precision, output)
+    aggregation = _aggregation(rng, n_outputs)
     return Ensemble(
         trees=builder.finish(),
         n_features=n_features,
         n_outputs=n_outputs,
         input_precision=input_precision,  # type: ignore[arg-type]
-        aggregation=_aggregation(rng, n_outputs),
+        aggregation=aggregation,
         categories={
             int(feature): tuple(_CATEGORY_VALUES[: rng.integers(1, len(_CATEGORY_VALUES) + 1)])
             for feature in np.flatnonzero(categorical & (rng.random(n_features) < 0.5))
@@ -62,7 +63,7 @@ def random_ensemble(rng: np.random.Generator) -> Ensemble:
             notes=("first note", "zweite Notiz"),
             self_test="not run",
         ),
-        **_decision(rng, n_outputs),
+        **_decision(rng, n_outputs, aggregation.precision),
     )
 
 
@@ -147,12 +148,12 @@ def _aggregation(rng: np.random.Generator, n_outputs: int) -> Aggregation:
     )
 
 
-def _decision(rng: np.random.Generator, n_outputs: int) -> dict[str, Any]:
+def _decision(rng: np.random.Generator, n_outputs: int, precision: str) -> dict[str, Any]:
     if rng.random() < 0.2:
         return {"decision": Decision(kind="score")}
     labels = CLASS_LABELS[int(rng.integers(len(CLASS_LABELS)))]
     if n_outputs == 1:
-        cut = float(rng.choice([0.0, 5e-324, -0.25]))
+        cut = float(rng.choice([0.0, np.finfo(precision).smallest_subnormal, -0.25]))
         return {"decision": Decision(kind="threshold", cut=cut), "classes": labels[:2]}
     link: Any = str(
         rng.choice(["identity", "softmax_float32", "softmax_float64", "sigmoid_float64"])

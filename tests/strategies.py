@@ -4,7 +4,7 @@
 `cases()` wraps it for hypothesis, which then shrinks the seed and the sizes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ LEAF_GRIDS: tuple[tuple[float, ...], ...] = (
     (-0.25, 0.0, 0.25),
     (-0.3, -0.2, -0.1, 0.1, 0.2, 0.3),
     (-1.0, 1.0, 1e7, -1e7, 0.1),
+    (-2.0, 0.0, 4.0, 6.0),
 )
 """Equal values, zero sums, sums that round, and sums that lose small terms."""
 
@@ -83,7 +84,7 @@ def random_tree_ensemble(
     n_outputs = int(rng.integers(2, sizes.outputs + 1)) if kind == "argmax" else 1
     vector = n_outputs > 1 and bool(rng.random() < 0.4)
     builder = TreeBuilder(leaf_width=n_outputs if vector else 1)
-    grid = np.array(LEAF_GRIDS[int(rng.choice(len(LEAF_GRIDS), p=[0.4, 0.25, 0.25, 0.1]))])
+    grid = np.array(LEAF_GRIDS[int(rng.choice(len(LEAF_GRIDS), p=[0.35, 0.25, 0.25, 0.1, 0.05]))])
     if sums == "float32":
         grid = grid.astype(np.float32).astype(np.float64)
     cuts = np.array(THRESHOLDS[: int(rng.integers(1, len(THRESHOLDS) + 1))])
@@ -172,19 +173,106 @@ def random_case(
     ensemble = random_tree_ensemble(rng, sizes, plain=plain, kind=kind)
     rows = random_rows(rng, ensemble, int(rng.integers(1, sizes.rows + 1)))
     goal = random_goal(rng, ensemble)
+    # A stream of its own, so that what else is drawn does not depend on it.
+    (other,) = rng.spawn(1)
+    is_stretched = bool(other.random() < 0.35)
+    units = np.ones(ensemble.n_features)
+    if is_stretched:
+        ensemble, rows, units = stretched(other, ensemble, rows)
+        goal = goal_on_scores(other, ensemble, goal)
     perturbation: LInf | Box
     if ask == "box":
         perturbation = random_box(rng, rows)
+        if is_stretched:
+            perturbation = stretched_box(other, ensemble, rows)
     else:
         # Differences of grid values: radii at which a threshold is exactly reached.
         eps = float(rng.choice([0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 1.0]))
         perturbation = random_ball(rng, ensemble.n_features, eps=None if ask == "radius" else eps)
+        if is_stretched:
+            perturbation = stretched_ball(other, perturbation, units)
     labels = None
     if ensemble.decision.kind != "score" and not own_labels and rng.random() < 0.3:
         labels = rng.integers(ensemble.n_classes, size=len(rows))
     accumulators = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
     query = build_query(ensemble, rows, accumulators, labels, perturbation, goal=goal)
     return Case(query=query, goal=goal, perturbation=perturbation)
+
+
+STRETCHES: tuple[tuple[float, float, float], ...] = (
+    (0.0, 1.0, 1.0),
+    (0.0, 1e-30, 1e-30),
+    (0.0, 1e30, 1e30),
+    (1.0, 1e-12, 1e-12),
+    (-1e7, 1.0, 1.0),
+    (0.0, 2.0**-1070, 2.0**-149),
+    (0.0, 1e300, 1e37),
+    (1.7e18, 1024.0, 2.0**40),
+    (2.0**53, 4.0, 2.0**31),
+)
+"""Columns of other magnitudes: offset, unit of doubles, unit of float32 rows."""
+
+
+def stretched(
+    rng: np.random.Generator, ensemble: Ensemble, rows: FloatArray
+) -> tuple[Ensemble, FloatArray, FloatArray]:
+    """The same trees over columns of very different magnitudes; some rows infinite or huge.
+
+    Rounding may let thresholds and rows meet, which is welcome.
+    """
+    is_single = ensemble.input_precision == "float32"
+    chosen = np.array(STRETCHES)[rng.integers(len(STRETCHES), size=ensemble.n_features)]
+    trees = ensemble.trees
+    banded = trees.feature[(trees.feature >= 0) & ((trees.flags & ZERO_IS_MISSING) > 0)]
+    chosen[banded] = STRETCHES[0]
+    offset, unit = chosen[:, 0], chosen[:, 2 if is_single else 1]
+    inner = (trees.feature >= 0) & ((trees.flags & CATEGORICAL) == 0)
+    threshold = trees.threshold.copy()
+    threshold[inner] = offset[trees.feature[inner]] + threshold[inner] * unit[trees.feature[inner]]
+    if is_single:
+        threshold = threshold.astype(np.float32).astype(np.float64)
+    ensemble = replace(ensemble, trees=trees._replace(threshold=threshold))
+    rows = offset + rows * unit
+    odd = rng.random(rows.shape) < 0.06
+    rows[odd] = rng.choice([np.inf, -np.inf, 1e300, -1e300, -0.0, 1e39], size=rows.shape)[odd]
+    return ensemble, evaluate.cast_rows(ensemble, rows), unit
+
+
+def stretched_ball(rng: np.random.Generator, ball: LInf, units: FloatArray) -> LInf:
+    """Rates beside the magnitudes of the columns, or not; radii of the order of some column."""
+    options: dict[str, Any] = {"frozen": ball.frozen, "below": ball.below, "above": ball.above}
+    scale = np.ones(len(units)) if ball.scale is None else np.array(ball.scale)
+    if rng.random() < 0.6:
+        factors = rng.choice([1.0, 0.1, 3.0, 1e-3, 7.0], size=len(units))
+        options["scale"] = np.clip(scale * units * factors, 1e-45, 1e45) * (scale > 0.0)
+    eps = ball.eps
+    if eps is not None and "scale" not in options:
+        eps *= float(rng.choice(units))
+    return LInf(eps, **options)
+
+
+def stretched_box(rng: np.random.Generator, ensemble: Ensemble, rows: FloatArray) -> Box:
+    """Sides on thresholds and rows, beside them, and infinite."""
+    trees = ensemble.trees
+    sides = np.empty((2, *rows.shape))
+    for feature in range(ensemble.n_features):
+        cuts = trees.threshold[(trees.feature == feature) & ((trees.flags & CATEGORICAL) == 0)]
+        own = rows[:, feature][np.isfinite(rows[:, feature])]
+        pool = np.concatenate([cuts, own, [-np.inf, np.inf]])
+        pool = np.concatenate([pool, np.nextafter(pool, -np.inf), np.nextafter(pool, np.inf)])
+        sides[..., feature] = rng.choice(pool[~np.isnan(pool)], size=(2, len(rows)))
+    return Box(sides.min(axis=0), sides.max(axis=0))
+
+
+def goal_on_scores(rng: np.random.Generator, ensemble: Ensemble, goal: Goal) -> Goal:
+    """Score bounds at scores that the model reaches, and one float beside them."""
+    if not isinstance(goal, ScoreWithin):
+        return goal
+    leaves = np.array([rng.choice(ensemble.n_leaves, size=ensemble.n_trees) for _ in range(4)])
+    score = evaluate.finish(ensemble, evaluate.accumulate(ensemble, leaves))[:, 0].astype(float)
+    pool = np.concatenate([score, np.nextafter(score, -np.inf), np.nextafter(score, np.inf)])
+    low, high = np.sort(rng.choice([*pool, 0.0, -np.inf, np.inf], size=2))
+    return ScoreWithin(float(low), float(high))
 
 
 @st.composite

@@ -143,7 +143,7 @@ def pixels(names: list[str], budget: Budget) -> Page:
         axis[0].set_title(f"digit {y[row]}")
         cells = []
         for place, (kind, model) in zip(axis[1:], models.items(), strict=True):
-            alone = treeproof.feature_radius(model, X[[row]], y[[row]], unit)
+            alone = treeproof.feature_radius(model, X[[row]], y[[row]], unit, arithmetic="real")
             radius = np.minimum(np.asarray(alone.radius)[0], 1.0)
             place.imshow(radius.reshape(28, 28), cmap="inferno", vmin=0.0, vmax=1.0)
             place.set_title(f"{kind}: radius of each pixel")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treeproof.errors import InvalidInput
 from treeproof.prediction import Model
 from treeproof.results.results import Results
+from treeproof.spec.arithmetic import Arithmetic, takes_domain
 from treeproof.spec.goals import Goal
 from treeproof.spec.perturbations import Box, LInf
 
@@ -26,6 +27,7 @@ def load(
     missing: Literal["nan", "zero", "none"] | None = None,
     n_classes: int | None = None,
     n_features: int | None = None,
+    rounds: Literal["best", "all"] | None = None,
 ) -> Model:
     """Load a model exactly as it is deployed, or refuse it.
 
@@ -52,6 +54,9 @@ def load(
         margin, k for k margins whose trees take turns.
     n_features : int, optional
         Number of columns of a row, only for XGBoost text dumps; by default up to the last one used.
+    rounds : {"best", "all"}, optional
+        Rounds of an XGBoost model that stopped early: up to the best, as XGB* estimators predict,
+        or all, as a Booster does; by default as the object, or who saved the file (`ModelWarning`).
 
     Returns
     -------
@@ -70,11 +75,6 @@ def load(
     from treeproof.model.loaders import load_ensemble
     from treeproof.model.loaders.base import LoadOptions
 
-    if decision_threshold is not None and not 0.0 <= decision_threshold <= 1.0:
-        raise InvalidInput(
-            "'decision_threshold' must be a probability between 0 and 1."
-            f" Got {decision_threshold!r}."
-        )
     options = LoadOptions(
         decision_threshold=decision_threshold,
         base_score=base_score,
@@ -83,10 +83,12 @@ def load(
         missing=missing,
         n_classes=n_classes,
         n_features=n_features,
+        rounds=rounds,
     )
     return Model(load_ensemble(source, options=options, self_test=self_test))
 
 
+@takes_domain
 def verify(
     model: Any,
     X: Any,
@@ -95,7 +97,7 @@ def verify(
     *,
     engine: "str | Engine" = "exact",
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
     time_limit_s: float = math.inf,
     node_limit: int = 2**62,
@@ -120,9 +122,10 @@ def verify(
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
     goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
         What must hold; by default the label is kept.
-    domain : {"real", "float64"}
-        Whether rows are real numbers compared with the model's canonical thresholds, or float64
-        numbers that the deployed model rounds to its own input precision first.
+    arithmetic : {"float64", "real"}
+        What rows are: doubles, which the deployed model rounds to its own input precision first,
+        or real numbers compared with its thresholds, as in the literature. For models that take
+        doubles as they are, both are the same.
     attacker_class : optional
         Only rows of this class are attacked; all others stay as they are.
     time_limit_s, node_limit, memory_limit_mb
@@ -158,7 +161,7 @@ def verify(
         y,
         perturbation,
         goal=goal,
-        domain=domain,
+        arithmetic=arithmetic,
         attacker_class=attacker_class,
         n_jobs=n_jobs,
     )
@@ -168,6 +171,7 @@ def verify(
     return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
 
 
+@takes_domain
 def radius(
     model: Any,
     X: Any,
@@ -177,7 +181,7 @@ def radius(
     engine: "str | Engine" = "exact",
     search: "PaperProtocol | None" = None,
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
     time_limit_s: float = math.inf,
     node_limit: int = 2**62,
@@ -202,7 +206,7 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence
+    goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence
         See `verify`; limits count over all radii that are tried for a row.
 
     Returns
@@ -231,7 +235,7 @@ def radius(
         y,
         ball,
         goal=goal,
-        domain=domain,
+        arithmetic=arithmetic,
         attacker_class=attacker_class,
         n_jobs=n_jobs,
     )
@@ -243,6 +247,7 @@ def radius(
     return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
 
 
+@takes_domain
 def unimportant_features(
     model: Any,
     X: Any,
@@ -250,7 +255,7 @@ def unimportant_features(
     perturbation: LInf | Box | None = None,
     *,
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
 ) -> "FeatureResults":
     """Find the features that, moved alone, provably cannot change the answer.
@@ -266,17 +271,13 @@ def unimportant_features(
     perturbation : LInf or Box, optional
         How far the one feature may move: within a radius, or anywhere in a box; by default
         anywhere at all.
-    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
-        What must hold; by default the label is kept.
-    domain : {"real", "float64"}
+    goal, arithmetic, n_jobs
         See `verify`.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
 
     Returns
     -------
     FeatureResults
-        `unimportant` for every row and feature; exact, not a bound.
+        `unimportant` for every row and feature; exact. Categories and missing values stay.
     """
     from treeproof.search.asking import ask
     from treeproof.search.features import scan_features
@@ -287,10 +288,13 @@ def unimportant_features(
             " Ask treeproof.feature_radius for the radius itself."
         )
     moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
-    query = ask(_loaded(model).ensemble, X, y, moves, goal=goal, domain=domain, n_jobs=n_jobs)
+    query = ask(
+        _loaded(model).ensemble, X, y, moves, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
+    )
     return scan_features(query, {"kind": "unimportant_features"}, n_jobs=n_jobs)
 
 
+@takes_domain
 def feature_radius(
     model: Any,
     X: Any,
@@ -298,7 +302,7 @@ def feature_radius(
     perturbation: LInf | None = None,
     *,
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
 ) -> "FeatureResults":
     """Find for every row and feature the smallest movement of that feature alone that matters.
@@ -313,12 +317,8 @@ def feature_radius(
         Labels that the rows should have; by default the model's own.
     perturbation : LInf, optional
         Scales, directions and domain bounds; without a radius.
-    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
-        What must hold; by default the label is kept.
-    domain : {"real", "float64"}
+    goal, arithmetic, n_jobs
         See `verify`.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
 
     Returns
     -------
@@ -334,10 +334,13 @@ def feature_radius(
             "A radius is searched with an LInf without eps, such as LInf(low=0, high=1)."
             f" Got {perturbation!r}."
         )
-    query = ask(_loaded(model).ensemble, X, y, ball, goal=goal, domain=domain, n_jobs=n_jobs)
+    query = ask(
+        _loaded(model).ensemble, X, y, ball, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
+    )
     return scan_features(query, {"kind": "feature_radius"}, n_jobs=n_jobs)
 
 
+@takes_domain
 def anchor_features(
     model: Any,
     X: Any,
@@ -346,7 +349,7 @@ def anchor_features(
     *,
     engine: "str | Engine" = "exact",
     goal: Goal | None = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     time_limit_s: float = math.inf,
     node_limit: int = 2**62,
     n_jobs: int = 1,
@@ -365,30 +368,28 @@ def anchor_features(
         How the other features may move; by default anywhere at all.
     engine : str or engine
         Who proves; complete engines also prove that no feature can be left out.
-    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
-        What must hold; by default the label is kept.
-    domain : {"real", "float64"}
-        See `verify`.
-    time_limit_s, node_limit
-        Limits per row. When they run out, the set is still sufficient, but perhaps not minimal.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
+    goal, arithmetic, time_limit_s, node_limit, n_jobs
+        See `verify`. When a limit is reached, the set is still sufficient, but perhaps not minimal.
 
     Returns
     -------
     AnchorResults
-        A sufficient set for every row, minimal by inclusion where `minimal` says so.
+        A sufficient set for every row, minimal by inclusion where `minimal` says so. Categories and
+        missing values never move; `kept` lists them.
     """
     from treeproof.engines.base import Budget
     from treeproof.engines.registry import engine_named, require_support
     from treeproof.search.anchors import find_anchors
-    from treeproof.search.asking import ask, describe
+    from treeproof.search.asking import ask, describe, refuse_outside
 
     if isinstance(perturbation, LInf) and perturbation.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     chosen = engine_named(engine)
     moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
-    query = ask(_loaded(model).ensemble, X, y, moves, goal=goal, domain=domain, n_jobs=n_jobs)
+    query = ask(
+        _loaded(model).ensemble, X, y, moves, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
+    )
+    refuse_outside(query.deployed or query.ensemble, query.rows, moves)  # sets keep rows' values
     require_support(chosen, query)
     budget = Budget(time_limit_s=time_limit_s, node_limit=node_limit)
     question = {"kind": "anchor_features", "engine": describe(chosen)}

@@ -1,4 +1,4 @@
-"""Every exception that treeproof raises.
+"""Every exception that treeproof raises, and its one warning.
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
@@ -7,7 +7,10 @@ TreeproofError
 ├── UnsupportedQuery                a question that the chosen engine cannot answer
 ├── SelfTestFailed                  the loaded model and its own library disagree
 ├── BackendMissing (ImportError)    an optional library is not installed
-└── CertificateRejected             evidence that does not prove its claim
+├── CertificateRejected             evidence that does not prove its claim
+└── InternalError                   a fault of treeproof itself, noticed before it became an answer
+
+ModelWarning (UserWarning)          a model that says less than its users may take for granted
 
 Messages have one form: what, rule, got, and where known the remedy, in one sentence or two.
 """
@@ -43,6 +46,14 @@ class BackendMissing(TreeproofError, ImportError):  # noqa: N818
 
 class CertificateRejected(TreeproofError):  # noqa: N818
     """A certificate does not prove its claim; the message names the place."""
+
+
+class InternalError(TreeproofError):
+    """An engine contradicted itself; nothing is claimed, and the message says what to do."""
+
+
+class ModelWarning(UserWarning):
+    """A loaded model leaves something open that decides its answers; the message says what."""
 
 
 def require_backend(module: str, extra: str) -> None:

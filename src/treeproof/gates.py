@@ -11,6 +11,7 @@ import numpy as np
 from treeproof.api import verify
 from treeproof.errors import InvalidInput
 from treeproof.results.results import Results
+from treeproof.spec.arithmetic import rename_domain
 from treeproof.spec.perturbations import LInf
 
 _ROWS_NAMED = 5
@@ -41,7 +42,7 @@ def verified_accuracy_score(
     perturbation : LInf, optional
         Scales, directions, frozen features and domain bounds; without a radius.
     **options
-        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def verified_accuracy_scorer(
     perturbation : LInf, optional
         Scales, directions, frozen features and domain bounds; without a radius.
     **options
-        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
 
     Returns
     -------
@@ -76,6 +77,7 @@ def verified_accuracy_scorer(
         is better. It can be pickled, for searches with several processes.
     """
     # Searches turn errors into NaN scores, so what is wrong with the options is said here.
+    rename_domain(options)
     inspect.signature(verify).bind(None, None, None, _ball(eps, perturbation), **options)
     return partial(verified_accuracy_score, eps=eps, perturbation=perturbation, **options)
 
@@ -105,7 +107,7 @@ def assert_robust(
     perturbation : LInf, optional
         Scales, directions, frozen features and domain bounds; without a radius.
     **options
-        Further options of `verify`, such as ``n_jobs`` or ``time_limit_s``.
+        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
 
     Returns
     -------

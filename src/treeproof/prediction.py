@@ -67,7 +67,8 @@ class Model:
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_features)
-            Rows; columns of data frames are matched to the model's feature names.
+            Rows; columns of data frames are matched to the model's feature names, or must be in
+            their order where the source library takes them by position.
         n_jobs : int
             Threads; -1 for all cores.
 

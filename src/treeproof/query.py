@@ -80,6 +80,7 @@ class Query:
             description=self.description,
             deployed=self.deployed,
             predicted=None if self.predicted is None else self.predicted[selection],
+            unit_rows=self.unit_rows,
         )
 
     def is_broken_by(

@@ -1,6 +1,8 @@
 """From a goal to linear constraints on the accumulators, with the rounding each may hide."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,9 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import smallest_true
 from treeproof.model.remembered import remembered
+from treeproof.model.sums import accumulator_grid
 from treeproof.spec.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
+from treeproof.spec.rounding import round_down
 
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
 """How a point is judged by the model's own arithmetic."""
@@ -109,34 +113,6 @@ def breaks_claim(
     return labels != alternatives.group_label[group]
 
 
-@remembered
-def accumulator_grid(ensemble: Ensemble) -> float:
-    """Step g such that every accumulator is a multiple of g and is summed without rounding; else 0.
-
-    Sound: if all leaf values and start values are multiples of g = 2**k, and the largest possible
-    sum of absolute values stays below 2**p * g (p bits of precision), every partial sum is a
-    multiple of g with at most p bits, hence exact.
-    """
-    trees, aggregation = ensemble.trees, ensemble.aggregation
-    numbers = np.concatenate([trees.leaf_value.ravel(), np.array(aggregation.start)])
-    numbers = np.abs(numbers[numbers != 0.0])
-    if numbers.size == 0:
-        return 1.0
-    mantissa, exponent = np.frexp(numbers)
-    digits = (mantissa * 2.0**53).astype(np.int64)
-    trailing = np.log2((digits & -digits).astype(np.float64))
-    grid_exponent = int(np.min(exponent - 53 + trailing))
-    first_leaf = trees.leaf[trees.feature < 0]
-    tree_of_leaf = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
-    largest = np.zeros(ensemble.n_trees)
-    np.maximum.at(largest, tree_of_leaf, np.abs(trees.leaf_value[first_leaf]).max(axis=1))
-    total = largest.sum() + np.abs(aggregation.start).max()
-    bits = 24 if aggregation.precision == "float32" else 53
-    if not -1000 < grid_exponent < 900 or total >= 2.0 ** (bits + grid_exponent):
-        return 0.0
-    return 2.0**grid_exponent
-
-
 def _unit(ensemble: Ensemble, grid: float) -> float:
     if grid > 0.0:
         return 0.0
@@ -193,12 +169,17 @@ def _needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, f
 
     On a grid, only multiples of the grid occur, so both move to the nearest one that violates.
     """
-    if grid > 0.0 and np.isfinite(cut / grid):
-        at_least = float(np.ceil(cut / grid)) * grid
-        return at_least, -(at_least - grid)
+    if grid > 0.0 and np.isfinite(cut):
+        number = math.ceil(Fraction(cut) / Fraction(grid))
+        return _at_least(number * Fraction(grid)), _at_least((1 - number) * Fraction(grid))
     dtype = np.dtype(ensemble.aggregation.precision).type
     with np.errstate(over="ignore"):  # below the lowest float nothing is left to fall to
         return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
+
+
+def _at_least(exact: Fraction) -> float:
+    """Smallest double that is not below an exact number."""
+    return -round_down(-exact)
 
 
 def _threshold_alternatives(
@@ -232,7 +213,7 @@ def _score_alternatives(
     n_rows = len(accumulators)
     if isinstance(goal, ScoreChange):
         score = evaluate.finish(ensemble, accumulators)[:, 0].astype(np.float64)
-        low, high = score - goal.delta, score + goal.delta
+        low, high = goal.range_around(score)
     else:
         low = np.broadcast_to(np.asarray(goal.low, dtype=np.float64), (n_rows,))
         high = np.broadcast_to(np.asarray(goal.high, dtype=np.float64), (n_rows,))

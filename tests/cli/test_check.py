@@ -126,13 +126,13 @@ def test_a_question_that_nobody_asked_is_refused(run, asked):
             assert "header" in result.stderr
 
 
-@pytest.mark.parametrize("domain", ["real", "float64"])
-def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, domain):
+@pytest.mark.parametrize("arithmetic", ["real", "float64"])
+def test_data_files_are_compared_as_the_model_rounds_them(run, asked, tmp_path, arithmetic):
     _, data, out = asked
     model = tmp_path / "rounding.treeproof"
     save_ensemble(binary_stump(input_precision="float32"), model)
     data.write_text("0\n0.1\n0.3\n")  # neither is a float32
-    run("radius", model, data, "--evidence", "--out", out, "--domain", domain)
+    run("radius", model, data, "--evidence", "--out", out, "--arithmetic", arithmetic)
     result = run("check", out, "--model", model, "--data", data)
     assert result.exit_code == 0, result.stdout
     data.write_text("0\n0.1\n0.30001\n")

@@ -108,3 +108,17 @@ def test_wrong_use_is_said_in_a_sentence(run, digits, tmp_path, monkeypatch, wor
     result = run("features", model, rows, *words)
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+@pytest.mark.parametrize("what", ["radius", "unimportant"])
+@pytest.mark.parametrize(
+    "words", [("--engine", "cliques"), ("--time-limit", "1"), ("--node-limit", "1")]
+)
+def test_options_that_would_change_nothing_are_refused(run, digits, what, words):
+    model, rows, _ = digits
+    result = run("features", model, rows, "--what", what, *words)
+    assert result.exit_code == 2
+    assert f"{words[0]} has no meaning for '--what {what}', which is found without an engine." in (
+        result.stderr
+    )
+    assert run("features", model, rows, "--rows", "0:1", "--what", "anchors", *words).exit_code == 0

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from tests.random_ensembles import random_ensemble
+from tests.unit.model.xgboost_cases import early_stopped
 from treeproof.model.ensemble import Provenance
 from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.inspection import describe, summary_lines
@@ -114,3 +115,16 @@ def test_long_lists_are_shortened() -> None:
         summary_lines(describe(ensemble.with_provenance(file_sha256="")))
     )
     assert Provenance(library="x").self_test == "not run"
+
+
+def test_what_a_model_leaves_open_is_a_line_on_standard_error(run: Run, tmp_path: Path) -> None:
+    estimator = early_stopped()
+    path, best = tmp_path / "model.json", estimator.best_iteration + 1
+    estimator.save_model(path)
+    result = run("inspect", path, "--json")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"treeproof: warning: Early stopping: the first {best} of ")
+    assert json.loads(result.stdout)["notes"] == [line.removeprefix("treeproof: warning: ")]
+    chosen = run("inspect", path, "--json", "--rounds", "all")
+    assert chosen.stderr == ""
+    assert json.loads(chosen.stdout)["n_trees"] == estimator.get_booster().num_boosted_rounds()

@@ -40,7 +40,8 @@ def column(result: Result, name: str) -> list[float]:
 def test_radii_of_a_stump(run: Run, saved_model: Path, data: Path) -> None:
     result = run("radius", saved_model, data, "--label", "kind", "--format", "csv")
     assert result.exit_code == 0
-    assert result.stderr == ""
+    said = "treeproof: arithmetic: float64 rows, which the deployed model takes as they are.\n"
+    assert result.stderr == said
     rows = shown_rows(result)
     assert [row["row"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["label"] for row in rows] == ["ham", "spam", "spam", "spam"]
@@ -96,8 +97,9 @@ def test_json_holds_question_summary_and_rows(run: Run, saved_model: Path, data:
     ("words", "lower"),
     [
         (["--frozen", "width [cm]"], [math.inf] * 4),
-        (["--high", "0.4"], [math.inf, 0.25, 1.0, math.inf]),
-        (["--low", "0.5"], [0.25, math.inf, math.inf, 0.5]),
+        (["--high", "0.4", "--rows", "0:1"], [math.inf]),
+        (["--high", "1.5"], [0.25, 0.25, 1.0, 0.5]),
+        (["--low", "0.5", "--rows", "1:3"], [math.inf, math.inf]),
         (["--eps-scale", "range"], [0.25 / 1.5, 0.25 / 1.5, 1.0 / 1.5, 0.5 / 1.5]),
         (["--eps-scale", "range", "--rows", "1:3"], [0.25 / 1.5, 1.0 / 1.5]),
         (["--rows", "1:3"], [0.25, 1.0]),

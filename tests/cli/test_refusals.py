@@ -147,7 +147,10 @@ THREATS = [
     ("scale = 'iqr'", "'scale' in 'threat.toml' must be one of one, std, range. Got 'iqr'."),
     ("frozen = 'width [cm]'", "'frozen' in 'threat.toml' must be a list of feature names"),
     ("low = '0'", "'low' in 'threat.toml' must be a number. Got '0'."),
-    ("domain = 'f16'", "'domain' in 'threat.toml' must be one of real, float64. Got 'f16'."),
+    (
+        "arithmetic = 'f16'",
+        "'arithmetic' in 'threat.toml' must be one of float64, real. Got 'f16'.",
+    ),
     ("attacker_class = []", "'attacker_class' in 'threat.toml' must be a class label. Got []."),
     ("attacker_class = 'beef'", "'attacker_class' must be one of the classes ['ham', 'spam']."),
     ("epsilon = 1", "'epsilon' in 'threat.toml' is no key of a threat model. Did you mean 'eps'?"),

@@ -67,7 +67,7 @@ def test_resuming_begins_a_run_where_there_is_none(run: Run, words: Any, tmp_pat
     [
         (["--frozen", "0"], 'must be about the same question. Its perturbation is {"name"'),
         (["--node-limit", "7"], "Its node_limit is null there, and 7 here."),
-        (["--domain", "float64"], 'Its domain is "real" there, and "float64" here.'),
+        (["--arithmetic", "real"], 'Its arithmetic is "float64" there, and "real" here'),
     ],
 )
 def test_another_question_is_not_resumed(
@@ -82,14 +82,14 @@ def test_another_question_is_not_resumed(
     assert (tmp_path / "run.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("domain", ["real", "float64"])
-def test_runs_know_the_deployed_model_in_every_domain(
-    run: Run, rows: Path, tmp_path: Path, domain: str
+@pytest.mark.parametrize("arithmetic", ["real", "float64"])
+def test_runs_know_the_deployed_model_in_every_arithmetic(
+    run: Run, rows: Path, tmp_path: Path, arithmetic: str
 ) -> None:
     ensemble = binary_stump(input_precision="float32")
     model, out = tmp_path / "rounding.treeproof", tmp_path / "run.jsonl"
     save_ensemble(ensemble, model)
-    words = ("radius", model, rows, "--rows", "0:20", "--domain", domain, "--evidence")
+    words = ("radius", model, rows, "--rows", "0:20", "--arithmetic", arithmetic, "--evidence")
     assert run(*words, "--out", out).exit_code == 0
     before = out.read_bytes()
     assert tp.load_results(out).header["model"]["fingerprint"] == ensemble.fingerprint
@@ -132,7 +132,7 @@ def test_wrong_use(run: Run, words: Any, saved_model: Path, rows: Path, tmp_path
     assert taken.exit_code == 2
     assert "is there already and is no run file. Give another one with --out." in taken.stderr
     assert (tmp_path / "run.jsonl").read_text() == "some,notes\n"
-    for more in (["--memory-limit", "0"], ["--domain", "int"]):
+    for more in (["--memory-limit", "0"], ["--arithmetic", "int"]):
         assert run(*words, *more).exit_code == 2
     stranger = run("radius", saved_model, rows, "--attacker-class", "eggs")
     assert stranger.exit_code == 2
@@ -282,10 +282,10 @@ def test_threat_model_files(run: Run, saved_model: Path, tmp_path: Path) -> None
     wrong = run(*words)
     assert wrong.exit_code == 2
     assert "is no key of a threat model. Did you mean 'eps'?" in wrong.stderr
-    threat.write_text("domain = 'float64'\n")
+    threat.write_text("attacker_class = 'ham'\n")
     features = run("features", saved_model, data, "--threat", threat)
     assert features.exit_code == 2
-    assert "are for the commands radius, verify and curve only" in features.stderr
+    assert "is for the commands radius, verify, attack and curve only" in features.stderr
 
 
 def test_a_scheduler_that_is_not_there(

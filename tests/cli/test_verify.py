@@ -52,6 +52,7 @@ def test_json_and_run_file(run: Run, saved_model: Path, data: Path, tmp_path: Pa
         "unknown": 0,
         "at": 0.3,
         "share_verified": 1.0,
+        "arithmetic": "float64 rows, which the deployed model takes as they are",
     }
     saved = treeproof.load_results(out)
     assert saved.header == found["header"]

@@ -37,8 +37,9 @@ def is_inside(query: Query, row: int, point: NDArray[np.float64]) -> bool:
             if not same:
                 return False
             continue
-        least = np.nextafter(real(low[row, feature]), real(-np.inf))
-        most = np.nextafter(real(high[row, feature]), real(np.inf))
+        with np.errstate(over="ignore"):
+            least = np.nextafter(real(low[row, feature]), real(-np.inf))
+            most = np.nextafter(real(high[row, feature]), real(np.inf))
         if not least <= real(value) <= most:
             return False
     return True
@@ -53,9 +54,9 @@ def check_verdicts(engine: Engine, rng: np.random.Generator, ask: str, n_cases: 
             check_verdict(engine, case.query, row, outcomes)
 
 
-def has_softmax(query: Query) -> bool:
-    """Whether labels come from a softmax of the margins."""
-    return query.ensemble.decision.link.startswith("softmax")
+def may_be_near_tie(query: Query, row: int) -> bool:
+    """Whether the link's rounding may decide: it merges margins, one of them the label's own."""
+    return query.ensemble.decision.link != "identity" and brute_force.has_near_tie(query, row)
 
 
 def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
@@ -74,7 +75,7 @@ def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) ->
         # Where the order of nearly equal margins is up to the rounding of a softmax, which
         # depends on all classes, a complete engine may say so.
         is_near_tie = outcomes.reason[row] is UnknownReason.NEAR_TIE
-        assert not engine.is_complete or (is_near_tie and has_softmax(query))
+        assert not engine.is_complete or (is_near_tie and may_be_near_tie(query, row))
         assert outcomes.reason[row] is not UnknownReason.NONE
         assert not outcomes.exact[row]
     if verdict is not Verdict.FALSIFIED:
@@ -108,7 +109,7 @@ def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> 
     assert outcomes.lower[row] <= truth.value
     assert outcomes.upper[row] >= np.nextafter(truth.value, -np.inf)
     if engine.is_complete and not (
-        outcomes.reason[row] is UnknownReason.NEAR_TIE and has_softmax(query)
+        outcomes.reason[row] is UnknownReason.NEAR_TIE and may_be_near_tie(query, row)
     ):
         assert outcomes.exact[row]
     if outcomes.exact[row]:

@@ -84,6 +84,31 @@ def test_every_shared_option_is_documented() -> None:
                 assert option in page
 
 
+@pytest.mark.parametrize(
+    ("beginning", "names"),
+    [
+        ("## Options of every command that loads a model", ("inspect", "convert", "radius")),
+        (
+            "## Options of every command that asks about rows",
+            ("radius", "verify", "attack", "curve", "features"),
+        ),
+        ("The commands `radius`, `verify`, `attack` and", ("radius", "verify", "attack", "curve")),
+    ],
+)
+def test_options_of_several_commands_are_options_of_each(
+    beginning: str, names: tuple[str, ...]
+) -> None:
+    from importlib import import_module
+
+    table = read("docs/reference/cli.md").partition(beginning)[2].partition("|---|")[2]
+    cells = re.findall(r"^\| (`--.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
+    listed = set(re.findall(r"--[a-z-]+", " ".join(cells)))
+    assert listed
+    for name in names:
+        command = import_module(f"treeproof.cli.{name}").command
+        assert listed <= {option for parameter in command.params for option in parameter.opts}
+
+
 def test_the_two_commands_come_first_in_the_readme() -> None:
     first = blocks(read("README.md"))[0]
     assert first.text == "$ make demo\n$ make test\n"

@@ -9,11 +9,13 @@ distance beyond x - T (an infimum that is not attained).
 
 import dataclasses
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
 from treeproof.query import Query
 
@@ -46,7 +48,7 @@ class Radius:
 
 
 def _first_broken(value: float, attained: bool) -> float:
-    return value if attained else float(np.nextafter(value, np.inf))
+    return value if attained else math.nextafter(value, math.inf)
 
 
 def thresholds(ensemble: Ensemble, feature: int) -> FloatArray:
@@ -61,9 +63,8 @@ def thresholds(ensemble: Ensemble, feature: int) -> FloatArray:
 
 def is_fixed(query: Query, row: int, feature: int) -> bool:
     """Missing and categorical entries are never perturbed."""
-    trees = query.ensemble.trees
-    tested_as_category = (trees.feature == feature) & ((trees.flags & CATEGORICAL) > 0)
-    return bool(np.isnan(query.rows[row, feature]) or tested_as_category.any())
+    is_category = query.ensemble.is_categorical[feature]
+    return bool(np.isnan(query.rows[row, feature]) or is_category)
 
 
 def point_of_cell(ensemble: Ensemble, cuts: FloatArray, cell: int) -> float:
@@ -146,6 +147,22 @@ def judge(query: Query, row: int, points: FloatArray) -> NDArray[np.bool_]:
     return many.is_broken_by(points)
 
 
+def has_near_tie(query: Query, row: int) -> bool:
+    """Whether at some point the label nearly ties with another class, before the link."""
+    label = query.alternatives.group_label[query.group[row]]
+    levels = [cell_levels(query, row, f) for f in range(query.rows.shape[1])]
+    cells = [list(choices) for choices in levels]
+    if query.reach.radius is not None:
+        cells = [_cells_of_box(query, row, f) for f in range(query.rows.shape[1])]
+    points = _points(query, row, cells)
+    ensemble = query.ensemble
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, points))
+    margins = evaluate.finish(ensemble, sums).astype(np.float64)
+    apart = np.abs(margins - margins[:, [label]]) / ensemble.decision.link_divisor
+    slack = max(1e-12, float(query.alternatives.link_slack.max()))
+    return bool(np.any((apart > 0.0) & (apart <= slack)))
+
+
 def n_points(query: Query, row: int) -> int:
     """How many points `radius` tries for a row."""
     counts = [len(cell_levels(query, row, f)) for f in range(query.rows.shape[1])]
@@ -177,7 +194,10 @@ def radius(query: Query, row: int) -> Radius:
 
 
 def _double_not_above(exact: Fraction) -> float:
-    value = float(exact)
+    try:
+        value = float(exact)
+    except OverflowError:
+        return float(np.finfo(np.float64).max)
     while Fraction(value) > exact:
         value = float(np.nextafter(value, -np.inf))
     return value

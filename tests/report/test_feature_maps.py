@@ -28,6 +28,7 @@ def anchor_results(features, **changes):
         "row": np.array([5]),
         "label": np.array(["spam"], dtype=object),
         "features": [np.array(features)],
+        "kept": [np.zeros(0, dtype=np.int64)],
         "sufficient": np.array([True]),
         "minimal": np.array([True]),
         "seconds": np.zeros(1),

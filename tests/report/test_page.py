@@ -66,6 +66,14 @@ def test_what_was_asked_is_there():
         assert said in text
 
 
+def test_what_was_noticed_at_loading_is_there():
+    results = six_rows()
+    results.header["model"]["notes"] = ["All rounds are used.", EVIL]
+    page = render(results)
+    assert "Note All rounds are used." in words(page)
+    assert EVIL not in page
+
+
 def test_witnesses_show_only_what_changed():
     page = render(six_rows())
     gallery = page[page.index('id="rows"') : page.index('id="table"')]

@@ -1,6 +1,6 @@
 """The comparison with the oracle is itself tested: bugs planted in a copy of the engine are caught.
 
-Each bug is a change of text in the kernels, applied to a temporary copy of the package. The copy
+Each bug is a change of text in the sources, applied to a temporary copy of the package. The copy
 runs interpreted (NUMBA_DISABLE_JIT), so nothing is compiled, on cases as in `test_exact`.
 """
 
@@ -46,7 +46,7 @@ N_CASES = 5_000
 
 @dataclass(frozen=True)
 class Bug:
-    """A text of the kernels, which must occur, and what is planted in its place."""
+    """A text of the package, which must occur, and what is planted in its place."""
 
     name: str
     text: str
@@ -84,8 +84,8 @@ BUGS = [
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),
     Bug(
         "the last of equal classes wins",
-        "if total[output] > total[best]:",
-        "if total[output] >= total[best]:",
+        "ahead == 0 and other < label",
+        "ahead == 0 and other > label",
     ),
     Bug("a need is met only beyond it", "if gain >= claim.need", "if gain > claim.need"),
     Bug(
@@ -96,7 +96,45 @@ BUGS = [
     Bug(
         "the cost of a cell counts twice", "marginal[cell] += cost", "marginal[cell] += 2.0 * cost"
     ),
-    Bug("downward radii count as attained", "is_beyond[cell] = True", "is_beyond[cell] = False"),
+    Bug(
+        "downward radii count as attained",
+        "quotient_down(value, threshold, rates[0])\n        return distance, True",
+        "quotient_down(value, threshold, rates[0])\n        return distance, False",
+    ),
+    Bug(
+        "a witness beyond the ball closes what lies between",
+        "min(searched, found.upper[0])",
+        "found.upper[0]",
+    ),
+    Bug(
+        "moves are rounded to nearest",
+        "return radius if rate == 1.0 else np.nextafter(radius * rate, np.inf)",
+        "return radius * rate",
+    ),
+    Bug(
+        "gains that cancel are rounded to nearest",
+        "return total if lost == 0.0 else np.nextafter(total + 2.0 * lost, np.inf)",
+        "return total",
+    ),
+    Bug(
+        "the conditions of a target are averaged",
+        "np.add.reduceat(column, start, axis=0) for",
+        "np.add.reduceat(column, start, axis=0) / size.max() for",
+    ),
+    Bug("infinite values move", "if np.isinf(row[feature]):", "if False:"),
+    Bug(
+        "two other classes make a near tie",
+        "        ahead = lead(margins[label], margins[other], slack, semantics)",
+        "        ahead = lead(margins[label], margins[other], slack, semantics)\n"
+        "        for third in range(other):\n"
+        "            if lead(margins[third], margins[other], slack, semantics) == UNSURE:\n"
+        "                answer = MAYBE",
+    ),
+    Bug(
+        "a score just above a bound counts as the bound",
+        "math.ceil(Fraction(cut) / Fraction(grid))",
+        "math.ceil(cut / grid)",
+    ),
     Bug(
         "quotients are rounded to nearest",
         "quotient = np.nextafter(quotient, -np.inf)",
@@ -161,10 +199,8 @@ def test_a_planted_bug_is_caught(bug, tmp_path):
 
 
 def plant(bug: Bug, package: Path) -> None:
-    homes = [
-        path for path in sorted((package / "kernels").glob("*.py")) if bug.text in path.read_text()
-    ]
-    assert homes, f"the kernels no longer hold {bug.text!r}; plant the bug elsewhere"
+    homes = [path for path in sorted(package.rglob("*.py")) if bug.text in path.read_text()]
+    assert homes, f"the package no longer holds {bug.text!r}; plant the bug elsewhere"
     for path in homes:
         path.write_text(path.read_text().replace(bug.text, bug.planted))
 
@@ -176,7 +212,7 @@ def test_every_bug_still_finds_its_place(bug, tmp_path):
     original = Path(treeproof.__file__).parent
     changed = [
         path.name
-        for path in (package / "kernels").glob("*.py")
-        if path.read_bytes() != (original / "kernels" / path.name).read_bytes()
+        for path in package.rglob("*.py")
+        if path.read_bytes() != (original / path.relative_to(package)).read_bytes()
     ]
     assert changed

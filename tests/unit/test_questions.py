@@ -93,13 +93,14 @@ def test_targeted_questions_need_the_target_to_win(iris):
 def test_float64_rows_are_judged_as_deployed(iris):
     model, X, _ = iris
     # The deployed model rounds float64 rows to float32, so thresholds act half a step earlier.
-    real = tp.radius(model, X, engine=ENGINE)
-    deployed = tp.radius(model, X.astype(np.float64), engine=ENGINE, domain="float64")
+    real = tp.radius(model, X, engine=ENGINE, arithmetic="real")
+    deployed = tp.radius(model, X.astype(np.float64), engine=ENGINE)
     np.testing.assert_allclose(real.lower, deployed.lower, atol=1e-6)
     assert (real.lower != deployed.lower).any()
     for results in (real, deployed):  # both are about the model that is deployed
         assert results.header["model"]["fingerprint"] == model.fingerprint
         assert results.header["model"]["input_precision"] == "float32"
+        assert results.header["model"]["notes"] == list(model.ensemble.provenance.notes)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_float64_rows_are_judged_as_deployed(iris):
         ({"perturbation": tp.Box([1, 1, 1, 1], [0, 2, 2, 2])}, "must not exceed 'high'"),
         ({"engine": "magic"}, "'engine' must be one of"),
         ({"engine": 3}, "'engine' must be a name or an engine"),
-        ({"domain": "float16"}, "'domain' must be"),
+        ({"arithmetic": "float16"}, "'arithmetic' must be"),
         ({"attacker_class": "daisy"}, "'attacker_class' must be one of"),
         ({"goal": tp.AvoidsTarget("daisy")}, "target must be one of the classes"),
         ({"time_limit_s": 0.0}, "'time_limit_s' must be positive"),

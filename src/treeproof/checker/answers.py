@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -206,8 +207,7 @@ class RunChecker:
         elif isinstance(goal, schema.ScoreWithin):
             wanted = tuple(end for side in question.ranges for end in side.of(row.row))
         else:
-            score, delta = self._margins(claim.row)[0], float(goal.delta)
-            wanted = (score - delta, score + delta)
+            wanted = _range_around(self._margins(claim.row)[0], float(goal.delta))
         stated, value = claim.goal
         found = _floats(value) if stated == "within" else (stated, value)
         require(found == wanted, f"claim: the goal is not {wanted}")
@@ -272,3 +272,11 @@ def _floats(texts: Any) -> tuple[float, ...]:
 
 def _same(left: Sequence[float], right: Sequence[float]) -> bool:
     return len(left) == len(right) and all(map(same_number, left, right))
+
+
+def _range_around(score: float, delta: float) -> tuple[float, float]:
+    """Least and largest double that differ from a score by at most delta."""
+    if math.isinf(delta):
+        return -math.inf, math.inf
+    low, high = (rounded_down(sign * Fraction(score) + Fraction(delta)) for sign in (-1, 1))
+    return -low, high

@@ -178,7 +178,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
                 banded.add(feature)
                 numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
     # A category that no tree asks for does not move either.
-    fixed |= ensemble.categories.keys() - numeric.keys()
+    fixed |= {*ensemble.categories, *ensemble.categorical} - numeric.keys()
     cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
     value = trees.leaf_value.astype(precision).astype(float).tolist()
     start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()

@@ -94,6 +94,17 @@ _QUESTION_OPTIONS = (
         metavar="DELTA",
         help="The claim: the raw score moves by at most DELTA, instead of the label being kept.",
     ),
+    click.option(
+        "--arithmetic",
+        type=click.Choice(["float64", "real"]),
+        help="What rows are: doubles that the model rounds, or real numbers. [default: float64]",
+    ),
+    click.option(
+        "--domain",
+        type=click.Choice(["float64", "real"]),
+        hidden=True,
+        help="Old name of --arithmetic.",
+    ),
     click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file."),
     click.option(
         "--format",
@@ -119,11 +130,6 @@ _RUN_OPTIONS = (
         type=FiniteNumber(min=0.0, min_open=True),
         metavar="MB",
         help="Limit of working memory per row; a row that needs more is undecided.",
-    ),
-    click.option(
-        "--domain",
-        type=click.Choice(["real", "float64"]),
-        help="What rows are: real numbers, or doubles that the model rounds. [default: real]",
     ),
     click.option(
         "--attacker-class",
@@ -185,7 +191,7 @@ class Asking:
             "low": left.pop("low"),
             "high": left.pop("high"),
             "score_change": left.pop("score_change"),
-            "domain": left.pop("domain", None),
+            "arithmetic": _arithmetic(left.pop("arithmetic"), left.pop("domain")),
             "attacker_class": left.pop("attacker_class", None),
         }
         given = {name: value for name, value in parts.items() if value is not None}
@@ -228,6 +234,31 @@ class Asking:
         )
 
 
+def _arithmetic(given: str | None, old_name: str | None) -> str | None:
+    """The arithmetic, also by its name in version 0.1.0."""
+    if given is not None and old_name is not None:
+        raise click.UsageError("--domain is the old name of --arithmetic: give only one of them.")
+    return given or old_name
+
+
+def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options that the command line gives although they would change nothing.
+
+    Parameters
+    ----------
+    is_refused : callable
+        Called with the name of each option that is given.
+    why : str
+        Ends the sentence that begins with the option.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if is_given and is_refused(name):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
+
+
 def check_has_claim(model: "Model", asking: Asking) -> None:
     """Refuse to ask about the label of a model that has none."""
     if model.ensemble.decision.kind == "score" and asking.score_change is None:
@@ -244,10 +275,10 @@ def read_rows(model: "Model", data_path: str, asking: Asking) -> tuple[Any, Any,
     """
     from treeproof.scale.sources import Rows
 
-    if asking.threat.domain != "real" or asking.threat.attacker_class is not None:
+    if asking.threat.attacker_class is not None:
         raise InvalidInput(
-            "'domain' and 'attacker_class' of a threat model are for the commands radius, verify"
-            " and curve only."
+            "'attacker_class' of a threat model is for the commands radius, verify, attack and"
+            " curve only."
         )
     source = asking.source(model, data_path)
     rows = Rows.join(list(source.parts()))

@@ -64,6 +64,7 @@ def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
     steps. Paths are relative to the configuration file.
     """
     from treeproof.cli.run_output import check_out
+    from treeproof.spec.arithmetic import in_words
 
     if out is not None:
         check_out(out)
@@ -71,6 +72,7 @@ def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
     results = answer_configuration(configuration, absent=absent, jobs=jobs)
     if out is not None:
         results.save(out)
+    print_note(f"arithmetic: {in_words(results.header)}.")
     eps = configuration.eps_init
     click.echo(f"clique method average bound:{results.average_lower_bound:.6g}")
     click.echo(f"verified error at epsilon {eps:.6g} = {results.verified_error(eps):.6g}")
@@ -148,8 +150,16 @@ def answer_configuration(configuration: Configuration, *, absent: str, jobs: int
         for first in range(0, len(rows), 16):
             part = slice(first, first + 16)
             parts.append(
+                # As the program: thresholds are real numbers, and rows those of the model.
                 treeproof.radius(
-                    model, rows[part], labels[part], ball, engine=engine, search=search, n_jobs=jobs
+                    model,
+                    rows[part],
+                    labels[part],
+                    ball,
+                    engine=engine,
+                    search=search,
+                    arithmetic="real",
+                    n_jobs=jobs,
                 )
             )
             advance(min(part.stop, len(rows)))

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import Asking, finish, radii, run_options
-from treeproof.cli.console import print_json
+from treeproof.cli.asking import Asking, finish, radii, refuse_options, run_options
+from treeproof.cli.console import print_json, print_note, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -61,14 +61,11 @@ def _saved(path: str) -> "Results":
     """Radii of a saved run; options that ask anything new are refused."""
     from treeproof.results.run_file import load_results
 
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in _FOR_BOTH and given is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"{parameter.opts[0]} has no meaning with a saved run, whose question was asked"
-                " before. Give MODEL and DATA instead."
-            )
+    refuse_options(
+        lambda name: name not in _FOR_BOTH,
+        "has no meaning with a saved run, whose question was asked before. Give MODEL and DATA"
+        " instead.",
+    )
     results = load_results(path)
     if not results.asks_radius:
         raise InvalidInput(
@@ -93,14 +90,18 @@ def _point(tally: "Tally", eps: float) -> dict[str, Any]:
 
 def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
+    from treeproof.spec.arithmetic import in_words
 
+    arithmetic = in_words(header) or "not recorded"
     columns = ("eps", "certified", "attacked", "undecided")
     points = [_point(tally, eps) for eps in tally.radii]
     if output_format == "json":
-        print_json({"header": header, "rows": tally.n_rows, "curve": points})
+        said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}
+        print_json(said)
     elif output_format == "csv":
+        print_note(f"arithmetic: {arithmetic}.")
         print_csv(columns, ([point[name] for name in columns] for point in points))
     else:
         labels = header.get("question", {}).get("labels", "given")
-        click.echo(f"{tally.n_rows} rows, labels: {labels}")
+        click.echo(printable(f"{tally.n_rows} rows, labels: {labels}, arithmetic: {arithmetic}"))
         print_table(columns, ([f"{point[name]:.6g}" for name in columns] for point in points))

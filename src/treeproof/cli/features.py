@@ -16,6 +16,7 @@ from treeproof.cli.asking import (
     data_argument,
     question_options,
     read_rows,
+    refuse_options,
 )
 from treeproof.cli.console import print_json, print_note, printable
 from treeproof.cli.options import load_model, model_argument
@@ -63,19 +64,29 @@ def command(
     """Show for the rows of DATA which features decide the answer of MODEL.
 
     Everything shown is proved: radii of single features are exact, and the answer cannot change
-    while the features of an anchor set keep their values.
+    while the features of an anchor set keep their values. Categories and missing values never move:
+    they are listed, and nothing is claimed about other values of them.
     """
+    from treeproof.search.asking import refuse_outside
+
     asking, loading = Asking.split(options)
     pixels = _pixels(shape)
     if picture is not None:
         _check_picture(picture)
     if asking.out is not None:
         check_out(asking.out, "The file")
+    if what != "anchors":
+        refuse_options(
+            ("engine", "time_limit", "node_limit").__contains__,
+            f"has no meaning for '--what {what}', which is found without an engine.",
+        )
     if what == "radius" and eps is not None:
         raise InvalidInput("--eps is for '--what unimportant' and '--what anchors'.")
     model = load_model(model_path, **loading)
     numbers, rows, labels, scale = read_rows(model, data_path, asking)
-    results = _ask(model, rows, labels, what, ball_of(model, asking, scale, eps), asking)
+    ball = ball_of(model, asking, scale, eps)
+    refuse_outside(model.ensemble, rows, ball, numbers)
+    results = _ask(model, rows, labels, what, ball, asking)
     results.row = numbers
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
@@ -116,7 +127,11 @@ def _ask(model: Any, rows: Any, labels: Any, what: str, ball: Any, asking: Askin
 
     jobs = asking.jobs or -1
     goal = None if asking.score_change is None else treeproof.ScoreChange(asking.score_change)
-    shared: dict[str, Any] = {"goal": goal, "n_jobs": jobs}
+    shared: dict[str, Any] = {
+        "goal": goal,
+        "n_jobs": jobs,
+        "arithmetic": asking.threat.arithmetic,
+    }
     if what == "radius":
         return treeproof.feature_radius(model, rows, labels, ball, **shared)
     if ball.eps is None:
@@ -134,11 +149,24 @@ def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     from treeproof.results.run_file import replacing
     from treeproof.search.asking import nested_plain
 
-    lines = [{"record": "header", "question": results.question}]
+    lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]
     text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
+
+
+def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
+    """What was asked, and what stayed as it was."""
+    from treeproof.spec.arithmetic import in_words
+
+    kept = [
+        {"row": int(number), "features": names}
+        for place, number in enumerate(results.row)
+        if (names := results.kept_names(place))
+    ]
+    arithmetic = in_words({"question": results.question, "model": results.question})
+    return {"question": results.question, "arithmetic": arithmetic, "kept_fixed": kept}
 
 
 def _print(results: Any, asking: Asking) -> None:
@@ -146,9 +174,11 @@ def _print(results: Any, asking: Asking) -> None:
 
     records = results.records()
     if asking.output_format == "json":
-        print_json({"question": results.question, "records": nested_plain(records)})
+        print_json(_header(results) | {"records": nested_plain(records)})
         return
     if asking.output_format == "csv":
+        for line in results.summary().splitlines():
+            print_note(line)
         columns = list(records[0]) if records else []
         print_csv(columns, ([_cell(record[name]) for name in columns] for record in records))
         return
@@ -164,7 +194,8 @@ def _print(results: Any, asking: Asking) -> None:
 def _table(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and lines for a person: of single features those that matter, nearest first."""
     if records and "features" in records[0]:
-        return ["row", "label", "size", "minimal", "features"], records
+        kept = ["kept_fixed"] if any(record["kept_fixed"] for record in records) else []
+        return ["row", "label", "size", "minimal", "features", *kept], records
     matter = [record for record in records if not record["unimportant"]]
     matter.sort(key=lambda record: (record["row"], record["radius"]))
     return ["row", "label", "feature", "radius", "attained", "breaking_value"], matter

@@ -4,14 +4,16 @@ Commands are imported when they are called, so that ``treeproof --help`` starts 
 a file ``cli/<name>.py`` with a click command named `command`, and a line in `COMMANDS`.
 """
 
+import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import click
 
 import treeproof
-from treeproof.cli.console import print_error
-from treeproof.errors import TreeproofError
+from treeproof.cli.console import print_error, print_note
+from treeproof.errors import ModelWarning, TreeproofError
 
 EXIT_WRONG_INPUT = 2
 
@@ -80,9 +82,24 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what treeproof refuses becomes a sentence, bugs keep their traceback."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", ModelWarning)
+                warnings.showwarning = _show_warning(warnings.showwarning)
+                return super().invoke(ctx)
         except TreeproofError as error:
             raise CommandFailed(str(error)) from error
+
+
+def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
+    """Show what treeproof warns of as one line without its place in the sources."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, ModelWarning):
+            print_note(f"warning: {message}")
+        else:
+            others(message, category, *place)
+
+    return show
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -52,6 +52,11 @@ _LOAD_OPTIONS: tuple[Decorator, ...] = (
         type=click.Choice(["nan", "zero", "none"]),
         help="What counts as missing, for treelite checkpoints.",
     ),
+    click.option(
+        "--rounds",
+        type=click.Choice(["best", "all"]),
+        help="Rounds of an XGBoost model that stopped early. [default: as who saved the file]",
+    ),
 )
 
 

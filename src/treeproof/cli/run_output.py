@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import console, printable
+from treeproof.cli.console import console, print_note, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,13 +50,18 @@ def print_answers(
     asking : Asking
         Holds the form.
     """
+    from treeproof.spec.arithmetic import in_words
+
     runner = answered.runner
+    arithmetic = in_words(runner.header)
     if asking.output_format == "json":
-        print_json_rows({"header": runner.header, "summary": summary}, runner.records())
+        head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
+        print_json_rows(head, runner.records())
     elif asking.output_format == "csv":
+        print_note(f"arithmetic: {arithmetic}.")
         print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in runner.records()))
     else:
-        for line in lines:
+        for line in (*lines, f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         _print_rows(answered, everything=asking.all_rows)
 
@@ -96,7 +101,15 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
 
     table = Table(box=SIMPLE, pad_edge=False)
     for name in columns:
-        is_text = name in ("label", "verdict", "radius", "note", "feature", "features")
+        is_text = name in (
+            "label",
+            "verdict",
+            "radius",
+            "note",
+            "feature",
+            "features",
+            "kept_fixed",
+        )
         table.add_column(
             name, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
         )

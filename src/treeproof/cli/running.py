@@ -118,7 +118,7 @@ def say_if_compiling() -> None:
     """Say on terminals that the engine is compiled first; nothing else moves for a while then."""
     from treeproof.kernels.compiler import cache_directory
 
-    folder = cache_directory("exact_batch")
+    folder = cache_directory("treeproof.kernels.exact_batch")
     if sys.stderr.isatty() and (folder is None or not any(folder.rglob("*.nbi"))):
         print_note(
             "the first question after an installation compiles the engine, which takes a"
@@ -136,7 +136,7 @@ def _question(model: "Model", asking: Asking, ball: "LInf") -> "Question":
         perturbation=ball,
         engine=asking.engine,
         goal=None if threat.score_change is None else ScoreChange(threat.score_change),
-        domain="float64" if threat.domain == "float64" else "real",
+        arithmetic=threat.arithmetic,
         attacker_class=_class_named(model, threat.attacker_class),
         evidence=asking.evidence,
         **asking.limits,

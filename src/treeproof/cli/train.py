@@ -301,7 +301,7 @@ def _named(data: _Data) -> Any:
 
 
 def _estimator(data: _Data, options: dict[str, Any]) -> Any:
-    from treeproof.spec.perturbations import feature_number
+    from treeproof.spec.names import feature_number
     from treeproof.training import RobustGBDTClassifier
 
     def number(name: str) -> int:

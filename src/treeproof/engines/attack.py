@@ -123,7 +123,7 @@ class AttackEngine:
 
         # Rows start from their own scale, not from that of others: answers must not depend on
         # how rows are cut into blocks.
-        replays = Replays(query, columns, skip)
+        replays = Replays(query, columns, skip, asks_radius=is_ball)
         in_batches(len(query), n_jobs, replays.after(run))
         return columns, skip, replays.finished()
 

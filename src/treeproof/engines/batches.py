@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import distances, rank_space
+from treeproof.engines.instance import distances, lie_in_set, rank_space
 from treeproof.engines.settling import is_broken_unchanged, settle_broken
 from treeproof.kernels.emulation import (
     AFFINE,
@@ -25,7 +25,6 @@ from treeproof.kernels.exact_batch import Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query import Query
-from treeproof.query_goals import LABEL_IS_TARGET
 from treeproof.results.outcomes import Outcomes
 
 CHUNK = 16
@@ -105,20 +104,18 @@ def _single_constraints(query: Query) -> Alternatives:
     """Every alternative as one constraint.
 
     Sound for a target that must beat all other classes at once: wherever all constraints hold,
-    their weighted sum holds; and the search judges every remaining leaf tuple by the model's own
+    their sum holds; and the search judges every remaining leaf tuple by the model's own
     label. All outputs keep a weight, so a tuple fixes the label.
     """
     table = query.alternatives
     start = table.alternative_start[:-1]
     size = np.diff(table.alternative_start)
-    coefficient, need = table.coefficient[start], table.need[start]
-    if table.judgement == LABEL_IS_TARGET:
-        weight = [np.full(n, 1.0 / n) for n in size]
-        parts = [slice(a, a + n) for a, n in zip(start, size, strict=True)]
-        coefficient = np.array(
-            [w @ table.coefficient[p] for w, p in zip(weight, parts, strict=True)]
+    coefficient, need, link_slack = table.coefficient, table.need, table.link_slack
+    if len(start) and np.any(size > 1):
+        # Sums rather than means: whole coefficients keep exact gains exact.
+        coefficient, need, link_slack = (
+            np.add.reduceat(column, start, axis=0) for column in (coefficient, need, link_slack)
         )
-        need = np.array([w @ table.need[p] for w, p in zip(weight, parts, strict=True)])
     return Alternatives(
         group_start=table.group_start,
         alternative_start=np.arange(len(start), dtype=np.int64),
@@ -126,7 +123,7 @@ def _single_constraints(query: Query) -> Alternatives:
         coefficient=np.ascontiguousarray(coefficient),
         need=np.ascontiguousarray(need),
         unit=table.unit[start],
-        link_slack=table.link_slack[start],
+        link_slack=np.ascontiguousarray(link_slack),
     )
 
 
@@ -164,10 +161,15 @@ class Replays:
     ----------
     query, columns, skip
         The question, what is found about it, and which rows were not searched.
+    asks_radius : bool
+        Whether a witness must lie at the distance found rather than in the query's own set.
     """
 
-    def __init__(self, query: Query, columns: Columns, skip: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, query: Query, columns: Columns, skip: NDArray[np.bool_], *, asks_radius: bool
+    ) -> None:
         self._query = query
+        self._asks_radius = asks_radius
         self._columns = columns
         self._skip = skip
         self._waiting: deque[slice] = deque()
@@ -208,7 +210,11 @@ class Replays:
         for first in range(0, len(rows), _REPLAYED_ROWS):
             some = rows[first : first + _REPLAYED_ROWS]
             witness = self._columns.witness[some]
-            self._is_confirmed[some] = self._query.is_broken_by(witness, some)
+            ball = (self._columns.upper[some], self._columns.is_open[some])
+            is_inside = lie_in_set(
+                self._query, some, witness, *(ball if self._asks_radius else (None, None))
+            )
+            self._is_confirmed[some] = is_inside & self._query.is_broken_by(witness, some)
 
 
 def common_outcomes(

@@ -22,7 +22,7 @@ from treeproof.engines.settling import (
     settle_verified,
 )
 from treeproof.kernels.cliques import EXHAUSTED, FOUND, OUT_OF_NODES, Parts, Path, next_clique
-from treeproof.kernels.restriction import restrict
+from treeproof.kernels.restriction import restrict_box
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
@@ -127,7 +127,7 @@ def search_over(
     # What a softmax rounds to depends on the outputs of all classes.
     wanted = has_say | (ensemble.decision.link != "identity")
     low_cell, high_cell = cells_of(query, row, low, high)
-    leaf_start, _, leaf_row, range_start, feature, range_low, range_high = restrict(
+    leaf_start, _, leaf_row, range_start, feature, range_low, range_high = restrict_box(
         trees,
         rank_space(ensemble),
         query.rows[row],

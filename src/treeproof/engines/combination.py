@@ -23,7 +23,6 @@ from treeproof.engines.settling import (
     settle_verified,
 )
 from treeproof.errors import InvalidInput
-from treeproof.kernels.clock import seconds_now
 from treeproof.kernels.combination import (
     EXHAUSTED,
     OUT_OF_TIME,
@@ -105,9 +104,7 @@ class CombinationEngine:
             )
             low_cell, high_cell = box[0].copy(), box[1].copy()
             while True:
-                left = ends - time.perf_counter()
-                deadline = seconds_now(np.empty(2, dtype=np.int64)) + left
-                status, parts = combine(leaves, parts, most, deadline, low_cell, high_cell)
+                status, parts = combine(leaves, parts, most, ends, low_cell, high_cell)
                 if status != SINGLE:
                     break
                 point = point_in_cells(query, row, low_cell, high_cell)

@@ -30,6 +30,7 @@ from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.spec.goals import ScoreChange
 from treeproof.spec.rounding import move_rounded_down
 
 PREFIX = "E1:"
@@ -318,8 +319,8 @@ def _properties(query: Query) -> list[str]:
 def _score_ranges(query: Query, goal: dict[str, Any]) -> Iterator[tuple[float, float]]:
     if goal["name"] == "ScoreChange":
         score = evaluate.finish(query.ensemble, accumulators(query.ensemble, query.rows))[:, 0]
-        delta = float(goal["delta"])
-        yield from ((s - delta, s + delta) for s in score.astype(np.float64).tolist())
+        low, high = ScoreChange(float(goal["delta"])).range_around(score.astype(np.float64))
+        yield from zip(low.tolist(), high.tolist(), strict=True)
         return
     sides = [
         np.broadcast_to(np.array(goal[name], dtype=np.float64), (len(query),)).tolist()

@@ -64,7 +64,7 @@ class ExactEngine:
         radius = 0.0 if query.reach.radius is None else query.reach.radius
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
-        replays = Replays(query, columns, skip)
+        replays = Replays(query, columns, skip, asks_radius=False)
         in_batches(len(query), n_jobs, replays.after(partial(run, False, 0.0, 1.0)))
         return _verify_outcomes(query, columns, skip, replays.finished())
 
@@ -74,7 +74,7 @@ class ExactEngine:
         run = _runner(query, budget, (query.reach.low, query.reach.high), skip, columns)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
-        replays = Replays(query, columns, skip)
+        replays = Replays(query, columns, skip, asks_radius=True)
         unit = query.unit_rows or len(query)
         for start in range(0, len(query), unit):
             end = min(start + unit, len(query))
@@ -130,7 +130,9 @@ def _first_guess(before: Columns) -> tuple[float, float]:
     known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
     if not known.any():
         return 0.0, FIRST_MARGIN
-    solved, ratio = np.sort(radius[known]), np.sort(radius[known] / cheap[known])
+    with np.errstate(over="ignore"):
+        ratio = np.sort(radius[known] / cheap[known])
+    solved = np.sort(radius[known])
     margin = float(ratio[int(MOST * len(ratio))])
     return float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
 

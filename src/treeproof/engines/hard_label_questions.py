@@ -120,8 +120,8 @@ class Oracle:
     def is_nearer(self, points: FloatArray, best: float) -> NDArray[np.bool_]:
         """Whether the distance of each point is below a number by more than rounding."""
         reach = self.query.reach
-        moved = np.where(self._moves, points - self.values, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            moved = np.where(self._moves & (points != self.values), points - self.values, 0.0)
             size = np.abs(moved) / np.where(moved > 0.0, reach.up, reach.down)
         farthest = np.where(moved == 0.0, 0.0, size).max(axis=1, initial=0.0)
         return np.asarray(farthest < best * (1.0 - 1e-12))
@@ -130,8 +130,9 @@ class Oracle:
         """Round to the input precision, towards the row where rounding would leave the bounds."""
         real = np.dtype(self.query.ensemble.input_precision).type
         cast: FloatArray = evaluate.cast_rows(self.query.ensemble, points)
-        below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
-        above = np.nextafter(cast.astype(real), real(np.inf)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
+            above = np.nextafter(cast.astype(real), real(np.inf)).astype(np.float64)
         cast = np.where(cast > high, below, np.where(cast < low, above, cast))
         # Bounds may hold no number of that precision; then the row's own value has to do.
         is_inside = self._moves & (low <= cast) & (cast <= high)

@@ -1,13 +1,13 @@
-"""A row and a box in rank space: what every engine but the compiled exact one works on."""
+"""A row and a box in rank space, and points as rows again."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.distances import ball_distances
-from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, box_cells
-from treeproof.kernels.restriction import restrict, summation_slack
+from treeproof.kernels.distances import ball_distances, lie_in_sets
+from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
+from treeproof.kernels.restriction import restrict_box, slack_of_sums
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -54,15 +54,13 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
             zero_high[feature] = inverse[-1]
         start[feature + 1] = start[feature] + len(cuts)
         pieces.append(cuts)
-    used_as_category = np.zeros(ensemble.n_features, dtype=bool)
-    used_as_category[trees.feature[categorical]] = True
     return RankSpace(
         cut_start=start,
         cut=np.concatenate(pieces) if pieces else np.zeros(0),
         nodes=nodes,
         zero_low=zero_low,
         zero_high=zero_high,
-        categorical=used_as_category,
+        categorical=ensemble.is_categorical,
         max_depth=_max_depth(ensemble),
     )
 
@@ -140,7 +138,7 @@ def cells_of(
     """Cells that a closed box around a row reaches; FIXED for features that keep their value."""
     low_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
     high_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
-    box_cells(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
+    cells_of_box(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
     return low_cell, high_cell
 
 
@@ -150,7 +148,7 @@ def instance_of_cells(
     """Restrict one constraint of a query to a box given in cells."""
     ensemble = query.ensemble
     coefficient = query.alternatives.coefficient[constraint]
-    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict(
+    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict_box(
         ensemble.trees,
         rank_space(ensemble),
         query.rows[row],
@@ -187,7 +185,7 @@ def base_and_floor(
     coefficient = alternatives.coefficient[constraint]
     start = np.array(ensemble.aggregation.start, dtype=np.float64)
     unit = alternatives.unit[constraint]
-    slack = summation_slack(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
+    slack = slack_of_sums(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
     base = float(coefficient @ start)
     # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
     magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)
@@ -274,3 +272,38 @@ def distances(query: Query, rows: NDArray[np.int64], points: FloatArray) -> Floa
     reach = query.reach
     ball_distances(query.rows[rows], np.array(points), reach.down.copy(), reach.up.copy(), found)
     return found
+
+
+def lie_in_set(
+    query: Query,
+    rows: NDArray[np.int64],
+    points: FloatArray,
+    upper: FloatArray | None = None,
+    is_open: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:
+    """Whether each point lies in the set around the row of the query that it belongs to.
+
+    Parameters
+    ----------
+    query, rows, points
+        The question; numbers of rows, and a point of each.
+    upper, is_open : float64 (n,), bool (n,), optional
+        Radius of each ball, and whether every larger ball is meant instead; by default the query's
+        own closed ball or box.
+    """
+    reach = query.reach
+    if upper is None or is_open is None:
+        upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
+        is_open = np.zeros(len(rows), dtype=bool)
+    inside: NDArray[np.bool_] = lie_in_sets(
+        rank_space(query.ensemble),
+        query.rows[rows],
+        np.array(points),
+        (reach.down.copy(), reach.up.copy()),
+        (reach.low[rows], reach.high[rows]),
+        upper,
+        is_open,
+        reach.is_ball,
+        query.ensemble.input_precision == "float32",
+    )
+    return inside

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import base_and_floor, rank_space
 from treeproof.kernels.rank_space import FIXED
-from treeproof.kernels.restriction import restrict
+from treeproof.kernels.restriction import restrict_box
 from treeproof.model.ensemble import ZERO_BAND, FloatArray, IntArray
 from treeproof.query import Query
 
@@ -87,7 +87,7 @@ def restricted_to(
     coefficient = table.coefficient[list(constraints)]
     # One walk for all constraints: a weight of 1 for every output that one of them uses.
     matters = np.any(coefficient != 0.0, axis=0).astype(np.float64)
-    leaf_start, _, leaf_row, range_start, feature, low, high = restrict(
+    leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
         ensemble.trees,
         rank_space(ensemble),
         query.rows[row],

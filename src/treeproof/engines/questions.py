@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from treeproof.engines.instance import rank_space
-from treeproof.errors import UnsupportedQuery
 from treeproof.kernels.questions import Question
 from treeproof.model.ensemble import ZERO_BAND
 from treeproof.prediction import thread_count
 from treeproof.query import Query
-
-_LEAST_RATE = 1e-50
-"""Products of rates and radii must not underflow; see kernels/moves.py."""
 
 
 def question_of(query: Query, *, share: bool = False) -> Question:
@@ -29,13 +25,6 @@ def question_of(query: Query, *, share: bool = False) -> Question:
     """
     ensemble, alternatives, reach = query.ensemble, query.alternatives, query.reach
     space = rank_space(ensemble)
-    rates = np.concatenate([reach.down, reach.up])
-    moving = rates[(rates > 0.0) & np.isfinite(rates)]
-    if np.any((moving < _LEAST_RATE) | (moving > 1.0 / _LEAST_RATE)):
-        raise UnsupportedQuery(
-            f"Scales of LInf must lie between {_LEAST_RATE} and {1.0 / _LEAST_RATE}, or be 0."
-            f" Got {moving.min()} to {moving.max()}. Use other units."
-        )
     n_groups = len(alternatives.group_label)
     mask = np.zeros((n_groups, ensemble.n_outputs))
     for group in range(n_groups):

@@ -1,13 +1,15 @@
-"""How an engine writes down what it found about one row; the only place where verdicts are set.
+"""How an engine that goes row by row writes down what it found.
 
 A verdict at a fixed set says: `verified`, then every smaller distance is safe; `falsified`, then
-the witness was replayed here by the model's own arithmetic; or `unknown`, then there is a reason.
+the witness lies in the set and was replayed here by the model's own arithmetic; or `unknown`, then
+there is a reason.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.instance import distance, lie_in_set, rank_space
+from treeproof.errors import InternalError
 from treeproof.model.ensemble import FloatArray
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
@@ -54,6 +56,12 @@ def settle_falsified(query: Query, outcomes: Outcomes, row: int, point: FloatArr
     """
     if not breaks(query, row, point):
         return False
+    # Neither verdict may rest on a point outside, and one that breaks the claim is no proof either.
+    if not lie_in_set(query, np.array([row]), point[np.newaxis])[0]:
+        raise InternalError(
+            f"A witness must lie in the set of its row. Got one of row {row} that does not, from an"
+            " engine of treeproof. Please report it, and use another engine."
+        )
     outcomes.verdict[row] = Verdict.FALSIFIED
     outcomes.exact[row] = outcomes.attained[row] = True
     outcomes.witness[row] = point

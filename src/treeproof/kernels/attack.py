@@ -8,9 +8,10 @@ is proved here; every violation is judged by the library's own arithmetic.
 
 import numpy as np
 
-from treeproof.kernels.attack_starts import copy_into, start_point
+from treeproof.kernels.arrays import copy_into
+from treeproof.kernels.attack_starts import start_point
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import BROKEN
 from treeproof.kernels.entering import enter_box
@@ -21,11 +22,12 @@ from treeproof.kernels.exact import (
     covers_everything,
     is_out_of_reach,
     judge_point,
+    nearest_cells,
 )
 from treeproof.kernels.exact_batch import first_step, new_found, witness_point
 from treeproof.kernels.primal import cell_distances, clip_point
 from treeproof.kernels.problem import build_problem
-from treeproof.kernels.rank_space import box_cells
+from treeproof.kernels.rank_space import box_cells, home_cells
 from treeproof.kernels.restriction import restrict
 from treeproof.kernels.starting import plan
 from treeproof.kernels.witnesses import (
@@ -49,7 +51,7 @@ GROWTH, SMALL_GROWTH = 1.5, 1.4
 """How a trial radius grows when nothing can be there, and when nothing was found."""
 
 
-@kernel
+@inner_kernel
 def attack_box(
     trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
     is_ball, n_starts, most_starts, found, generator, deadline,
@@ -80,7 +82,7 @@ def attack_box(
         problem, space, row, row_cell, down, up, low, high, is_ball
     )
     target = new_target(problem, claim.need, floor, distance, is_beyond, found)
-    template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
+    template = nearest_cells(row_cell, low_cell, high_cell)
     cells = np.empty(len(row), dtype=np.int32)
     total = np.empty(len(semantics.start), dtype=np.float64)
     best = np.zeros(problem.n_slots, dtype=np.int32)
@@ -127,7 +129,7 @@ def attack_box(
     return status
 
 
-@borrowing_kernel
+@noalloc_kernel
 def descend_again(
     trees, space, semantics, claim, row, problem, state, target, template, cells, total, found
 ):
@@ -148,7 +150,7 @@ def descend_again(
             return True
 
 
-@kernel
+@inner_kernel
 def attack_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     n_starts, most_starts, found, generator, time_limit,
@@ -163,7 +165,7 @@ def attack_row(
     row_cell = np.empty(len(row), dtype=np.int32)
     low_cell = np.empty(len(row), dtype=np.int32)
     high_cell = np.empty(len(row), dtype=np.int32)
-    box_cells(space, row, row, row, row_cell, row_cell)
+    home_cells(space, row, is_ball, row_cell)
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
     order, radius = plan(
@@ -227,7 +229,7 @@ def attack_batch(
         )  # fmt: skip
         columns.upper[number] = found.upper[0]
         columns.is_open[number] = found.is_open[0]
-        columns.counts[number] = found.counts
+        copy_into(columns.counts[number], found.counts)
         if found.upper[0] < np.inf:
             witness_point(
                 space, rows[number], found.witness, is_input_single, low[number], high[number],

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.arrays import copy_into
+from treeproof.kernels.compiler import noalloc_kernel
 from treeproof.kernels.dual import sweep
 from treeproof.kernels.entering import enter_box
 from treeproof.kernels.primal import clip_point, decode
@@ -14,7 +15,7 @@ DECODED_AFTER = (1, 4, 12)
 DIVE_DEPTH = 6
 
 
-@borrowing_kernel
+@noalloc_kernel
 def random_below(generator, count):
     """Random whole number from 0 to count - 1 (xorshift).
 
@@ -28,14 +29,7 @@ def random_below(generator, count):
     return np.int64((state >> np.uint64(11)) % np.uint64(count))
 
 
-@borrowing_kernel
-def copy_into(place, values):
-    """Copy an array into one of the same length; slices would need an allocation."""
-    for index in range(len(values)):
-        place[index] = values[index]
-
-
-@borrowing_kernel
+@noalloc_kernel
 def kick(problem, state, generator, point):
     """Move a point into other leaves of a few random trees, as little as that needs.
 
@@ -63,7 +57,7 @@ def kick(problem, state, generator, point):
     clip_point(problem, state, point)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def keep_state(problem, state, kept, is_saving):
     """Save what a dive changes of a state, or restore it."""
     position = 0
@@ -92,7 +86,7 @@ def keep_state(problem, state, kept, is_saving):
         state.constant[0] = kept[position]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def dive(problem, state, target, bound, kept, generator):
     """Narrow random slots towards the dual's favourites, sweeping in between, and decode.
 
@@ -123,7 +117,7 @@ def dive(problem, state, target, bound, kept, generator):
     enter_box(problem, state)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def start_point(problem, state, target, start, bound, best, kept, generator):
     """Put the start with the given number into ``target.point``; returns the dual bound."""
     if start == 0:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from treeproof.kernels.arrays import grow_table
 from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.dual import sweep
 from treeproof.kernels.entering import enter_box
 from treeproof.kernels.primal import decode
@@ -15,7 +16,6 @@ from treeproof.kernels.problem import (
     LOW,
     PAIR_START,
     SEGMENT_START,
-    grow_table,
 )
 from treeproof.kernels.waiting import OpenBoxes, load_open, save_open
 from treeproof.kernels.witnesses import NODES, SWEEPS, reaches_need, shrink_box
@@ -34,7 +34,7 @@ PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
 
 
-@borrowing_kernel
+@noalloc_kernel
 def eliminate(problem, state, bound, floor):
     """Drop end cells that no violation can use; returns the share kept, 0 when a slot has none."""
     n_before = 1  # so that a problem without slots keeps all of nothing
@@ -55,7 +55,7 @@ def eliminate(problem, state, bound, floor):
     return n_after / n_before
 
 
-@borrowing_kernel
+@noalloc_kernel
 def count_boundaries(problem, state, slot, low, high):
     """How much is decided by cutting a slot after each of its cells from low to high - 1.
 
@@ -75,7 +75,7 @@ def count_boundaries(problem, state, slot, low, high):
                 boundaries[cell] += 1024.0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def choose_branch(problem, state, gap):
     """Slot and last cell of its left part; slot -1 when all remaining points reach the same leaves.
 
@@ -118,7 +118,7 @@ def choose_branch(problem, state, gap):
     return best_slot, best_cell
 
 
-@borrowing_kernel
+@noalloc_kernel
 def close_or_split(problem, state, target, is_root, is_quick, taken_up):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
@@ -151,7 +151,7 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
         if is_root:
             if turn == (1 if taken_up == FRESH else 2) and taken_up != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)
-                if reaches_need(problem, state, target, 3):
+                if reaches_need(problem, state, target, np.int64(3)):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
                 outcome, gap, _ = look_closer(problem, state, target, taken_up != REJECTED)
@@ -169,7 +169,7 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
             turn = 0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def look_closer(problem, state, target, may_propose):
     """Use the costs of single cells: propose the cheapest point, drop cells that cost too much."""
     bound, error = refresh(problem, state)
@@ -178,7 +178,7 @@ def look_closer(problem, state, target, may_propose):
     marginals(problem, state)
     if may_propose:
         decode(problem, state, state.marginal, target.distance, target.point)
-        if reaches_need(problem, state, target, 0):
+        if reaches_need(problem, state, target, np.int64(0)):
             return CANDIDATE, 0.0, 1.0
     # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
     kept = eliminate(problem, state, bound + 2.0 * error, target.floor)
@@ -187,7 +187,7 @@ def look_closer(problem, state, target, may_propose):
     return SPLIT, bound + 2.0 * error - target.floor, kept
 
 
-@kernel
+@inner_kernel
 def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_limit, deadline,
            memory_limit):  # fmt: skip
     """Go on with a search until a point has to be judged or the search ends.
@@ -258,7 +258,7 @@ def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_li
         taken_up = FRESH
 
 
-@borrowing_kernel
+@noalloc_kernel
 def peaks_right(state, slot, cell):
     """Whether the best cell of a slot lies right of a cut; that part is searched first."""
     best = state.box[slot, LOW]

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel
+from treeproof.kernels.compiler import ONE, noalloc_kernel
 from treeproof.kernels.dual import range_peak, score_factor, segment_marginals
 from treeproof.kernels.problem import HIGH, LOW, PAIR_START, SEGMENT_START
 
 
-@borrowing_kernel
+@noalloc_kernel
 def marginals(problem, state):
     """What fixing each cell costs: bound with the cell fixed = bound + marginal[cell].
 
@@ -34,7 +34,7 @@ def marginals(problem, state):
                     state.marginal[cell] += cost
 
 
-@borrowing_kernel
+@noalloc_kernel
 def refresh(problem, state):
     """Derive U afresh from unary terms and multipliers; returns the bound and its rounding error.
 

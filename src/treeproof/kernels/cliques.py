@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import kernel, noalloc_kernel
 from treeproof.kernels.narrowing import enter, leave
 
 EXHAUSTED, FOUND, OUT_OF_NODES, OUT_OF_TIME = 0, 1, 2, 3
@@ -60,7 +60,7 @@ class Path(NamedTuple):
     high_cell: np.ndarray
 
 
-@borrowing_kernel
+@kernel
 def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
     """Continue the search to the next clique whose totals reach all floors.
 
@@ -117,7 +117,7 @@ def next_clique(parts, path, stop_at, sure, node_limit, deadline, clock):
     return status
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _is_sure(path, depth, sure):
     """Whether all totals of a path are large enough."""
     for c in range(len(sure)):
@@ -126,7 +126,7 @@ def _is_sure(path, depth, sure):
     return True
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _reaches(parts, path, depth, leaf):
     """Whether a clique with this leaf can still reach all floors."""
     for c in range(len(parts.floor)):
@@ -138,7 +138,7 @@ def _reaches(parts, path, depth, leaf):
     return True
 
 
-@borrowing_kernel
+@kernel
 def count_cliques(parts, path, sure, clock):
     """Number of cliques of all parts whose totals reach the floors; `path` must be fresh."""
     found = 0

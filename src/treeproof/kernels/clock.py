@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numba import types
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel
 
 # Called by name, so that compiled code that uses it can be kept on disk.
 _MONOTONIC = np.int32(6 if sys.platform == "darwin" else 1)
@@ -22,7 +22,7 @@ elif sys.platform == "win32":
     # The C runtime's clock counts wall-clock milliseconds there.
     _clock = types.ExternalFunction("clock", types.int32())
 
-    @kernel
+    @inner_kernel
     def seconds_now(buffer):
         """Seconds of a monotonic clock.
 
@@ -35,7 +35,7 @@ else:
         "clock_gettime", types.int32(types.int32, types.voidptr)
     )
 
-    @kernel
+    @inner_kernel
     def seconds_now(buffer):
         """Seconds of a monotonic clock.
 

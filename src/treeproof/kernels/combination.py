@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.narrowing import meets
 
 EXHAUSTED, SINGLE, OUT_OF_SPLITS, OUT_OF_TIME = 0, 1, 2, 3
@@ -48,7 +48,7 @@ class Parts(NamedTuple):
     n_splits: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def largest_margin(leaves, constraint, low, high):
     """Excess of a constraint with each tree's best leaf in a box: the direct combination."""
     total = leaves.excess[constraint]
@@ -62,7 +62,7 @@ def largest_margin(leaves, constraint, low, high):
     return total
 
 
-@borrowing_kernel
+@noalloc_kernel
 def choose_split(leaves, low, high):
     """Range entry of a leaf that cuts the box, of the tree whose leaves differ most; -1 if none.
 
@@ -90,7 +90,7 @@ def choose_split(leaves, low, high):
     return chosen
 
 
-@borrowing_kernel
+@noalloc_kernel
 def cutting_entry(leaves, leaf, low, high):
     """Range of a leaf that does not span the box; -1 when all do."""
     for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
@@ -100,7 +100,7 @@ def cutting_entry(leaves, leaf, low, high):
     return -1
 
 
-@kernel
+@inner_kernel
 def grow_parts(parts):
     """Parts with room for twice as many boxes."""
     size = len(parts.low)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.arrays import copy_into
+from treeproof.kernels.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.problem import (
     CELL_START,
     ENTRY_START,
@@ -81,7 +82,7 @@ class State(NamedTuple):
     scratch: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_state(problem):
     """State at the whole box with all multipliers zero; `enter_box` fills in the rest."""
     n_pairs = problem.n_pairs
@@ -90,10 +91,14 @@ def new_state(problem):
     for slot in range(problem.n_slots):
         box[slot, LOW] = problem.slots[slot, CELL_START]
         box[slot, HIGH] = problem.slots[slot + 1, CELL_START] - 1
+    rest = np.empty(len(problem.unary), dtype=np.float64)
+    copy_into(rest, problem.unary)
+    constant = np.empty(1, dtype=np.float64)
+    constant[0] = problem.base
     return State(
-        problem.unary.copy(),
+        rest,
         np.zeros(len(problem.segments), dtype=np.float64),
-        np.full(1, problem.base, dtype=np.float64),
+        constant,
         np.empty(problem.n_factors, dtype=np.float64),
         box,
         np.empty((n_pairs, 2), dtype=np.uint32),
@@ -124,7 +129,7 @@ def range_peak(values, first, last):
     return largest
 
 
-@borrowing_kernel
+@noalloc_kernel
 def score_factor(problem, state, factor):
     """Score the living leaves of a factor with the present multipliers; returns the best.
 
@@ -164,7 +169,7 @@ def score_factor(problem, state, factor):
     return best
 
 
-@borrowing_kernel
+@noalloc_kernel
 def segment_marginals(problem, state, factor, step):
     """Best score of a factor with a slot in each segment, without that segment's multiplier.
 
@@ -197,7 +202,7 @@ def segment_marginals(problem, state, factor, step):
             scratch[segment] = max(scratch[segment], others)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def rescore(problem, state, factor, step):
     """Bring the scores of a factor in line with new multipliers of one of its pairs."""
     multiplier = state.multiplier
@@ -220,7 +225,7 @@ def rescore(problem, state, factor, step):
             state.score[first_leaf + leaf] += peak - state.peak[entry + leaf]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def sweep(problem, state, is_forward, bound, floor):
     """Visit every factor once; returns the new bound, never above the old one (but for rounding).
 

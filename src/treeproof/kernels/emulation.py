@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel
+from treeproof.kernels.compiler import ONE, noalloc_kernel
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.rank_space import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
 
@@ -15,6 +15,11 @@ HOLDS, BROKEN, AMBIGUOUS = 0, 1, 2
 NO_FINISH, DIVIDE, AFFINE, RISING = 0, 1, 2, 3
 IDENTITY, SOFTMAX, SIGMOID = 0, 1, 2
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
+NO, YES, MAYBE = 0, 1, 2
+UNSURE = 2
+
+EXP_BELOW, EXP_ABOVE = 1.0 - 2.0**-51, 1.0 + 2.0**-51
+"""Any exp that is right to a few units in the last place lies between these parts of ours."""
 
 
 class Semantics(NamedTuple):
@@ -62,7 +67,7 @@ class Claim(NamedTuple):
     label: int
 
 
-@borrowing_kernel
+@noalloc_kernel
 def add(left, right, is_single):
     """One addition in the library's precision."""
     if is_single:
@@ -72,7 +77,7 @@ def add(left, right, is_single):
     return left + right
 
 
-@borrowing_kernel
+@noalloc_kernel
 def accumulate_cells(trees, space, semantics, row, cells, total):
     """Sum the leaves at a point given by its cells, in tree order and the library's precision.
 
@@ -106,7 +111,7 @@ def accumulate_cells(trees, space, semantics, row, cells, total):
                 total[other] = add(total[other], value, semantics.is_single)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def finished(total, output, semantics):
     """Margin of one output, in the library's precision."""
     value = total[output]
@@ -117,19 +122,64 @@ def finished(total, output, semantics):
     return np.float64(np.float32(value)) if semantics.is_single else value
 
 
-@borrowing_kernel
-def linked(margin, semantics):
-    """What labels are decided by; for a softmax the margin itself, which has the same order."""
-    if semantics.link_divisor != 1.0:
-        margin = margin / semantics.link_divisor
-        if semantics.is_single:
-            margin = np.float64(np.float32(margin))
+@noalloc_kernel
+def divided(margin, semantics):
+    """What the link is applied to."""
+    if semantics.link_divisor == 1.0:
+        return margin
+    margin = margin / semantics.link_divisor
+    return np.float64(np.float32(margin)) if semantics.is_single else margin
+
+
+@noalloc_kernel
+def lead(mine, other, slack, semantics):
+    """Sign of what the link makes of two margins: 1 if mine comes first, 0 if they are equal.
+
+    A link keeps the order of margins, and equal ones stay equal; but it may round neighbours to
+    the same number. Where only that could tell, the answer is UNSURE; of a softmax it depends on
+    all classes, of a sigmoid on the last digits of exp.
+    """
+    mine = divided(mine, semantics)
+    other = divided(other, semantics)
+    if mine == other:
+        return 0
+    if semantics.link == SOFTMAX and abs(mine - other) <= slack:
+        return UNSURE
     if semantics.link == SIGMOID:
-        return 1.0 / (1.0 + math.exp(-semantics.link_scale * margin))
-    return margin
+        # Sound: sums and quotients of doubles keep the order of what they are formed from.
+        far = math.exp(-semantics.link_scale * min(mine, other))
+        near = math.exp(-semantics.link_scale * max(mine, other))
+        if 1.0 / (1.0 + EXP_ABOVE * near) <= 1.0 / (1.0 + EXP_BELOW * far):
+            is_equal = 1.0 / (1.0 + EXP_BELOW * near) == 1.0 / (1.0 + EXP_ABOVE * far)
+            return 0 if is_equal else UNSURE
+    return 1 if mine > other else -1
 
 
-@borrowing_kernel
+@noalloc_kernel
+def wins(margins, label, slack, semantics):
+    """Whether a label is the first one with the largest linked margin: YES, NO or MAYBE.
+
+    Only the label's own pairs matter: which of two others comes first does not. A pair that a link
+    might round together is lost to an earlier class that is ahead and won against a later one that
+    is behind, whatever the link rounds: then a tie gives the same answer.
+    """
+    answer = YES
+    for other in range(len(margins)):
+        if other == label:
+            continue
+        ahead = lead(margins[label], margins[other], slack, semantics)
+        if ahead == UNSURE:
+            if semantics.link == SOFTMAX and (margins[label] > margins[other]) == (other > label):
+                ahead = 1 if other > label else -1
+            else:
+                answer = MAYBE
+                continue
+        if ahead == -1 or (ahead == 0 and other < label):
+            return NO
+    return answer
+
+
+@noalloc_kernel
 def judge(trees, space, semantics, claim, row, cells, total):
     """Whether a point given in cells breaks a claim: HOLDS, BROKEN or AMBIGUOUS.
 
@@ -141,17 +191,9 @@ def judge(trees, space, semantics, claim, row, cells, total):
         for output in range(len(total)):
             gain += claim.coefficient[output] * total[output]
         return BROKEN if gain >= claim.need else HOLDS
-    best = 0
     for output in range(len(total)):
-        total[output] = linked(finished(total, output, semantics), semantics)
-        if total[output] > total[best]:
-            best = output
-    if semantics.link == SOFTMAX:
-        # A softmax keeps the order of margins, equal ones stay equal, and neighbours may merge,
-        # which depends on all classes: there the kernel does not decide.
-        for output in range(len(total)):
-            if 0.0 < total[best] - total[output] <= claim.link_slack:
-                return AMBIGUOUS
-    if semantics.judgement == LABEL_IS_TARGET:
-        return BROKEN if best == claim.label else HOLDS
-    return BROKEN if best != claim.label else HOLDS
+        total[output] = finished(total, output, semantics)
+    answer = wins(total, claim.label, claim.link_slack, semantics)
+    if answer == MAYBE:
+        return AMBIGUOUS
+    return BROKEN if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET) else HOLDS

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel
+from treeproof.kernels.compiler import ONE, inlined_kernel, noalloc_kernel
 from treeproof.kernels.dual import range_peak, score_factor
 from treeproof.kernels.problem import (
     ENTRY_START,
@@ -15,7 +15,7 @@ from treeproof.kernels.problem import (
 )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def enter_box(problem, state):
     """Bring the state in line with its box; returns the bound (our doubles, not yet certified)."""
     rest = state.rest
@@ -50,7 +50,7 @@ def enter_box(problem, state):
     return bound + state.constant[0]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def give_back(problem, state, pair):
     """Return the multipliers of a pair to its slot.
 
@@ -134,7 +134,7 @@ def list_leaves(problem, state, factor):
     return score_factor(problem, state, factor)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def share_out(problem, state):
     """Settle what part of its marginals a factor hands on.
 

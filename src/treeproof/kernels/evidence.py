@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.arrays import copy_into, grow_table, sorted_order
 from treeproof.kernels.branching import choose_branch, eliminate
 from treeproof.kernels.certified import marginals, refresh
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.dual import sweep
 from treeproof.kernels.entering import enter_box
 from treeproof.kernels.problem import (
@@ -23,7 +24,6 @@ from treeproof.kernels.problem import (
     SEGMENT_START,
     SLOT,
     TREE,
-    grow_table,
 )
 from treeproof.kernels.waiting import OpenBoxes, load_open, new_waiting, save_open
 
@@ -64,24 +64,24 @@ class Recorder(NamedTuple):
     least: int
 
 
-@kernel
+@inner_kernel
 def new_tape(size):
     """Empty tape."""
     return Tape(np.empty(size, dtype=np.uint8), np.zeros(1, dtype=np.int64))
 
 
-@kernel
+@inner_kernel
 def with_room(tape, size):
     """The tape, in a larger array where `size` more bytes would not fit."""
     needed = tape.used[0] + size
     if needed <= len(tape.data):
         return tape
     larger = np.empty(max(needed, 2 * len(tape.data)), dtype=np.uint8)
-    larger[: tape.used[0]] = tape.data[: tape.used[0]]
+    copy_into(larger, tape.data[: tape.used[0]])
     return Tape(larger, tape.used)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def put(tape, value, n_bytes):
     """Append an integer, little-endian, in two's complement."""
     position = tape.used[0]
@@ -92,7 +92,7 @@ def put(tape, value, n_bytes):
     tape.used[0] = position
 
 
-@kernel
+@inner_kernel
 def new_recorder(problem, n_features, least):
     """Scratch for a problem; pairs are listed by tree and feature."""
     key = np.empty(problem.n_pairs, dtype=np.int64)
@@ -101,7 +101,7 @@ def new_recorder(problem, n_features, least):
         feature = problem.slots[problem.pairs[pair, SLOT], FEATURE]
         key[pair] = np.int64(tree) * n_features + feature
     return Recorder(
-        np.argsort(key),
+        sorted_order(key, True),
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
@@ -109,7 +109,7 @@ def new_recorder(problem, n_features, least):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def round_multipliers(problem, state, recorder, n_bytes):
     """Replace the multipliers by multiples of a power of two that fit into so many bytes.
 
@@ -142,7 +142,7 @@ def round_multipliers(problem, state, recorder, n_bytes):
         multiplier[segment] = math.ldexp(steps, exponent)
 
 
-@kernel
+@inner_kernel
 def put_multipliers(problem, state, recorder, tape, n_bytes):
     """Append the rounded multipliers of all pairs but for each pair's first segment."""
     exponent = recorder.exponent[0]
@@ -159,7 +159,7 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
     return tape
 
 
-@borrowing_kernel
+@noalloc_kernel
 def closes_rounded(problem, state, recorder, floor, margin):
     """Round as coarsely as the margin allows; returns the bytes per multiplier, or 0.
 
@@ -181,7 +181,7 @@ def closes_rounded(problem, state, recorder, floor, margin):
     return 0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def close_box(problem, state, recorder, floor):
     """Sweep until rounded multipliers close the box; returns their bytes, or 0 if they do not."""
     bound = enter_box(problem, state)
@@ -202,7 +202,7 @@ def close_box(problem, state, recorder, floor):
             return 0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def trim(problem, state, recorder, floor):
     """Drop end cells by rounded multipliers.
 
@@ -229,7 +229,7 @@ def trim(problem, state, recorder, floor):
     return n_trimmed, is_open, bound + 2.0 * error - floor
 
 
-@kernel
+@inner_kernel
 def put_trims(problem, state, recorder, tape, n_trimmed):
     """Append multipliers, and what is left of every slot that lost cells."""
     tape = with_room(tape, 1)
@@ -251,7 +251,7 @@ def put_trims(problem, state, recorder, tape, n_trimmed):
     return tape
 
 
-@kernel
+@inner_kernel
 def record_problem(problem, state, recorder, tape, floor, node_limit, deadline, memory_limit):
     """Prove that a problem stays below the floor, and write the proof down.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.dual import new_state
 from treeproof.kernels.evidence import (
     PLAIN,
@@ -47,7 +47,7 @@ class RecordLimits(NamedTuple):
     least_exponent: int
 
 
-@borrowing_kernel
+@noalloc_kernel
 def plain_sum(leaf_start, leaf_gain):
     """Sum of each tree's largest gain, and the sum of the largest magnitudes."""
     total = 0.0
@@ -64,7 +64,7 @@ def plain_sum(leaf_start, leaf_gain):
     return total, gross
 
 
-@kernel
+@inner_kernel
 def record_way(trees, space, start, zero_band, ways, way, row, low_cell, high_cell, tape, limits,
                deadline):  # fmt: skip
     """Record the proof of one way to break a claim in a box of cells; see `record_problem`."""

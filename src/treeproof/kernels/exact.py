@@ -17,13 +17,13 @@ from treeproof.kernels.branching import (
     search,
 )
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.dual import new_state
 from treeproof.kernels.emulation import AMBIGUOUS, BROKEN, Claim, judge
 from treeproof.kernels.primal import cell_distances
 from treeproof.kernels.problem import FEATURE, HIGH, LOW, build_problem
-from treeproof.kernels.rank_space import FIXED, box_cells, cell_from, cell_of
-from treeproof.kernels.restriction import restrict, summation_slack
+from treeproof.kernels.rank_space import FIXED, box_cells, cell_from, cell_of, home_cells
+from treeproof.kernels.restriction import combination_up, restrict, summation_slack
 from treeproof.kernels.starting import plan
 from treeproof.kernels.waiting import new_waiting
 from treeproof.kernels.witnesses import (
@@ -84,7 +84,7 @@ class Found(NamedTuple):
     cheap: np.ndarray
 
 
-@kernel
+@inner_kernel
 def claim_of(alternatives, group, constraint):
     """The constraint as a `Claim`."""
     return Claim(
@@ -96,7 +96,7 @@ def claim_of(alternatives, group, constraint):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def largest_sum(leaf_start, leaf_gain):
     """The paper's eq. 6, every tree takes its best reachable leaf; rounded up.
 
@@ -114,7 +114,7 @@ def largest_sum(leaf_start, leaf_gain):
     return total + (len(leaf_start) + 4) * 2.0**-52 * gross
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_out_of_reach(base, floor, leaf_start, leaf_gain):
     """Whether the floor is not reached even if every tree takes its best leaf.
 
@@ -123,24 +123,32 @@ def is_out_of_reach(base, floor, leaf_start, leaf_gain):
     return base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor
 
 
-@borrowing_kernel
+@noalloc_kernel
 def base_and_floor(trees, semantics, claim, leaf_start, leaf_row):
     """Gain before any tree, and the gain below which nothing can break a claim in a box.
 
     leaf_start, leaf_row  from `restrict`
     """
-    base = 0.0
-    for output in range(len(claim.coefficient)):
-        base += claim.coefficient[output] * semantics.start[output]
+    base = combination_up(claim.coefficient, semantics.start)
     slack = summation_slack(
         trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
     )
     return base, claim.need - slack - claim.link_slack
 
 
-@borrowing_kernel
+@inlined_kernel
+def farthest_move(radius, rate):
+    """A move of that radius, rounded up; a rate of 1 rounds nothing."""
+    return radius if rate == 1.0 else np.nextafter(radius * rate, np.inf)
+
+
+@noalloc_kernel
 def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell):
-    """Cells of a box that contains the closed ball; one float wider on each side at most."""
+    """Cells of a box that holds the closed ball, and perhaps a little more.
+
+    Sound: the move is rounded up before it is taken, since its own rounding error may be much
+    larger than a float of the end where the two cancel; then the end is rounded outwards.
+    """
     for feature in range(len(row)):
         if row_cell[feature] == FIXED:
             low_cell[feature] = FIXED
@@ -149,16 +157,25 @@ def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high
         least = row[feature]
         most = row[feature]
         if down[feature] > 0.0:
-            least = np.nextafter(row[feature] - radius * down[feature], -np.inf)
+            least = np.nextafter(row[feature] - farthest_move(radius, down[feature]), -np.inf)
             least = min(max(least, low[feature]), row[feature])
         if up[feature] > 0.0:
-            most = np.nextafter(row[feature] + radius * up[feature], np.inf)
+            most = np.nextafter(row[feature] + farthest_move(radius, up[feature]), np.inf)
             most = max(min(most, high[feature]), row[feature])
         low_cell[feature] = cell_from(space, feature, least, row_cell[feature])
         high_cell[feature] = cell_from(space, feature, most, row_cell[feature])
 
 
-@borrowing_kernel
+@inner_kernel
+def nearest_cells(row_cell, low_cell, high_cell):
+    """Cells of a box that are nearest to the row's own."""
+    cells = np.empty(len(row_cell), dtype=np.int32)
+    for feature in range(len(cells)):
+        cells[feature] = min(max(row_cell[feature], low_cell[feature]), high_cell[feature])
+    return cells
+
+
+@noalloc_kernel
 def point_cells(problem, point, template, cells):
     """Global cells of a point: nearest to the template inside the point's cells."""
     for feature in range(len(template)):
@@ -170,7 +187,7 @@ def point_cells(problem, point, template, cells):
         cells[feature] = min(max(template[feature], low), problem.cells[cell, HIGH])
 
 
-@borrowing_kernel
+@noalloc_kernel
 def judge_point(
     trees, space, semantics, claim, row, problem, target, template, cells, total, found
 ):
@@ -188,7 +205,7 @@ def judge_point(
             return verdict
 
 
-@kernel
+@inner_kernel
 def explore(
     trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
     is_ball, is_quick, radius, found, limits, deadline,
@@ -221,14 +238,15 @@ def explore(
     distance, is_beyond = cell_distances(
         problem, space, row, row_cell, down, up, low, high, is_ball
     )
-    template = np.minimum(np.maximum(row_cell, low_cell), high_cell)
+    template = nearest_cells(row_cell, low_cell, high_cell)
     target = new_target(problem, claim.need, floor, distance, is_beyond, found)
     waiting = new_waiting(problem, state)
     cells = np.empty(len(row), dtype=np.int32)
     total = np.empty(len(semantics.start), dtype=np.float64)
     is_near_tie = False
-    is_root = True
-    taken_up = FRESH
+    # Variables, not literals: search would be compiled once for each.
+    is_root = np.bool_(True)
+    taken_up = np.int64(FRESH)
     while True:
         nodes = found.counts[0]
         status, waiting, is_tuple = search(
@@ -254,7 +272,7 @@ def explore(
             taken_up = SETTLED
 
 
-@kernel
+@inner_kernel
 def is_proved_by_best_leaves(
     trees, space, semantics, alternatives, group, row, down, up, low, high, radius
 ):
@@ -262,7 +280,7 @@ def is_proved_by_best_leaves(
     row_cell = np.empty(len(row), dtype=np.int32)
     low_cell = np.empty(len(row), dtype=np.int32)
     high_cell = np.empty(len(row), dtype=np.int32)
-    box_cells(space, row, row, row, row_cell, row_cell)
+    home_cells(space, row, np.bool_(True), row_cell)
     ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
     for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
         claim = claim_of(alternatives, group, alternatives.alternative_start[number])
@@ -275,7 +293,7 @@ def is_proved_by_best_leaves(
     return True
 
 
-@kernel
+@inner_kernel
 def solve_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
@@ -298,7 +316,7 @@ def solve_row(
     return status
 
 
-@kernel
+@inner_kernel
 def search_row(
     trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
     margin, found, limits,
@@ -321,7 +339,7 @@ def search_row(
     row_cell = np.empty(n_features, dtype=np.int32)
     low_cell = np.empty(n_features, dtype=np.int32)
     high_cell = np.empty(n_features, dtype=np.int32)
-    box_cells(space, row, row, row, row_cell, row_cell)
+    home_cells(space, row, is_ball, row_cell)
     if not is_ball:
         box_cells(space, row, low, high, low_cell, high_cell)
     order, radius = plan(
@@ -337,9 +355,11 @@ def search_row(
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
+        searched = np.inf
         for number in order:
             if is_ball:
                 radius = min(radius, found.upper[0])
+                searched = radius
                 ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
             claim = claim_of(alternatives, group, alternatives.alternative_start[number])
             status = explore(
@@ -351,31 +371,30 @@ def search_row(
                 return status
             if found.upper[0] < np.inf and not is_ball:
                 return PROVED
-        # Sound: every alternative was proved in a ball that holds all that is nearer.
-        if not is_quick or (worst == PROVED and found.upper[0] <= radius):
-            break
-        is_everything = found.upper[0] == np.inf and covers_everything(
-            space, low_cell, high_cell, row_cell, down, up, low, high
-        )
-        if found.upper[0] < np.inf or (is_everything and worst == UNDECIDED):
-            is_quick = found.upper[0] < FAR_CLOSER * radius
-            continue
         if worst == PROVED:
-            found.lower[0] = radius
-            if is_everything:
-                break
-        if found.counts[SWEEPS] == sweeps:
+            # Sound: every alternative was proved in a ball of at least this radius, but for points
+            # no nearer than the witness. What was searched, and nothing else, bounds the answer: a
+            # witness may lie beyond the ball, since the cells searched may hold more than the ball.
+            found.lower[0] = max(found.lower[0], min(searched, found.upper[0]))
+            if found.lower[0] == found.upper[0]:
+                return PROVED
+        if found.upper[0] < np.inf:
+            is_quick = found.upper[0] < FAR_CLOSER * radius
+            radius = found.upper[0]
+        elif covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
+            if worst == PROVED:
+                found.lower[0] = np.inf
+                return PROVED
+            is_quick = False
+        elif found.counts[SWEEPS] == sweeps:
             radius *= CHEAP_GROWTH
         else:
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
         if seconds_now(clock) > deadline:
             return TIME_LIMIT
-    if is_ball:
-        found.lower[0] = found.upper[0]
-    return PROVED
 
 
-@borrowing_kernel
+@noalloc_kernel
 def covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
     """Whether a box of cells holds everything that the row can ever reach."""
     for feature in range(len(low_cell)):

@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.arrays import copy_into, sorted_order
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.exact import Found, solve_row
 from treeproof.kernels.rank_space import FIXED, cell_of
 
 
-@borrowing_kernel
+@noalloc_kernel
 def into_box(value, low, high, is_single):
     """Nearest number of the input precision inside a closed interval, if it has one."""
     if value < low:
@@ -24,7 +25,7 @@ def into_box(value, low, high, is_single):
     return np.float64(np.float32(value)) if is_single else value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def witness_point(space, row, cells, is_single, low, high, is_ball, point):
     """Nearest row of the model's input precision in the given cells.
 
@@ -73,12 +74,14 @@ class Columns(NamedTuple):
     cheap: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_found(n_features):
     """Nothing known: lower 0, upper infinite."""
+    upper = np.empty(1, dtype=np.float64)
+    upper[0] = np.inf
     return Found(
         np.zeros(1, dtype=np.float64),
-        np.full(1, np.inf, dtype=np.float64),
+        upper,
         np.zeros(1, dtype=np.bool_),
         np.zeros(n_features, dtype=np.int32),
         np.zeros(4, dtype=np.int64),
@@ -117,7 +120,7 @@ def solve_batch(
         columns.lower[number] = found.lower[0]
         columns.upper[number] = found.upper[0]
         columns.is_open[number] = found.is_open[0]
-        columns.counts[number] = found.counts
+        copy_into(columns.counts[number], found.counts)
         columns.cheap[number] = found.cheap[0]
         if found.upper[0] < np.inf:
             witness_point(
@@ -127,7 +130,7 @@ def solve_batch(
         columns.seconds[number] = seconds_now(clock) - started
 
 
-@kernel
+@inner_kernel
 def first_step(space, row, down, up):
     """A part of the distance to the nearest threshold that a tenth of the features have.
 
@@ -153,4 +156,5 @@ def first_step(space, row, down, up):
             count += 1
     if count == 0:
         return 1.0
-    return max(0.125 * np.sort(steps[:count])[count // 10], SMALLEST_START)
+    order = sorted_order(steps[:count], True)
+    return max(0.125 * steps[order[count // 10]], SMALLEST_START)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import noalloc_kernel
 from treeproof.kernels.narrowing import enter, leave, meets
 
 PROVED, LOOSE, OUT_OF_NODES, OUT_OF_TIME, OUT_OF_MEMORY = 0, 1, 2, 3, 4
@@ -64,7 +64,7 @@ class Walk(NamedTuple):
     clock: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def group_maximum(parts, walk, first_part, n_parts, best, stop_at_first, deadline):
     """Largest gain of the cliques of consecutive parts; ``walk.suffix`` bounds what is to come.
 
@@ -123,7 +123,7 @@ def group_maximum(parts, walk, first_part, n_parts, best, stop_at_first, deadlin
     return best, True
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _leave_all(walk, depth):
     for d in range(depth - 1, -1, -1):
         leave(walk, d)

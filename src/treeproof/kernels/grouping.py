@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.narrowing import enter, leave, meets
 
 _PAIRS_PER_TREE = 16
@@ -48,7 +48,7 @@ class Sharing(NamedTuple):
     entry: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_sharing(is_used, n_trees, max_ranges, n_features):
     """Scratch of the right size; empty when it is not used."""
     n = n_trees if is_used else 0
@@ -70,7 +70,7 @@ def new_sharing(is_used, n_trees, max_ranges, n_features):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def order_by_contradiction(parts, n_parts, clique_size, n_levels, walk, sharing):
     """Order the parts that can move; returns their number."""
     n = 0
@@ -89,7 +89,7 @@ def order_by_contradiction(parts, n_parts, clique_size, n_levels, walk, sharing)
     return n
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _contradictions(parts, n, walk, sharing):
     """Collect pairs of parts whose best leaves do not meet, with what merging them takes off."""
     for feature in range(len(sharing.head)):
@@ -123,7 +123,7 @@ def _contradictions(parts, n, walk, sharing):
     return n_pairs
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _merging_loss(parts, first, second, walk):
     """Sum of two maxima less the largest gain of a pair of leaves that meet."""
     begin = parts.part_start[second]
@@ -145,7 +145,7 @@ def _merging_loss(parts, first, second, walk):
     return largest - best
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _sort_pairs(sharing, n_pairs):
     """Sort pairs by falling loss; equal ones keep their order."""
     for k in range(n_pairs):
@@ -173,7 +173,7 @@ def _sort_pairs(sharing, n_pairs):
         width *= 2
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _join_units(sharing, n, n_pairs, clique_size, width):
     """Join units of `width` consecutive parts into blocks of up to `clique_size` units.
 

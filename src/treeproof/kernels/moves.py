@@ -1,26 +1,21 @@
-"""Exact arithmetic of moves: where a closed ball ends, and at which distance a threshold lies.
+"""Exact arithmetic of moves: at which distance a threshold lies.
 
-The end of a ball, ``x + r * rate``, is a real number; what matters is on which side of every
-threshold it lies. As in spec/rounding.py, its value rounded down decides that for both ends. Sums
-and products are taken without error as short expansions: sums of doubles that do not overlap, so
-that the sign of the largest one is the sign of the whole.
+A distance, ``(T - x) / rate``, is a real number; kept are the largest double not above it, and
+whether it is that double. Sums and products are taken without error as short expansions: sums of
+doubles that do not overlap, so that the sign of the largest one is the sign of the whole.
 """
 
 import math
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import noalloc_kernel
 
 _SPLITTER = 134217729.0  # 2**27 + 1
-_TINY_RADIUS = 1e-200
-_TINY_MOVE = 1e-140
-"""Products below these lose digits to underflow. With rates other than 0 and 1, smaller moves are
-not told apart: a threshold nearer than the tiny move is at distance 0, and every radius reaches it.
-"""
+LARGEST = float(np.finfo(np.float64).max)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def two_sum(a, b):
     """Sum of two doubles and its rounding error."""
     total = a + b
@@ -28,7 +23,7 @@ def two_sum(a, b):
     return total, (a - (total - part)) + (b - part)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def two_product(a, b):
     """Product of two doubles and its rounding error, unless it over- or underflows."""
     product = a * b
@@ -42,7 +37,7 @@ def two_product(a, b):
     return product, error
 
 
-@borrowing_kernel
+@noalloc_kernel
 def sign_of_sum(a, b, c, d):
     """Sign of ``a + b + c + d``, where a + b is a product and its error."""
     # Growing an expansion by one double keeps its parts from overlapping.
@@ -59,41 +54,7 @@ def sign_of_sum(a, b, c, d):
     return 0
 
 
-@borrowing_kernel
-def ball_end(x, radius, rate, sign):
-    """``x + sign * radius * rate`` rounded down, exactly."""
-    if rate == 0.0 or radius == 0.0 or not np.isfinite(x):
-        return x
-    if not np.isfinite(radius):
-        return sign * radius
-    product = radius
-    error = 0.0
-    if rate != 1.0:
-        if radius < _TINY_RADIUS:
-            # Sound: a larger set than was asked for, unless x absorbs the move.
-            end = x + sign * _TINY_MOVE
-            return x if sign > 0.0 and end == x else np.nextafter(end, sign * np.inf)
-        product, error = two_product(radius, rate)
-    end, rest = two_sum(x, sign * product)
-    if error == 0.0:
-        return np.nextafter(end, -np.inf) if rest < 0.0 else end
-    end = end + (rest + sign * error)
-    while sign_of_sum(sign * product, sign * error, x, -end) < 0:
-        end = np.nextafter(end, -np.inf)
-    while sign_of_sum(sign * product, sign * error, x, -np.nextafter(end, np.inf)) >= 0:
-        end = np.nextafter(end, np.inf)
-    return end
-
-
-@borrowing_kernel
-def distance_down(small, large, rate):
-    """As `quotient_down`, but for moves that `ball_end` does not tell apart: these are 0."""
-    if rate != 1.0 and 0.0 < large - small < _TINY_MOVE:
-        return 0.0, False
-    return quotient_down(large, small, rate)
-
-
-@borrowing_kernel
+@noalloc_kernel
 def quotient_down(larger, smaller, rate):
     """Largest double not above the exact (larger - smaller) / rate, and whether it is that number.
 
@@ -104,12 +65,16 @@ def quotient_down(larger, smaller, rate):
     if np.isinf(rate):
         return 0.0, False
     difference = larger - smaller
-    if not np.isfinite(difference):
-        return difference, True
     if difference == 0.0:
         return 0.0, True
-    difference, error = two_sum(larger, -smaller)
+    if np.isinf(larger) or np.isinf(smaller):
+        return difference, True
+    # Halves of numbers whose difference is too large for a double: nothing is lost by that.
+    half = 0.5 if np.isinf(difference) else 1.0
+    difference, error = two_sum(half * larger, -half * smaller)
     if rate == 1.0:
+        if half < 1.0:
+            return LARGEST, False
         # Sound: the exact difference is less than half a unit away, so this is the next one down.
         return np.nextafter(difference, -np.inf) if error < 0.0 else difference, error == 0.0
     # Mantissas only, so that no product below under- or overflows.
@@ -129,10 +94,10 @@ def quotient_down(larger, smaller, rate):
             break
         quotient = above
     is_exact = _sign_of_excess(quotient, rate, difference, error) == 0
-    exponent = difference_exponent - rate_exponent
+    exponent = difference_exponent - rate_exponent + (1 if half < 1.0 else 0)
     scaled = math.ldexp(quotient, exponent)
     if not np.isfinite(scaled):
-        return np.finfo(np.float64).max, False
+        return LARGEST, False
     # The smallest doubles have fewer digits: the scaling itself may have rounded.
     back = math.ldexp(scaled, -exponent)
     if back > quotient:
@@ -140,7 +105,7 @@ def quotient_down(larger, smaller, rate):
     return scaled, is_exact and back == quotient
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _sign_of_excess(quotient, rate, difference, error):
     """Sign of ``quotient * rate - (difference + error)``."""
     product, rounding = two_product(quotient, rate)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import noalloc_kernel
 from treeproof.kernels.group_bounds import (
     LOOSE,
     OUT_OF_NODES,
@@ -36,7 +36,7 @@ class Options(NamedTuple):
     time_limit: float
 
 
-@borrowing_kernel
+@noalloc_kernel
 def group_suffix(parts, walk, first_part, n_parts, child_size, child_maximum):
     """Bound what the parts from each depth on can add: maxima of parts and of whole children."""
     walk.suffix[n_parts] = 0.0
@@ -50,7 +50,7 @@ def group_suffix(parts, walk, first_part, n_parts, child_size, child_maximum):
             walk.suffix[depth] = min(walk.suffix[depth], after_child)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def sum_level(parts, n_parts, walk, size, child_size, maxima, floor, options, deadline):
     """Maxima of the groups of one level; their sum is the bound of eq. 6.
 
@@ -108,12 +108,12 @@ def sum_level(parts, n_parts, walk, size, child_size, maxima, floor, options, de
     return PROVED if total < floor else LOOSE, total
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _limit_reached(walk):
     return OUT_OF_NODES if walk.nodes[0] >= walk.nodes[1] else OUT_OF_TIME
 
 
-@borrowing_kernel
+@noalloc_kernel
 def decide_constraint(
     trees, question, constraint, restricted, low_cell, high_cell, options, deadline
 ):
@@ -138,7 +138,7 @@ def decide_constraint(
     )  # fmt: skip
 
 
-@borrowing_kernel
+@noalloc_kernel
 def decide_levels(parts, n_parts, walk, maxima, floor, options, deadline):
     """Merge level by level until the bound falls below the floor; returns as above."""
     excess = -floor
@@ -164,7 +164,7 @@ def decide_levels(parts, n_parts, walk, maxima, floor, options, deadline):
     return PROVED, level, excess
 
 
-@borrowing_kernel
+@noalloc_kernel
 def decide_alternative(
     trees, question, alternative, restricted, low_cell, high_cell, options, deadline
 ):

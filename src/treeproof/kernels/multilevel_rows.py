@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.distances import collect_distances
 from treeproof.kernels.group_bounds import LOOSE, PROVED
 from treeproof.kernels.multilevel import decide_alternative
 from treeproof.kernels.path_bounds import prove_by_paths
-from treeproof.kernels.questions import collect_distances, set_cells, sort_distances
+from treeproof.kernels.questions import set_cells, sort_distances
 from treeproof.kernels.restriction import larger_room, new_room
 from treeproof.kernels.selection import new_restricted, restrict_row
 
@@ -41,7 +42,7 @@ class RowAnswers(NamedTuple):
     seconds: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _begin_row(out, row, nodes, options, clock):
     """Start the row's clock and counter; return its deadline."""
     nodes[0] = 0
@@ -50,7 +51,7 @@ def _begin_row(out, row, nodes, options, clock):
     return options.time_limit - out.seconds[row]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _end_row(out, row, nodes, clock):
     out.nodes[row] = nodes[0]
     out.seconds[row] += seconds_now(clock)
@@ -98,7 +99,7 @@ def verify_rows(trees, space, question, radius, first, last, options, out):
         _end_row(out, row, nodes, clock)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _prove_radius(
     trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
 ):
@@ -128,7 +129,7 @@ def _prove_radius(
     return PROVED, highest
 
 
-@kernel
+@inner_kernel
 def _prove_by_paths(
     trees, question, row, radius, restricted, proved, low_cell, high_cell, options, deadline
 ):
@@ -150,7 +151,7 @@ def _prove_by_paths(
     return status, level
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _next_of_protocol(state, search, is_proved):
     """Next radius of the paper's search; negative at its end.
 
@@ -175,7 +176,7 @@ def _next_of_protocol(state, search, is_proved):
         state[0] = min(2.0 * radius, search[2])
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _next_of_list(state, radii, is_proved):
     """Next radius of the exact search; negative at its end.
 
@@ -202,7 +203,7 @@ def _next_of_list(state, radii, is_proved):
         state[3] *= 4.0
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _listed_bound(radii, is_beyond, proved):
     """Lower bound of the radius when the list is proved up to a number.
 
@@ -238,7 +239,11 @@ def search_rows(trees, space, question, search, first, last, options, out):
         deadline = _begin_row(out, row, nodes, options, clock)
         proved_to[:] = -1.0
         proved_to[len(proved_to) - 1] = 0.0
-        n = collect_distances(space, question, row, value, beyond) if is_listed else 0
+        n = 0
+        if is_listed:
+            rates = question.down, question.up
+            sides = question.low[row], question.high[row]
+            n = collect_distances(space, question.rows[row], rates, sides, value, beyond)
         radii, is_beyond = sort_distances(value, beyond, n)
         state[:] = -1.0
         if is_listed:

@@ -5,10 +5,10 @@ passed as walk has the box ``low_cell``, ``high_cell`` and the ``trail`` of its 
 ``trail_start``.
 """
 
-from treeproof.kernels.compiler import borrowing_kernel
+from treeproof.kernels.compiler import noalloc_kernel
 
 
-@borrowing_kernel
+@noalloc_kernel
 def enter(parts, walk, leaf, depth):
     """Narrow the cell box to a leaf; undone, and False, when they do not meet."""
     top = walk.trail_start[depth]
@@ -31,7 +31,7 @@ def enter(parts, walk, leaf, depth):
     return True
 
 
-@borrowing_kernel
+@noalloc_kernel
 def leave(walk, depth):
     """Undo the narrowings of the choice at a depth."""
     for t in range(walk.trail_start[depth + 1] - 1, walk.trail_start[depth] - 1, -1):
@@ -40,7 +40,7 @@ def leave(walk, depth):
         walk.high_cell[feature] = walk.trail[t, 2]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def meets(parts, leaf, low_cell, high_cell):
     """Whether a restricted leaf meets a box of cells."""
     for r in range(parts.range_start[leaf], parts.range_start[leaf + 1]):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import kernel, noalloc_kernel
 from treeproof.kernels.prediction import is_left
 
 BLOCK = 64
@@ -131,7 +131,7 @@ def _pack(trees, column_of, place, level, packed):
     return n_columns
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _fill(packed, rows, first, n_rows, buffer):
     """Copy a block of rows into the buffer, a missing value as each column wants it."""
     width = len(packed.column_feature)
@@ -143,7 +143,7 @@ def _fill(packed, rows, first, n_rows, buffer):
             )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _step(packed, node, start, buffer):
     """Next node of one row; unsigned numbers spare the check for negative indices."""
     here = np.uintp(node)
@@ -151,7 +151,7 @@ def _step(packed, node, start, buffer):
     return packed.child[here] + np.uint32(value >= packed.threshold[here])
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _walk(packed, tree, n_rows, buffer, reached):
     """Leaf (row of leaf_value) of each row of a block in one plain tree.
 
@@ -199,7 +199,7 @@ def _walk(packed, tree, n_rows, buffer, reached):
         reached[row + 6], reached[row + 7] = packed.leaf[np.uintp(g)], packed.leaf[np.uintp(h)]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached):
     """Leaf of each row of a block in one tree of any kind."""
     if packed.is_plain[tree]:

@@ -7,24 +7,16 @@ one.
 
 import numpy as np
 
+from treeproof.kernels.arrays import grown, sorted_order
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel
 from treeproof.kernels.group_bounds import LOOSE, OUT_OF_MEMORY, OUT_OF_NODES, OUT_OF_TIME, PROVED
 from treeproof.kernels.multilevel import Options, decide_levels, group_suffix
 from treeproof.kernels.narrowing import enter, leave
 from treeproof.kernels.selection import prepare_parts
-from treeproof.kernels.sorting import falling_order
 
 
-@kernel
-def grown(array, size):
-    """Copy of an array with room for at least `size` entries."""
-    larger = np.empty(max(size, 2 * len(array)), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-@kernel
+@inner_kernel
 def collect_cliques(parts, walk, box_low, box_high, first_part, n_parts, least, limit, deadline):
     """Cliques of a group whose gain is at least `least`, as sparse boxes.
 
@@ -108,7 +100,7 @@ def collect_cliques(parts, walk, box_low, box_high, first_part, n_parts, least, 
     return status, value[:n], range_end[:n], feature, low, high
 
 
-@kernel
+@inner_kernel
 def best_continuations(walk, before, after, least, deadline):
     """Best path value ending in each clique of a group: eq. 7.
 
@@ -125,7 +117,7 @@ def best_continuations(walk, before, after, least, deadline):
     _, value, range_end, feature, low, high = after
     _, old_value, old_end, old_feature, old_low, old_high = before
     best = np.full(len(value), -np.inf)
-    order = falling_order(old_value)
+    order = sorted_order(old_value, False)
     begin = 0
     for i in range(len(value)):
         if i & 255 == 255 and seconds_now(walk.clock) > deadline:
@@ -155,7 +147,7 @@ def best_continuations(walk, before, after, least, deadline):
     return PROVED, best
 
 
-@kernel
+@inner_kernel
 def path_level(parts, n_parts, walk, size, maxima, floor, options, deadline):
     """Whether a path of at least the floor runs through the groups of one level (eq. 7).
 
@@ -180,7 +172,7 @@ def path_level(parts, n_parts, walk, size, maxima, floor, options, deadline):
     return status
 
 
-@kernel
+@inner_kernel
 def _path_within(parts, n_parts, walk, size, maxima, remaining, reach, floor, options, deadline):
     """LOOSE when cliques within a reach of their maxima form a path of at least the floor."""
     part_maximum = parts.gain[parts.part_start[:n_parts]]
@@ -211,7 +203,7 @@ def _path_within(parts, n_parts, walk, size, maxima, remaining, reach, floor, op
     return LOOSE
 
 
-@kernel
+@inner_kernel
 def prove_by_paths(
     trees, question, alternative, restricted, low_cell, high_cell, options, deadline
 ):

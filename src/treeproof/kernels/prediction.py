@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import kernel, noalloc_kernel
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_left(trees, node, value, zero_band):
     """Whether a value goes left at an inner node; see `TreeArrays` for the flags."""
     flags = trees.flags[node]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
-from treeproof.kernels.moves import quotient_down
+from treeproof.kernels.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.problem import (
     CELL_START,
     ENTRY_START,
@@ -27,7 +27,7 @@ def segment_at(problem, state, pair, cell):
     return segment
 
 
-@borrowing_kernel
+@noalloc_kernel
 def count_misses(problem, state, point, misses):
     """Value of a point inside the state's box.
 
@@ -56,7 +56,7 @@ def count_misses(problem, state, point, misses):
     return value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def slot_values(problem, state, cell_now, slot, misses, values):
     """Part of the value that depends on one slot, for each of its cells, others as they are."""
     low = np.uint32(state.box[slot, LOW])
@@ -83,7 +83,7 @@ def slot_values(problem, state, cell_now, slot, misses, values):
             entry += ONE
 
 
-@borrowing_kernel
+@noalloc_kernel
 def move_slot(problem, state, slot, before, after, misses, is_stale):
     """Account for a slot's new cell; returns what that adds to the value.
 
@@ -119,7 +119,7 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
     return change
 
 
-@borrowing_kernel
+@noalloc_kernel
 def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
     """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
 
@@ -154,7 +154,7 @@ def ascend(problem, state, distance, point, value, need, rounds, misses, is_stal
     return value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def decode(problem, state, score, distance, point):
     """Point that takes the best-scored cell of every slot, the nearest among equals."""
     for slot in range(problem.n_slots):
@@ -167,22 +167,18 @@ def decode(problem, state, score, distance, point):
         point[slot] = best
 
 
-@borrowing_kernel
+@noalloc_kernel
 def clip_point(problem, state, point):
     """Move a point into the state's box."""
     for slot in range(problem.n_slots):
         point[slot] = min(max(point[slot], state.box[slot, LOW]), state.box[slot, HIGH])
 
 
-@kernel
+@inner_kernel
 def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_high, is_ball):
     """Radius at which each cell of a problem is reached, rounded down; infinite if never.
 
-    In a box that is no ball every cell is at distance 0.
-
-    A cell above the row's is reached at its lower threshold T (attained), a cell below just beyond
-    its upper threshold (approached). The open ball of a radius contains a point of the cell iff the
-    exact distance is smaller.
+    In a box that is no ball every cell is at distance 0; otherwise see `cell_distance`.
 
     Returns
     -------
@@ -195,22 +191,11 @@ def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_h
         return distance, is_beyond
     for slot in range(problem.n_slots):
         feature = problem.slots[slot, FEATURE]
-        cuts = space.cut_start[feature]
+        rates = down[feature], up[feature]
+        sides = domain_low[feature], domain_high[feature]
         for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
-            if problem.cells[cell, LOW] > row_cell[feature]:
-                threshold = space.cut[cuts + problem.cells[cell, LOW] - 1]
-                if threshold > domain_high[feature]:
-                    distance[cell] = np.inf
-                else:
-                    distance[cell], is_attained = quotient_down(
-                        threshold, row[feature], up[feature]
-                    )
-                    is_beyond[cell] = not is_attained
-            elif problem.cells[cell, HIGH] < row_cell[feature]:
-                threshold = space.cut[cuts + problem.cells[cell, HIGH]]
-                is_beyond[cell] = True
-                if threshold <= domain_low[feature]:
-                    distance[cell] = np.inf
-                else:
-                    distance[cell], _ = quotient_down(row[feature], threshold, down[feature])
+            distance[cell], is_beyond[cell] = cell_distance(
+                space, feature, problem.cells[cell, LOW], problem.cells[cell, HIGH],
+                row_cell[feature], row[feature], rates, sides,
+            )  # fmt: skip
     return distance, is_beyond

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.rank_space import NOTHING
 
 LOW, HIGH, EDGE = 0, 1, 2
@@ -62,15 +62,7 @@ class Problem(NamedTuple):
     slot_pair: np.ndarray
 
 
-@kernel
-def grow_table(array, n_rows):
-    """Copy of a two-dimensional array with room for at least `n_rows` rows."""
-    larger = np.empty((max(n_rows, 2 * array.shape[0]), array.shape[1]), dtype=array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
-
-
-@kernel
+@inner_kernel
 def find_slots(feature, n_features, ranges):
     """Number the features that occur in any range, in order of appearance; fills RANGE_SLOT.
 
@@ -91,7 +83,7 @@ def find_slots(feature, n_features, ranges):
     return np.int64(n_slots), slots[: n_slots + ONE]
 
 
-@kernel
+@inner_kernel
 def find_cells(low, high, low_cell, high_cell, n_slots, slots, ranges):
     """Cut every slot's box range at the bounds of all ranges; returns the cells.
 
@@ -226,7 +218,7 @@ def add_unary(ranges, range_start, first, last, leaf_gain, cells, unary):
             unary[cell] += leaf_gain[leaf]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def add_trees(base, leaf_start, leaf_gain, range_start, ranges, slots, cells, unary, factors, gain,
               pairs, segments, entries, bounds, stamp, position):  # fmt: skip
     """Sort trees into constants, unary terms and factors.
@@ -281,7 +273,7 @@ def add_trees(base, leaf_start, leaf_gain, range_start, ranges, slots, cells, un
     return base, gross, n_factors, True
 
 
-@kernel
+@inner_kernel
 def build_problem(base, leaf_start, leaf_gain, range_start, feature, low, high, low_cell,
                   high_cell):  # fmt: skip
     """Turn the output of `restrict` into a `Problem`.
@@ -324,7 +316,7 @@ def build_problem(base, leaf_start, leaf_gain, range_start, feature, low, high, 
     )  # fmt: skip
 
 
-@kernel
+@inner_kernel
 def index_pairs(n_slots, n_pairs, slots, pairs):
     """List the pairs of each slot; fills PAIR_START of the slots."""
     for pair in range(n_pairs):
@@ -332,7 +324,9 @@ def index_pairs(n_slots, n_pairs, slots, pairs):
     for slot in range(n_slots):
         slots[slot + 1, PAIR_START] += slots[slot, PAIR_START]
     slot_pair = np.empty(n_pairs, dtype=np.uint32)
-    fill = slots[:, PAIR_START].copy()
+    fill = np.empty(n_slots + 1, dtype=np.uint32)
+    for slot in range(n_slots + 1):
+        fill[slot] = slots[slot, PAIR_START]
     for pair in range(n_pairs):
         slot_pair[fill[pairs[pair, SLOT]]] = pair
         fill[pairs[pair, SLOT]] += ONE

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.moves import ball_end, distance_down
+from treeproof.kernels.arrays import sorted_order
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.distances import reached_cells
 from treeproof.kernels.rank_space import FIXED, cell_of
-from treeproof.kernels.sorting import falling_order
 
 
 class Question(NamedTuple):
@@ -53,7 +53,7 @@ class Question(NamedTuple):
     share: bool
 
 
-@borrowing_kernel
+@noalloc_kernel
 def set_cells(space, question, row, radius, low_cell, high_cell):
     """Cells that the closed set of a radius (or the box of the question) reaches.
 
@@ -61,48 +61,25 @@ def set_cells(space, question, row, radius, low_cell, high_cell):
     low_cell   int32   (n_features,)   out; features that no node tests are FIXED
     high_cell  int32   (n_features,)   out
     """
-    low_cell[:] = FIXED
-    high_cell[:] = FIXED
+    for feature in range(len(low_cell)):
+        low_cell[feature] = FIXED
+        high_cell[feature] = FIXED
     for feature in question.used:
         value = question.rows[row, feature]
         if np.isnan(value) or space.categorical[feature]:
             continue
-        low = question.low[row, feature]
-        high = question.high[row, feature]
+        sides = question.low[row, feature], question.high[row, feature]
         if question.is_ball:
-            low = min(max(ball_end(value, radius, question.down[feature], -1.0), low), value)
-            high = max(min(ball_end(value, radius, question.up[feature], 1.0), high), value)
-        low_cell[feature] = cell_of(space, feature, low)
-        high_cell[feature] = cell_of(space, feature, high)
+            rates = question.down[feature], question.up[feature]
+            low_cell[feature], high_cell[feature] = reached_cells(
+                space, feature, value, rates, sides, radius
+            )
+        else:
+            low_cell[feature] = cell_of(space, feature, sides[0])
+            high_cell[feature] = cell_of(space, feature, sides[1])
 
 
-@borrowing_kernel
-def collect_distances(space, question, row, value, is_beyond):
-    """Distances at which a row reaches new cells, rounded down; returns how many.
-
-    value      float64 (n_cuts,)   out
-    is_beyond  bool    (n_cuts,)   out: whether only larger radii reach the cell
-    """
-    n = 0
-    for feature in question.used:
-        x = question.rows[row, feature]
-        if not np.isfinite(x) or space.categorical[feature]:
-            continue
-        for c in range(space.cut_start[feature], space.cut_start[feature + 1]):
-            cut = space.cut[c]
-            if cut > x:
-                if question.up[feature] > 0.0 and cut <= question.high[row, feature]:
-                    value[n], exact = distance_down(x, cut, question.up[feature])
-                    is_beyond[n] = not exact
-                    n += 1
-            elif question.down[feature] > 0.0 and cut > question.low[row, feature]:
-                value[n], exact = distance_down(cut, x, question.down[feature])
-                is_beyond[n] = True
-                n += 1
-    return n
-
-
-@kernel
+@inner_kernel
 def sort_distances(value, is_beyond, n):
     """Sorted distinct radii of the first n distances, as doubles.
 
@@ -114,7 +91,7 @@ def sort_distances(value, is_beyond, n):
     radius = np.empty(n)
     for i in range(n):
         radius[i] = np.nextafter(value[i], np.inf) if is_beyond[i] else value[i]
-    order = falling_order(-radius)
+    order = sorted_order(radius, True)
     sorted_radius = np.empty(n)
     sorted_beyond = np.empty(n, dtype=np.bool_)
     m = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel
+from treeproof.kernels.compiler import ONE, inlined_kernel, kernel, noalloc_kernel
 
 TESTED, CUT, NEXT, FLAGS = 0, 1, 2, 3
 """Columns of the nodes of a `RankSpace`."""
@@ -17,7 +17,7 @@ NOTHING = np.uint32(2**32 - 1)
 """In place of a feature: a leaf tests none."""
 
 FIXED = -1
-"""Cell of a feature that keeps the row's own value: missing, or categorical."""
+"""Cell of a feature that keeps the row's own value: missing, categorical, infinite in a ball."""
 
 
 class RankSpace(NamedTuple):
@@ -43,7 +43,7 @@ class RankSpace(NamedTuple):
     max_depth: int
 
 
-@borrowing_kernel
+@noalloc_kernel
 def cell_of(space, feature, value):
     """Number of thresholds of a feature that are <= value."""
     low = space.cut_start[feature]
@@ -71,7 +71,20 @@ def cell_from(space, feature, value, cell):
     return np.int32(here)
 
 
-@borrowing_kernel
+@noalloc_kernel
+def home_cells(space, row, is_ball, cells):
+    """Cells of the row itself; FIXED where it never moves.
+
+    In a ball infinite values never move: what is at an infinite distance from everything stays.
+    """
+    box_cells(space, row, row, row, cells, cells)
+    if is_ball:
+        for feature in range(len(row)):
+            if np.isinf(row[feature]):
+                cells[feature] = FIXED
+
+
+@noalloc_kernel
 def box_cells(space, row, low, high, low_cell, high_cell):
     """Cells that a closed box reaches, per feature.
 
@@ -89,3 +102,9 @@ def box_cells(space, row, low, high, low_cell, high_cell):
             low_cell[feature] = cell
             is_point = high[feature] == low[feature]
             high_cell[feature] = cell if is_point else cell_of(space, feature, high[feature])
+
+
+@kernel
+def cells_of_box(space, row, low, high, low_cell, high_cell):
+    """`box_cells`, for Python."""
+    box_cells(space, row, low, high, low_cell, high_cell)

@@ -4,7 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.arrays import copy_into
+from treeproof.kernels.compiler import (
+    ONE,
+    inlined_kernel,
+    inner_kernel,
+    kernel,
+    noalloc_kernel,
+)
+from treeproof.kernels.moves import two_product, two_sum
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.rank_space import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
 
@@ -37,7 +45,7 @@ class LeafRoom(NamedTuple):
     path: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
     """Empty room with the given capacities."""
     return LeafRoom(
@@ -56,7 +64,7 @@ def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
     )
 
 
-@kernel
+@inner_kernel
 def larger_room(room):
     """Room of twice the capacity with the same leaves in it."""
     n_leaves = len(room.leaf_gain)
@@ -74,16 +82,16 @@ def larger_room(room):
         room.stack,
         room.path,
     )
-    larger.leaf_gain[:n_leaves] = room.leaf_gain
-    larger.leaf_row[:n_leaves] = room.leaf_row
-    larger.range_start[: n_leaves + 1] = room.range_start
-    larger.feature[:n_ranges] = room.feature
-    larger.low[:n_ranges] = room.low
-    larger.high[:n_ranges] = room.high
+    copy_into(larger.leaf_gain, room.leaf_gain)
+    copy_into(larger.leaf_row, room.leaf_row)
+    copy_into(larger.range_start, room.range_start)
+    copy_into(larger.feature, room.feature)
+    copy_into(larger.low, room.low)
+    copy_into(larger.high, room.high)
     return larger
 
 
-@kernel
+@inner_kernel
 def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
     """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
 
@@ -128,7 +136,19 @@ def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
     )
 
 
-@borrowing_kernel
+@kernel
+def restrict_box(trees, space, row, low_cell, high_cell, coefficient, zero_band):
+    """`restrict`, for Python."""
+    return restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band)
+
+
+@kernel
+def slack_of_sums(trees, coefficient, start, unit, leaf_start, leaf_row):
+    """`summation_slack`, for Python."""
+    return summation_slack(trees, coefficient, start, unit, leaf_start, leaf_row)
+
+
+@noalloc_kernel
 def restrict_trees(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
     """As `restrict`, from a given tree on, into room that may be too small.
 
@@ -243,17 +263,40 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
     return np.int64(n_leaves) if has_room else -1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def gain_of_leaf(trees, tree, leaf, coefficient):
-    """What a leaf adds to the gain: coefficient · value."""
+    """What a leaf adds to the gain: coefficient · value.
+
+    Sound: a product errs by a part of itself, which bounds allow for; a sum of several may cancel
+    and is rounded up.
+    """
     output = trees.tree_output[tree]
     if output >= 0:
         return coefficient[output] * trees.leaf_value[leaf, 0]
-    gain = 0.0
-    for other in range(len(coefficient)):
-        if coefficient[other] != 0.0:
-            gain += coefficient[other] * trees.leaf_value[leaf, other]
-    return gain
+    return combination_up(coefficient, trees.leaf_value[leaf])
+
+
+@noalloc_kernel
+def combination_up(coefficient, values):
+    """Coefficient · values: the number itself where nothing is rounded, otherwise one above it.
+
+    Sound: sums and products are taken with their errors, twice the errors cover the rounding of
+    their own sum, and one float covers the last addition.
+    """
+    total = 0.0
+    lost = 0.0
+    for index in range(len(coefficient)):
+        factor = coefficient[index]
+        if factor == 0.0:
+            continue
+        product = factor * values[index]
+        if abs(factor) != 1.0 and values[index] != 0.0:
+            product, error = two_product(factor, values[index])
+            # The error of a tiny product may itself underflow.
+            lost += abs(error) if abs(product) > 1e-280 else 1e-290
+        total, error = two_sum(total, product)
+        lost += abs(error)
+    return total if lost == 0.0 else np.nextafter(total + 2.0 * lost, np.inf)
 
 
 @inlined_kernel
@@ -282,7 +325,7 @@ def _narrow(path, length, current_low, current_high, low_cell, high_cell, featur
     return length + ONE
 
 
-@borrowing_kernel
+@noalloc_kernel
 def summation_slack(trees, coefficient, start, unit, leaf_start, leaf_row):
     """How far the library's rounded sums can be from the exact ones, over a restricted box.
 

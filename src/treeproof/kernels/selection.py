@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.group_bounds import Parts, Walk
 from treeproof.kernels.grouping import Sharing, new_sharing, order_by_contradiction
 from treeproof.kernels.narrowing import meets
@@ -37,7 +37,7 @@ class Restricted(NamedTuple):
     sharing: Sharing
 
 
-@kernel
+@inner_kernel
 def new_restricted(room, n_features, low_cell, high_cell, nodes, clock, share):
     """Scratch that fits the capacity of a room."""
     n = len(room.leaf_start) + 1
@@ -70,7 +70,7 @@ def new_restricted(room, n_features, low_cell, high_cell, nodes, clock, share):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def restrict_row(trees, space, question, row, low_cell, high_cell, room):
     """Walk the trees of a row's group down to the leaves that meet a box; False without room."""
     mask = question.group_mask[question.group[row]]
@@ -81,7 +81,7 @@ def restrict_row(trees, space, question, row, low_cell, high_cell, room):
     )  # fmt: skip
 
 
-@borrowing_kernel
+@noalloc_kernel
 def select_parts(trees, question, constraint, restricted, low_cell, high_cell):
     """Fill the parts of one constraint: leaves that meet a box, sorted by falling gain.
 
@@ -118,7 +118,7 @@ def select_parts(trees, question, constraint, restricted, low_cell, high_cell):
     return n_parts
 
 
-@borrowing_kernel
+@noalloc_kernel
 def floor_of(trees, question, constraint, restricted, n_parts):
     """Total gain of the parts below which no violation lies.
 
@@ -169,7 +169,7 @@ def floor_of(trees, question, constraint, restricted, n_parts):
     return question.need[constraint] - slack - question.link_slack[constraint] - own_rounding - base
 
 
-@borrowing_kernel
+@noalloc_kernel
 def prepare_parts(trees, question, constraint, restricted, low_cell, high_cell, options):
     """Select, and where asked reorder, the parts of one constraint.
 
@@ -188,7 +188,7 @@ def prepare_parts(trees, question, constraint, restricted, low_cell, high_cell, 
     return n_parts, floor
 
 
-@borrowing_kernel
+@noalloc_kernel
 def reorder_parts(restricted, n_parts, clique_size, n_levels):
     """Put parts that contradict each other side by side; constant parts are left out.
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.compiler import borrowing_kernel, kernel
-from treeproof.kernels.moves import distance_down
+from treeproof.kernels.compiler import kernel, noalloc_kernel
+from treeproof.kernels.distances import cell_distance
 from treeproof.kernels.prediction import is_left
 from treeproof.kernels.questions import set_cells
 from treeproof.kernels.rank_space import CUT, FIXED, cell_of
@@ -53,7 +53,7 @@ class TreeWalk(NamedTuple):
     path: np.ndarray
 
 
-@borrowing_kernel
+@noalloc_kernel
 def leaf_breaks(question, meaning, group, leaf):
     """Whether reaching a leaf breaks the claim of a group."""
     if meaning.judgement == 0:
@@ -70,37 +70,25 @@ def leaf_breaks(question, meaning, group, leaf):
     return False
 
 
-@borrowing_kernel
+@noalloc_kernel
 def is_farther(distance, beyond, other, other_beyond):
     """Whether a level is larger: the distance first, then whether it must be exceeded."""
     return distance > other or (distance == other and beyond and not other_beyond)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def range_level(space, question, row, feature, home, low, high):
     """Distance at which a row reaches a range of cells in one feature, and whether beyond it."""
-    x = question.rows[row, feature]
-    start = space.cut_start[feature]
-    if home < low:
-        cut = space.cut[start + low - 1]
-        if question.up[feature] == 0.0 or not np.isfinite(x):
-            return np.inf, False
-        if not question.is_ball:
-            return 0.0, False
-        distance, exact = distance_down(x, cut, question.up[feature])
-        return distance, not exact
-    if home > high:
-        cut = space.cut[start + high]
-        if question.down[feature] == 0.0 or not np.isfinite(x):
-            return np.inf, False
-        if not question.is_ball:
-            return 0.0, False
-        distance, exact = distance_down(cut, x, question.down[feature])
-        return distance, True
-    return 0.0, False
+    if not question.is_ball:
+        return 0.0, False
+    return cell_distance(
+        space, feature, low, high, home, question.rows[row, feature],
+        (question.down[feature], question.up[feature]),
+        (question.low[row, feature], question.high[row, feature]),
+    )  # fmt: skip
 
 
-@borrowing_kernel
+@noalloc_kernel
 def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high):
     """Nearest leaf that breaks a row, within the cells in ``walk.low`` and ``walk.high``.
 
@@ -196,7 +184,7 @@ def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high
     return best, best_beyond
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _postpone(
     space, question, row, walk, top, node, length, feature, low, high, distance, beyond
 ):  # fmt: skip
@@ -217,7 +205,7 @@ def _postpone(
     return top + 1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _forward(walk, length, feature, low, high):
     walk.path[length, 0] = feature
     walk.path[length, 1] = walk.low[feature]
@@ -227,7 +215,7 @@ def _forward(walk, length, feature, low, high):
     return length + 1
 
 
-@borrowing_kernel
+@noalloc_kernel
 def _back(walk, length, target):
     while length > target:
         length -= 1

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import ONE, borrowing_kernel, inlined_kernel, kernel
+from treeproof.kernels.arrays import grow_table, sorted_order
+from treeproof.kernels.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.emulation import accumulate_cells
 from treeproof.kernels.prediction import is_left
-from treeproof.kernels.problem import grow_table
 from treeproof.kernels.rank_space import FLAGS, NEXT, NOTHING, TESTED, box_cells
 from treeproof.kernels.restriction import gain_of_leaf
 
@@ -61,7 +61,7 @@ def bucket_of(distance, lowest):
     return min(max(key, 0), N_BUCKETS - 1)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def bucket_end(bucket, lowest):
     """Upper end of the distances of a bucket."""
     return np.int64((lowest + bucket + 1) << SHIFT).view(np.float64)
@@ -104,7 +104,7 @@ def walk_down(trees, space, row, down, up, low, high, zero_band, node, tree, buc
     return nodes[node, NEXT], count
 
 
-@kernel
+@inner_kernel
 def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
                  limit):  # fmt: skip
     """Radius from which the best leaves of all trees reach a gain.
@@ -125,7 +125,7 @@ def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band,
             frontier, best,
         )  # fmt: skip
         if nearest == CROWDED:
-            frontier = Frontier(head, grow_table(frontier.branches, 0))
+            frontier = Frontier(head, grow_table(frontier.branches, np.int64(0)))
         elif nearest == BEYOND:
             radius *= FARTHER
         else:
@@ -133,7 +133,7 @@ def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band,
     return 1e300
 
 
-@borrowing_kernel
+@noalloc_kernel
 def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
                 limit, frontier, best):  # fmt: skip
     """As `cheap_radius`; BEYOND when that lies in the last bucket, CROWDED for want of room.
@@ -155,11 +155,11 @@ def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, 
                 return CROWDED
             leaf, count = walk_down(
                 trees, space, row, down, up, low, high, zero_band, np.uint64(trees.root[tree]),
-                tree, 0, lowest, frontier, count,
+                np.uint32(tree), np.int64(0), lowest, frontier, count,
             )  # fmt: skip
             best[tree] = gain_of_leaf(trees, tree, leaf, coefficient)
             missing -= best[tree]
-    farthest = 0
+    farthest = np.int64(0)
     for bucket in range(N_BUCKETS - 1):
         if missing <= 0.0:
             break
@@ -188,7 +188,7 @@ def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, 
     return bucket_end(farthest, lowest)
 
 
-@kernel
+@inner_kernel
 def plan(trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, radius):
     """Where to look first.
 
@@ -203,9 +203,12 @@ def plan(trees, space, semantics, alternatives, group, row, down, up, low, high,
     count = alternatives.group_start[group + 1] - first
     order = np.zeros(count, dtype=np.int64)
     if count > 1:
-        order = np.argsort(missing_gains(trees, space, semantics, alternatives, group, row))
+        missing = missing_gains(trees, space, semantics, alternatives, group, row)
+        order = sorted_order(missing, True)
     if not is_ball:
-        return first + order, radius
+        for index in range(count):
+            order[index] += first
+        return order, radius
     nearest = np.inf
     cheap = np.empty(count, dtype=np.float64)
     for index in order:
@@ -218,10 +221,13 @@ def plan(trees, space, semantics, alternatives, group, row, down, up, low, high,
             semantics.zero_band, gain, radius, nearest,
         )  # fmt: skip
         nearest = min(nearest, cheap[index])
-    return first + np.argsort(cheap), nearest
+    order = sorted_order(cheap, True)
+    for index in range(count):
+        order[index] += first
+    return order, nearest
 
 
-@kernel
+@inner_kernel
 def missing_gains(trees, space, semantics, alternatives, group, row):
     """How much gain each alternative of a group lacks at the row."""
     first = alternatives.group_start[group]

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel, kernel
 
 GRID_BITS = 52
 HESSIAN_FLOOR = 1e-16
@@ -54,7 +54,7 @@ def softmax_gradients(margins, targets, gradients):
         gradients[targets[row], row, 0] -= 1.0
 
 
-@kernel
+@inner_kernel
 def grid_step(total):
     """Power of two such that numbers whose magnitudes sum to `total` take 2**52 steps at most."""
     if total <= 0.0:

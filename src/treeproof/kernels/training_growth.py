@@ -7,7 +7,7 @@ log2(n_rows) + 2 histograms are alive at a time, however deep the tree.
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel, kernel
 from treeproof.kernels.training_histograms import add_rows
 from treeproof.kernels.training_sampling import random_bits
 from treeproof.kernels.training_search import (
@@ -33,7 +33,7 @@ DONE = 0
 SEARCH_WANTED = 1
 
 
-@kernel
+@inner_kernel
 def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian, key):
     """Append a node that is a leaf as yet; return its number."""
     node = work.counters[N_NODES]
@@ -48,7 +48,7 @@ def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian, key):
     return node
 
 
-@kernel
+@inner_kernel
 def take_buffer(work):
     """Number of a free histogram, filled with zeros."""
     work.counters[N_FREE] -= 1
@@ -57,7 +57,7 @@ def take_buffer(work):
     return buffer
 
 
-@kernel
+@inner_kernel
 def release_buffer(nodes, work, node):
     """Give back the histogram of a node."""
     work.free[work.counters[N_FREE]] = nodes.buffer[node]
@@ -65,7 +65,7 @@ def release_buffer(nodes, work, node):
     nodes.buffer[node] = -1
 
 
-@kernel
+@inner_kernel
 def send_rows(table, nodes, work, node, spare):
     """Move the rows of a node to their sides, keeping their order; return the border."""
     split = nodes.split[node]
@@ -88,7 +88,7 @@ def send_rows(table, nodes, work, node, spare):
     return border
 
 
-@kernel
+@inner_kernel
 def child_bounds(table, settings, nodes, node):
     """Bounds of leaf weights (low and high, left then right) below the children of a split."""
     low, high = nodes.low[node], nodes.high[node]
@@ -105,7 +105,7 @@ def child_bounds(table, settings, nodes, node):
     return middle, high, low, middle
 
 
-@kernel
+@inner_kernel
 def split_node(table, settings, nodes, work, node, spare):
     """Make the two children of a node and, unless they are at full depth, a pair to be searched."""
     border = send_rows(table, nodes, work, node, spare)
@@ -203,7 +203,7 @@ def grow(table, gradients, settings, nodes, work, features, scratch):
             split_node(table, settings, nodes, work, node, scratch.rows)
 
 
-@kernel
+@inner_kernel
 def prune(nodes, n_nodes, gamma):
     """Undo splits of leaves whose gain is below gamma, from the bottom up, as XGBoost does."""
     for node in range(n_nodes - 1, -1, -1):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel, kernel
 from treeproof.kernels.training_splits import GRADIENT, HESSIAN, LOWER, UPPER
 
 
@@ -99,7 +99,7 @@ def fill_entries(codes, usual, first_bin, entry_start, entries):
                     position[row - first] += 1
 
 
-@kernel
+@inner_kernel
 def add_rows_with_spread(entry_start, entries, gradients, rows, begin, end, histogram):
     """Do the same with the sums of absolute gradients."""
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
@@ -143,7 +143,7 @@ def add_rows(entry_start, entries, gradients, rows, begin, end, histogram):
             histogram[number, one] += hessian
 
 
-@kernel
+@inner_kernel
 def complete(histogram, first, last, usual, gradient, hessian):
     """Write the sums of the usual bin of a feature: what the other bins leave of the node's.
 
@@ -158,7 +158,7 @@ def complete(histogram, first, last, usual, gradient, hessian):
     histogram[usual, 1] = hessian
 
 
-@kernel
+@inner_kernel
 def subtract(histogram, part, first, last):
     """Take one child's bins from the parent's, which leaves the other child's."""
     for number in range(np.uint64(first), np.uint64(last)):
@@ -166,7 +166,7 @@ def subtract(histogram, part, first, last):
             histogram[number, column] -= part[number, column]
 
 
-@kernel
+@inner_kernel
 def group_bins(bin_lower, bin_upper, histogram, first, last, groups):
     """Gather the bins ``first <= bin < last`` of a feature that are not empty.
 

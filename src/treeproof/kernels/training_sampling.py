@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel, kernel
 
 
-@kernel
+@inner_kernel
 def random_bits(seed, number):
     """64 bits from two numbers (the finishing steps of SplitMix64)."""
     bits = np.uint64(seed) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
@@ -14,7 +14,7 @@ def random_bits(seed, number):
     return bits ^ (bits >> np.uint64(31))
 
 
-@kernel
+@inner_kernel
 def draw_features(features_per_node, seed, features, keys):
     """Draw a key per feature; those with keys up to the returned one may split the node.
 

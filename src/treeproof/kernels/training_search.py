@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel, kernel
 from treeproof.kernels.training_histograms import complete, group_bins, subtract
 from treeproof.kernels.training_sampling import draw_features
 from treeproof.kernels.training_splits import (
@@ -151,7 +151,7 @@ class Scratch(NamedTuple):
     runs: NDArray[np.float64]
 
 
-@kernel
+@inner_kernel
 def stable_partition(rows, begin, end, goes_left, spare):
     """Move rows that go left to the front, keeping the order on both sides.
 
@@ -172,7 +172,7 @@ def stable_partition(rows, begin, end, goes_left, spare):
     rows[border:end] = spare[:n_right]
 
 
-@kernel
+@inner_kernel
 def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, where, groups, best):
     """Let a narrow feature improve the best split of a node.
 
@@ -195,7 +195,7 @@ def search_bins(bin_lower, bin_upper, histogram, bins, sums, settings, bounds, w
     search_missing(node, where[0], best)
 
 
-@kernel
+@inner_kernel
 def prepare_features(table, nodes, work, features, spare):
     """Derive what the search of the pair reads of some features: bins, and sorted columns.
 
@@ -220,7 +220,7 @@ def prepare_features(table, nodes, work, features, spare):
             stable_partition(order[wide[feature]], begin, end, work.goes_left, spare)
 
 
-@kernel
+@inner_kernel
 def search_node(table, gradients, settings, nodes, work, node, features, keys, scratch, best):
     """Let some features, which have been prepared, improve the best split of a node.
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel
 
 LOWER, UPPER, GRADIENT, HESSIAN, GAIN, CEILING = range(6)
 SPLIT_GAIN, SPLIT_FEATURE, SPLIT_THRESHOLD, SPLIT_MISSING_LEFT = range(4)
@@ -68,7 +68,7 @@ class NodeSums(NamedTuple):
     monotone: int
 
 
-@kernel
+@inner_kernel
 def leaf_weight(gradient, hessian, reg_lambda, low, high):
     """Newton step of a leaf, inside the bounds of monotone constraints."""
     if hessian <= 0.0:
@@ -76,7 +76,7 @@ def leaf_weight(gradient, hessian, reg_lambda, low, high):
     return min(max(-gradient / (hessian + reg_lambda), low), high)
 
 
-@kernel
+@inner_kernel
 def leaf_score(gradient, hessian, reg_lambda, low, high):
     """Twice the fall of the loss when the rows of a leaf take its weight."""
     if hessian <= 0.0:
@@ -87,7 +87,7 @@ def leaf_score(gradient, hessian, reg_lambda, low, high):
     return -(2.0 * gradient * weight + (hessian + reg_lambda) * weight * weight)
 
 
-@kernel
+@inner_kernel
 def node_sums(sums, missing, settings, bounds):
     """Put together what a search needs to know about a node.
 
@@ -109,7 +109,7 @@ def node_sums(sums, missing, settings, bounds):
     )
 
 
-@kernel
+@inner_kernel
 def split_gain(node, left_gradient, left_hessian):
     """Gain of sending the given sums left and the rest of the node right."""
     left = leaf_score(left_gradient, left_hessian, node.reg_lambda, node.low, node.high)
@@ -123,7 +123,7 @@ def split_gain(node, left_gradient, left_hessian):
     return left + right - node.score
 
 
-@kernel
+@inner_kernel
 def breaks_monotone(node, left_gradient, left_hessian):
     """Whether the children's weights would be ordered against the constraint."""
     if node.monotone == 0:
@@ -139,7 +139,7 @@ def breaks_monotone(node, left_gradient, left_hessian):
     return left > right if node.monotone > 0 else left < right
 
 
-@kernel
+@inner_kernel
 def threshold_behind(groups, k):
     """Float32 number midway between group k - 1 and group k."""
     below, above = groups[UPPER, k - 1], groups[LOWER, k]
@@ -148,7 +148,7 @@ def threshold_behind(groups, k):
     return above if threshold <= below else threshold
 
 
-@kernel
+@inner_kernel
 def keep(best, gain, feature, groups, k, node, missing_left):
     """Replace the best split by the one behind the first k groups."""
     left_hessian = groups[HESSIAN, k] + node.missing_hessian * missing_left
@@ -162,7 +162,7 @@ def keep(best, gain, feature, groups, k, node, missing_left):
         best[SPLIT_MISSING_LEFT] = 1 if 2.0 * left_hessian > node.hessian else 0
 
 
-@kernel
+@inner_kernel
 def natural_gains(groups, n_groups, node, shift_gradient, shift_hessian):
     """Fill in the gains of the splits that leave both children heavy enough.
 
@@ -197,7 +197,7 @@ def natural_gains(groups, n_groups, node, shift_gradient, shift_hessian):
     return first, last
 
 
-@kernel
+@inner_kernel
 def first_largest(gains, first, last, floor):
     """Where the largest of ``gains[first:last]`` stands first; -1 if none is above `floor`."""
     place = -1
@@ -218,7 +218,7 @@ def first_largest(gains, first, last, floor):
     return place
 
 
-@kernel
+@inner_kernel
 def search_natural(groups, n_groups, node, feature, best):
     """Best split by the natural gain; thresholds lie midway between neighbouring groups.
 
@@ -244,7 +244,7 @@ def search_natural(groups, n_groups, node, feature, best):
             keep(best, gains[k], feature, groups, k, node, missing_left)
 
 
-@kernel
+@inner_kernel
 def robust_gain(groups, node, shift_gradient, shift_hessian, a, k, b):
     """Smallest gain over four placements of the groups a, …, b - 1 that can cross the threshold.
 
@@ -263,7 +263,7 @@ def robust_gain(groups, node, shift_gradient, shift_hessian, a, k, b):
     return min(gain, split_gain(node, swapped, swapped_hessian))
 
 
-@kernel
+@inner_kernel
 def search_robust(groups, n_groups, node, feature, reach, best):
     """Best split by the robust gain when every value may move by up to `reach`.
 
@@ -299,7 +299,7 @@ def search_robust(groups, n_groups, node, feature, reach, best):
                 keep(best, gain, feature, groups, k, node, missing_left)
 
 
-@kernel
+@inner_kernel
 def search_missing(node, feature, best):
     """Let missing values part from all others, by a threshold that no value passes.
 

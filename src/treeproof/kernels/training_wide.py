@@ -8,7 +8,7 @@ are passed over; what is found is the best split of all, as if every value had b
 
 import numpy as np
 
-from treeproof.kernels.compiler import kernel
+from treeproof.kernels.compiler import inner_kernel
 from treeproof.kernels.training_splits import (
     CEILING,
     GAIN,
@@ -34,7 +34,7 @@ SLACK = 1.0 + 1e-10
 """Factor on upper bounds, far above the rounding of the few operations they are made of."""
 
 
-@kernel
+@inner_kernel
 def sum_missing(values, gradients, order, begin, end):
     """Where the missing values of a node begin in a sorted column, and their sums."""
     gradient = hessian = 0.0
@@ -45,7 +45,7 @@ def sum_missing(values, gradients, order, begin, end):
     return end, gradient, hessian
 
 
-@kernel
+@inner_kernel
 def group_sorted(values, gradients, order, begin, end, n_groups, groups):
     """Gather rows by distinct values of a wide feature, behind the groups that there are.
 
@@ -79,7 +79,7 @@ def group_sorted(values, gradients, order, begin, end, n_groups, groups):
     return np.int64(count)
 
 
-@kernel
+@inner_kernel
 def scan_sorted(values, gradients, order, begin, end, n_groups, node, feature, groups, best):
     """Search rows of a sorted column by the natural gain, behind at most one group before them."""
     for first in range(begin, end, PIECE):
@@ -93,7 +93,7 @@ def scan_sorted(values, gradients, order, begin, end, n_groups, node, feature, g
         n_groups = 1
 
 
-@kernel
+@inner_kernel
 def search_sorted(values, gradients, order, begin, end, node, feature, reach, groups, best):
     """Let the whole sorted column improve the best split of a node.
 
@@ -114,7 +114,7 @@ def search_sorted(values, gradients, order, begin, end, node, feature, reach, gr
     search_missing(node, feature, best)
 
 
-@kernel
+@inner_kernel
 def corner(node, gradient, hessian):
     """Score of a split with the given sums on the left; infinite where a side has no weight."""
     left = hessian + node.reg_lambda
@@ -125,7 +125,7 @@ def corner(node, gradient, hessian):
     return gradient * gradient / left + rest * rest / right
 
 
-@kernel
+@inner_kernel
 def coarse_groups(bin_lower, bin_upper, histogram, first, last, node, groups):
     """Gather the coarse bins of a feature, with upper bounds of the gains inside of them.
 
@@ -164,7 +164,7 @@ def coarse_groups(bin_lower, bin_upper, histogram, first, last, node, groups):
     return n_groups, largest
 
 
-@kernel
+@inner_kernel
 def coarse_gain(groups, n_groups, node):
     """Largest gain of a split between coarse bins, which is to be had; -inf where there is none."""
     if node.monotone != 0:
@@ -176,7 +176,7 @@ def coarse_gain(groups, n_groups, node):
     return largest
 
 
-@kernel
+@inner_kernel
 def lower_place(values, order, begin, end, value):
     """First place in a sorted stretch whose value is at least `value`."""
     while begin < end:
@@ -188,7 +188,7 @@ def lower_place(values, order, begin, end, value):
     return begin
 
 
-@kernel
+@inner_kernel
 def search_promising(
     values, gradients, order, begin, end, node, feature, floor, n_groups, groups, runs, best
 ):
@@ -228,7 +228,7 @@ def search_promising(
         scan_sorted(values, gradients, order, first, last, n_before, node, feature, groups, best)
 
 
-@kernel
+@inner_kernel
 def find_floor(columns, histogram, features, keys, limit, sums, settings, bounds, groups, ceilings):
     """Bound the gains of wide features at a node, and find a gain that is to be had.
 
@@ -260,7 +260,7 @@ def find_floor(columns, histogram, features, keys, limit, sums, settings, bounds
     return floor
 
 
-@kernel
+@inner_kernel
 def search_column(
     columns, values, gradients, order, span, histogram, node, where, level, groups, runs, best
 ):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.problem import HIGH, LOW
 
 
@@ -21,7 +21,7 @@ class OpenBoxes(NamedTuple):
     n_open: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_waiting(problem, state):
     """Room for a few open boxes."""
     size = len(state.multiplier) + len(state.rest) + 1
@@ -32,7 +32,7 @@ def new_waiting(problem, state):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def save_open(state, values, box):
     """Keep multipliers, rest, constant and box of a part that is searched later."""
     n_segments = len(state.multiplier)
@@ -48,7 +48,7 @@ def save_open(state, values, box):
         box[n_slots + slot] = state.box[slot, HIGH]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def load_open(state, values, box):
     """Bring back what `save_open` kept."""
     n_segments = len(state.multiplier)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.compiler import borrowing_kernel, kernel
+from treeproof.kernels.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.primal import ascend, count_misses, move_slot
 from treeproof.kernels.problem import HIGH, LOW
 
@@ -48,7 +48,7 @@ class Target(NamedTuple):
     is_stale: np.ndarray
 
 
-@kernel
+@inner_kernel
 def new_target(problem, need, floor, distance, is_beyond, found):
     """Target of a search in a problem; ``found`` holds what is known about the row."""
     return Target(
@@ -68,7 +68,7 @@ def new_target(problem, need, floor, distance, is_beyond, found):
     )
 
 
-@borrowing_kernel
+@noalloc_kernel
 def shrink_box(problem, state, target, upper, is_open):
     """Keep only cells nearer than a witness; False when some slot has none left.
 
@@ -96,7 +96,7 @@ def shrink_box(problem, state, target, upper, is_open):
     return True
 
 
-@borrowing_kernel
+@noalloc_kernel
 def point_distance(problem, target):
     """Distance of `target.point`, and whether it is only approached."""
     largest = 0.0
@@ -111,14 +111,14 @@ def point_distance(problem, target):
     return largest, is_open
 
 
-@borrowing_kernel
+@noalloc_kernel
 def accept_point(problem, target):
     """Make the judged point the best witness."""
     target.n_steps[0] = 0
     target.upper[0], target.is_open[0] = point_distance(problem, target)
 
 
-@borrowing_kernel
+@noalloc_kernel
 def climb(problem, state, target, rounds):
     """Value of `target.point` after at most that many rounds of ascent in the box."""
     for slot in range(problem.n_slots):
@@ -132,7 +132,7 @@ def climb(problem, state, target, rounds):
     return value
 
 
-@borrowing_kernel
+@noalloc_kernel
 def reaches_need(problem, state, target, rounds):
     """Whether `target.point`, after some rounds of ascent in the box, is worth judging.
 
@@ -146,7 +146,7 @@ def reaches_need(problem, state, target, rounds):
     return True
 
 
-@borrowing_kernel
+@noalloc_kernel
 def descend(problem, state, target, value):
     """Move a point that reaches the need closer, threshold by threshold, while it still does.
 
@@ -175,8 +175,8 @@ def descend(problem, state, target, value):
                 target.is_stale[slot] = True
         if value < target.need:
             value = ascend(
-                problem, state, target.distance, target.point, value, target.need, REPAIR_ROUNDS,
-                target.misses, target.is_stale, target.values,
+                problem, state, target.distance, target.point, value, target.need,
+                np.int64(REPAIR_ROUNDS), target.misses, target.is_stale, target.values,
             )  # fmt: skip
             if value < target.need:
                 break
@@ -187,7 +187,7 @@ def descend(problem, state, target, value):
         target.point[slot] = saved[slot, 3]
 
 
-@borrowing_kernel
+@noalloc_kernel
 def take_back(problem, target):
     """Undo the descent of `target.point`; False when there was none."""
     if target.n_steps[0] == 0:

@@ -14,6 +14,12 @@ _EXACT_LIMIT = 2**53
 _MISSING_TEXT = {"", "nan", "na", "n/a", "null", "none"}
 _BOOLEAN_TEXT = {"true": 1.0, "false": 0.0}
 
+_NOT_CATEGORICAL = "the model does not know it as a categorical feature"
+_GARBLED = (
+    "XGBoost garbles category names that are not ASCII and the model does not tell them; give the"
+    " codes of training"
+)
+
 _REFUSES_UNKNOWN = {"xgboost"}
 """Libraries whose models refuse a category that training never saw; elsewhere it is missing.
 
@@ -60,7 +66,11 @@ def column_values(
     raw = ensemble.categories.get(feature)
     if raw is not None:
         cells = column if isinstance(column, list) else column.to_list()
-        if ensemble.provenance.library.lower() == "catboost":
+        if raw == () and _library(ensemble) == "xgboost":
+            # The order of the frame's own categories would be a guess, as XGBoost compares names.
+            read = _numbers_of_text if is_text else _numbers_of_objects
+            return read(cells, name, _GARBLED)
+        if _library(ensemble) == "catboost":
             return category_codes(raw, cells, name=name)
         return _codes(ensemble, raw, cells, name=name, is_text=is_text)
     if is_text:
@@ -79,13 +89,19 @@ def _numbers_of_series(ensemble: Ensemble, feature: int, column: Any, name: str)
             exact_float64(np.asarray(column.drop_nulls().to_numpy()), f"Column {name!r}")
         values: FloatArray = column.cast(nw.Float64).fill_null(float("nan")).to_numpy()
         return values
-    if dtype in (nw.Categorical, nw.Enum) and _is_categorical(ensemble, feature):
+    is_encoded = dtype in (nw.Categorical, nw.Enum)
+    if is_encoded and _library(ensemble) == "xgboost" and _is_categorical(ensemble, feature):
         return _native_codes(column, name)
     if dtype.is_temporal():
         raise InvalidInput(
             f"Column {name!r} must hold numbers. Got {dtype}. Convert it as in training."
         )
     return _numbers_of_objects(column.to_list(), name)
+
+
+def _library(ensemble: Ensemble) -> str:
+    """First word of the library's name: text dumps of XGBoost are XGBoost's, too."""
+    return ensemble.provenance.library.partition(" ")[0].lower()
 
 
 def _is_categorical(ensemble: Ensemble, feature: int) -> bool:
@@ -110,18 +126,15 @@ def _native_codes(column: Any, name: str) -> FloatArray:
     return np.array([position.get(value, math.nan) for value in column.to_list()])
 
 
-def _numbers_of_objects(cells: list[Any], name: str) -> FloatArray:
-    return np.array([_number(cell, name) for cell in cells], dtype=np.float64)
+def _numbers_of_objects(cells: list[Any], name: str, reason: str = _NOT_CATEGORICAL) -> FloatArray:
+    return np.array([_number(cell, name, reason) for cell in cells], dtype=np.float64)
 
 
-def _number(cell: Any, name: str) -> float:
+def _number(cell: Any, name: str, reason: str) -> float:
     if is_missing(cell):
         return math.nan
     if isinstance(cell, str | bytes):
-        raise InvalidInput(
-            f"Column {name!r} must hold numbers, since the model does not know it as a categorical"
-            f" feature. Got {cell!r}."
-        )
+        raise InvalidInput(f"Column {name!r} must hold numbers, since {reason}. Got {cell!r}.")
     try:
         value = float(cell)
     except (TypeError, ValueError, OverflowError) as error:
@@ -141,18 +154,18 @@ def is_missing(cell: Any) -> bool:
     return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
 
 
-def _numbers_of_text(cells: list[str], name: str) -> FloatArray:
+def _numbers_of_text(cells: list[str], name: str, reason: str = _NOT_CATEGORICAL) -> FloatArray:
     try:
         # The common case first: a column of plain numbers, without a test per cell.
         return np.array(list(map(float, cells)), dtype=np.float64)
     except ValueError:
         values = np.empty(len(cells), dtype=np.float64)
         for row, cell in enumerate(cells):
-            values[row] = _number_of_text(cell, name, row)
+            values[row] = _number_of_text(cell, name, row, reason)
         return values
 
 
-def _number_of_text(cell: str, name: str, row: int) -> float:
+def _number_of_text(cell: str, name: str, row: int, reason: str) -> float:
     word = cell.strip().lower()
     if word in _MISSING_TEXT:
         return math.nan
@@ -162,8 +175,7 @@ def _number_of_text(cell: str, name: str, row: int) -> float:
         return float(word)
     except ValueError:
         raise InvalidInput(
-            f"Column {name!r} must hold numbers, since the model does not know it as a categorical"
-            f" feature. Got {cell!r} in row {row}."
+            f"Column {name!r} must hold numbers, since {reason}. Got {cell!r} in row {row}."
         ) from None
 
 
@@ -177,7 +189,7 @@ def _codes(
         cells = [_category_of_text(cell) for cell in cells]
     elif is_text and "" not in known:
         cells = [None if cell == "" else cell for cell in cells]
-    refuses_unknown = ensemble.provenance.library.lower() in _REFUSES_UNKNOWN
+    refuses_unknown = _library(ensemble) in _REFUSES_UNKNOWN
     codes = np.empty(len(cells), dtype=np.float64)
     for row, cell in enumerate(cells):
         key = None if is_missing(cell) else cell

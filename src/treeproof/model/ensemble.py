@@ -6,7 +6,7 @@ later step needs to know where a model came from.
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -151,7 +151,10 @@ class Ensemble:
     feature_names : tuple of str
         Names, one per feature, or empty.
     categories : dict of int to tuple
-        For each categorical feature whose raw values are not codes: the raw values, in code order.
+        For each categorical feature whose raw values are not codes: the raw values, in code order;
+        empty where there are such values, but the model does not tell them.
+    categorical : tuple of int
+        Features that the library knows as categorical, tested by a node or not, where it says so.
     missing_allowed, infinite_allowed : bool
         Whether the library accepts NaN and infinite values in a row.
     provenance : Provenance
@@ -167,6 +170,7 @@ class Ensemble:
     classes: tuple[Any, ...] = ()
     feature_names: tuple[str, ...] = ()
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    categorical: tuple[int, ...] = ()
     missing_allowed: bool = True
     infinite_allowed: bool = True
     provenance: Provenance
@@ -193,6 +197,18 @@ class Ensemble:
         return len(self.classes)
 
     @property
+    def is_categorical(self) -> NDArray[np.bool_]:
+        """Whether each feature holds categories, which are no numbers to move.
+
+        Codes that nodes compare as numbers, as of ordered categories, are numbers.
+        """
+        trees, holds = self.trees, np.zeros(self.n_features, dtype=bool)
+        holds[[*self.categories, *self.categorical]] = True
+        holds[trees.feature[trees.feature >= 0]] = False
+        holds[trees.feature[(trees.feature >= 0) & ((trees.flags & CATEGORICAL) > 0)]] = True
+        return holds
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides margins and labels (not of names or provenance).
 
@@ -214,16 +230,42 @@ def _fingerprint(ensemble: Ensemble) -> str:
             continue
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(
-        repr(
-            (
-                ensemble.n_features,
-                ensemble.n_outputs,
-                ensemble.input_precision,
-                ensemble.aggregation,
-                ensemble.decision,
-                ensemble.missing_allowed,
-            )
-        ).encode()
+    parts = (
+        repr(ensemble.n_features),
+        repr(ensemble.n_outputs),
+        repr(ensemble.input_precision),
+        _written_out(ensemble.aggregation),
+        _written_out(ensemble.decision),
+        repr(ensemble.missing_allowed),
     )
+    digest.update(f"({', '.join(parts)})".encode())
     return digest.hexdigest()
+
+
+_FIRST_FIELDS = {
+    "Aggregation": ("precision", "start", "finish", "divisor", "scale", "bias"),
+    "Decision": ("kind", "cut", "link", "link_divisor", "link_scale"),
+}
+"""Fields of format 1 of the fingerprint, which are always part of it."""
+
+
+def _written_out(part: Aggregation | Decision) -> str:
+    """A part as text that is the same in every version of treeproof and of NumPy.
+
+    Fields that came later are left out where they have their default, which must mean what was
+    meant before there was such a field: so runs, evidence and files know their model again.
+    """
+    name = type(part).__name__
+    words = [
+        f"{item.name}={_plain(getattr(part, item.name))!r}"
+        for item in fields(part)
+        if item.name in _FIRST_FIELDS[name] or getattr(part, item.name) != item.default
+    ]
+    return f"{name}({', '.join(words)})"
+
+
+def _plain(value: Any) -> Any:
+    """Python's own numbers in place of NumPy's, and floats in place of whole numbers."""
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    return value if isinstance(value, str | bool) else float(value)

@@ -131,7 +131,7 @@ def _categorical_words(features: list[dict[str, Any]]) -> str:
     def words(feature: dict[str, Any]) -> str:
         name = feature["name"] if feature["name"] is not None else f"feature {feature['feature']}"
         known = feature["categories"]
-        return name if known is None else f"{name} ({len(known)} categories)"
+        return f"{name} ({len(known)} categories)" if known else name
 
     return _shortened([words(feature) for feature in features]) or "none"
 

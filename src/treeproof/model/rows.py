@@ -15,6 +15,12 @@ from treeproof.errors import InvalidInput
 from treeproof.model.columns import column_values, exact_float64
 from treeproof.model.ensemble import Ensemble, FloatArray
 
+_BY_POSITION = {
+    "lightgbm": "LightGBM takes columns by position, whatever their names are",
+    "xgboost": "XGBoost refuses another order of pandas' columns, and ignores the names of others",
+}
+"""Libraries that do not match columns by name; a match here would answer for another model."""
+
 _GENERIC_NAME = re.compile(r"(?:f|x|column_?|feature_?|col_?|)\d+", re.IGNORECASE)
 
 
@@ -38,6 +44,8 @@ def numeric_rows(ensemble: Ensemble, X: Any, *, allow_empty: bool = True) -> Flo
     X : array-like, data frame or TextTable
         Rows. Columns of frames are matched to the model's feature names; where either side has
         only generic names such as ``f0`` or ``Column_0``, by position. Raw categories become codes.
+        Columns in another order than the model's are refused where its library would not match
+        them.
     allow_empty : bool
         Whether no rows at all is a proper input.
 
@@ -230,7 +238,9 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
     for spelling in (str, _without_blanks):
         known = {spelling(name): name for name in reversed(columns)}
         if names and all(spelling(name) in known for name in names):
-            return [known[spelling(name)] for name in names]
+            order = [known[spelling(name)] for name in names]
+            _require_order(ensemble, columns, order)
+            return order
     by_position = not names or any(
         all(_GENERIC_NAME.fullmatch(str(name)) for name in side) for side in (names, columns)
     )
@@ -246,6 +256,21 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
         "Column names must match the model's feature names."
         f" Missing: {', '.join(map(repr, absent[:5]))}{' …' if len(absent) > 5 else ''}."
         " Rename the columns, or pass a plain array in the model's order."
+    )
+
+
+def _require_order(ensemble: Ensemble, columns: list[Any], order: list[Any]) -> None:
+    """Refuse columns in another order than the model's, unless its library matches names, too."""
+    reason = _BY_POSITION.get(ensemble.provenance.library.partition(" ")[0].lower())
+    wanted = set(order)
+    given = [name for name in dict.fromkeys(columns) if name in wanted]
+    if reason is None or given == order:
+        return
+    place = next(place for place, name in enumerate(order) if given[place] != name)
+    raise InvalidInput(
+        f"Columns must be in the order of the model's features, since {reason}."
+        f" Got {given[place]!r} in the place of {order[place]!r}. Reorder the columns as in"
+        " Model.feature_names, or pass a plain array."
     )
 
 

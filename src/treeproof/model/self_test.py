@@ -18,11 +18,8 @@ from treeproof.model.loaders.base import CannotAnswer, Loaded, Reference
 _WORK = 150_000
 """Rows times trees that a self-test aims at."""
 
-_CELLS = 4_000_000
-"""Rows times features that a self-test stays below, but for a few rows of very wide models."""
-
 _CELLS = 1 << 23
-"""Rows times features that a self-test holds at most."""
+"""Rows times features that a self-test stays below, but for a few rows of very wide models."""
 
 _TINY = (0.0, -0.0, 1e-35, -1e-35, 9.9e-36, 1.1e-35, 1e-38, 1e-40, -1e-45, 5e-324, -1e-310)
 
@@ -261,8 +258,9 @@ def _fill_categories(
     nodes = np.flatnonzero((trees.flags & CATEGORICAL) > 0)
     for feature in np.unique(trees.feature[nodes]):
         codes = _known_codes(ensemble, nodes[trees.feature[nodes] == feature])
-        if int(feature) in ensemble.categories:
-            codes = np.arange(len(ensemble.categories[int(feature)]))
+        known = ensemble.categories.get(int(feature))
+        if known:
+            codes = np.arange(len(known))
         column = random.choice(codes.astype(np.float64), size=len(rows))
         if odd:
             last = int(codes[-1])

@@ -75,6 +75,7 @@ def validate(ensemble: "Ensemble") -> None:
         "the right child must follow the subtree of the left one",
     )
     _check_leaves_and_sets(trees, require)
+    _check_precision(ensemble, require)
     # The band's upper end is the double after a float32; no float32 lies there, so radii and
     # witnesses among float32 rows would be wrong.
     banded = np.flatnonzero(inner & ((trees.flags & 2) > 0))
@@ -105,6 +106,41 @@ def _check_leaves_and_sets(trees: "TreeArrays", require: _Require) -> None:
             inner | np.all(np.isfinite(trees.leaf_value), axis=1)[np.maximum(trees.leaf, 0)],
             "the leaf value must be finite",
         )
+
+
+def _check_precision(ensemble: "Ensemble", require: _Require) -> None:
+    """Refuse numbers that the sum, or what is done with it, would have to round first.
+
+    Sound: bounds are computed from the numbers as they are stored, and the plain meaning rounds
+    them to the precision of the sum where it uses them; only numbers of that precision mean the
+    same to both. Scale and bias of an affine finish are used in double.
+    """
+    trees, aggregation, decision = ensemble.trees, ensemble.aggregation, ensemble.decision
+    precision = aggregation.precision
+
+    def is_exact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        with np.errstate(over="ignore"):
+            return np.asarray(values.astype(precision) == values)
+
+    exact_leaf = np.all(is_exact(trees.leaf_value), axis=1)
+    require(
+        (trees.feature >= 0) | exact_leaf[np.maximum(trees.leaf, 0)],
+        f"the leaf value must be a {precision} number, like the sum that it is added to",
+    )
+    others = {
+        "base score": aggregation.start,
+        "divisor": (aggregation.divisor, decision.link_divisor),
+        "decision cut": (decision.cut,) if decision.kind == "threshold" else (),
+        "offset": aggregation.bias if aggregation.finish == "isolation" else (),
+    }
+    for name, numbers in others.items():
+        values = np.array(numbers, dtype=np.float64)
+        rounded = values[~is_exact(values) & ~np.isnan(values)]
+        if rounded.size:
+            raise BrokenModelFile(
+                f"The {name} must be a {precision} number, like the sum of the leaves."
+                f" Got {rounded[0]}. The model file is damaged or was not written by its library."
+            )
 
 
 def _check_shapes(trees: "TreeArrays") -> None:

@@ -9,13 +9,10 @@ import numpy as np
 from treeproof.checker import RowCheck
 from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
+from treeproof.spec.arithmetic import in_words
 
 Lines = list[tuple[str, str]]
 
-_ARITHMETIC = {
-    "real": "real numbers, compared with the model's exact thresholds",
-    "float64": "float64 numbers, rounded as the deployed model rounds them",
-}
 _QUESTIONS = {
     "radius": "the smallest change that breaks each row",
     "verify": "whether each row holds everywhere in a set around it",
@@ -49,6 +46,7 @@ def model_lines(run: Run) -> Lines:
         ("Trees", _count(model.get("n_trees"))),
         ("Features", _count(model.get("n_features"))),
         ("Classes", _listed(classes, 12)),
+        *(("Note", str(note)) for note in model.get("notes") or []),
     ]
     return [(name, text.strip()) for name, text in lines if text.strip()]
 
@@ -70,7 +68,7 @@ def question_lines(run: Run) -> Lines:
         given = question["labels"] == "given"
         lines.append(("Labels", "those of the data" if given else "the model's own answers"))
     lines.append(("Attacked rows", _attacked_words(run) or "all"))
-    lines.append(("Arithmetic", _ARITHMETIC.get(run.arithmetic, run.arithmetic)))
+    lines.append(("Arithmetic", in_words(run.header)))
     if run.model.get("input_precision"):
         lines.append(("Input precision", str(run.model["input_precision"])))
     data = dict(run.header.get("data") or {})
@@ -241,7 +239,7 @@ def threat_words(run: Run) -> str:
     if attacked:
         lines.append(("Attacked are only", attacked))
     if run.arithmetic:
-        lines.append(("Values are", _ARITHMETIC.get(run.arithmetic, run.arithmetic)))
+        lines.append(("Values are", in_words(run.header)))
     rest = "; ".join(f"{name.lower()} {text}" for name, text in lines[1:])
     return f"Allowed changes: {lines[0][1]}{'; ' + rest if rest else ''}."
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.results.features import AnchorResults, FeatureResults
+from treeproof.results.features import KEPT_FIXED, AnchorResults, FeatureResults
 from treeproof.results.run_file import replacing
+from treeproof.spec.names import listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def draw_features(
     if not 0 <= row < len(results):
         raise InvalidInput(f"'row' must be from 0 to {len(results) - 1}. Got {row}.")
     if shape is None:
-        return _bar_chart(results, row)
+        return _with_kept(_bar_chart(results, row), results, row)
     n_features = _n_features(results, values)
     height, width = shape
     if height < 1 or width < 1 or height * width != n_features:
@@ -61,7 +62,15 @@ def draw_features(
             f"'shape' must have as many pixels as there are features ({n_features})."
             f" Got {height}x{width}."
         )
-    return _maps(results, row, values, shape)
+    return _with_kept(_maps(results, row, values, shape), results, row)
+
+
+def _with_kept(figure: "Figure", results: FeatureResults | AnchorResults, row: int) -> "Figure":
+    """Say below the picture which features no proof is about."""
+    names = results.kept_names(row)
+    if names:
+        figure.supxlabel(f"{KEPT_FIXED}: {listed(names)}", fontsize=8)
+    return figure
 
 
 def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
@@ -107,9 +116,10 @@ def _maps(
     else:
         fixed = np.zeros(shape[0] * shape[1])
         fixed[results.features[row]] = 1.0
+        fixed[results.kept[row]] = np.nan
         from matplotlib.colors import ListedColormap
 
-        colours = ListedColormap([_YELLOW, _DARK])
+        colours = ListedColormap([_YELLOW, _DARK]).with_extremes(bad=_GREY)
         target.imshow(fixed.reshape(shape), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
         target.set_title(f"{_anchor_title(results, row)} (dark)", fontsize=10)
     for axis in axes:
@@ -126,9 +136,11 @@ def _draw_radius_map(
     if np.isnan(radius).all():
         from matplotlib.colors import ListedColormap
 
+        colours = ListedColormap([_DARK, _YELLOW]).with_extremes(bad=_GREY)
+        shown = np.where(results.examined[row], results.unimportant[row], np.nan)
         axis.imshow(
-            results.unimportant[row].reshape(shape),
-            cmap=ListedColormap([_DARK, _YELLOW]),
+            shown.reshape(shape),
+            cmap=colours,
             vmin=0,
             vmax=1,
             interpolation="nearest",
@@ -156,7 +168,7 @@ def _bar_chart(results: FeatureResults | AnchorResults, row: int) -> "Figure":
         return _anchor_bars(results, row)
     radius, examined = results.radius[row], results.examined[row]
     if np.isnan(radius).all():
-        strength = np.where(results.unimportant[row], np.inf, 0.5)
+        strength = np.where(results.unimportant[row] | ~examined, np.inf, 0.5)
     else:
         strength = np.where(examined, radius, np.inf)
     order = np.argsort(strength, kind="stable")

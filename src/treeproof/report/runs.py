@@ -23,6 +23,7 @@ from treeproof.results.accuracy import (
 )
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
+from treeproof.spec.arithmetic import arithmetic_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
@@ -56,7 +57,7 @@ class Run:
     @property
     def arithmetic(self) -> str:
         """Whether rows are real numbers or floats; files of version 0.1 call it the domain."""
-        return str(self.question.get("arithmetic") or self.question.get("domain") or "")
+        return arithmetic_of(self.question)
 
     @property
     def model(self) -> dict[str, Any]:

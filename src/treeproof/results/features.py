@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing
+from treeproof.spec.arithmetic import summary_lines
+from treeproof.spec.names import listed
 
 FloatArray = NDArray[np.float64]
 
@@ -31,7 +33,8 @@ class FeatureResults:
     unimportant : bool (n_rows, n_features)
         Whether the feature alone, moved as the question allows, is proved to keep the claim.
     examined : bool (n_rows, n_features)
-        False for missing and categorical entries, which are not moved.
+        False for missing and categorical entries that the model looks at: they are never moved,
+        and nothing is claimed about other values of them.
     broken : bool (n_rows,)
         Rows that break the claim as they stand; nothing is unimportant for them.
     feature_names : tuple of str
@@ -64,6 +67,16 @@ class FeatureResults:
         """
         return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
+    def kept_names(self, row: int = 0) -> list[str]:
+        """Names of the features that were kept fixed: categories and missing values never move.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        return [self.name(int(feature)) for feature in np.flatnonzero(~self.examined[row])]
+
     def summary(self) -> str:
         """Say in a few lines what was found."""
         counts = self.unimportant.sum(axis=1)
@@ -81,7 +94,8 @@ class FeatureResults:
             )
         if self.broken.any():
             lines.append(f"broken as they stand: {int(self.broken.sum())} rows")
-        return "\n".join(lines)
+        lines += _kept_lines(self)
+        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row and examined feature, as plain data."""
@@ -107,6 +121,9 @@ class FeatureResults:
 class AnchorResults:
     """Sets of features that fix the answer once they are fixed themselves.
 
+    Categories and missing values never move: the answer is proved to stay while they stay as they
+    are, too. `kept` names them.
+
     Parameters
     ----------
     row : int64 (n_rows,)
@@ -114,7 +131,11 @@ class AnchorResults:
     label : object (n_rows,)
         Label that the row should keep; None for scores.
     features : list of int64 arrays
-        The set of each row; all other features may move freely, as the question allows.
+        The set of each row; all features that are neither in it nor in `kept` may move freely, as
+        the question allows.
+    kept : list of int64 arrays
+        Features of each row that stay as they are besides: categories and missing values that the
+        model looks at. Nothing is claimed about other values of them.
     sufficient : bool (n_rows,)
         Whether the set is proved to fix the answer. False only for rows that are broken as they
         stand.
@@ -133,6 +154,7 @@ class AnchorResults:
     row: NDArray[np.int64]
     label: NDArray[Any]
     features: list[NDArray[np.int64]]
+    kept: list[NDArray[np.int64]]
     sufficient: NDArray[np.bool_]
     minimal: NDArray[np.bool_]
     seconds: FloatArray
@@ -151,14 +173,28 @@ class AnchorResults:
         row : int
             Position of the row in these results.
         """
-        return [
-            self.feature_names[f] if self.feature_names else f"f{f}" for f in self.features[row]
-        ]
+        return self._named(self.features[row])
+
+    def kept_names(self, row: int = 0) -> list[str]:
+        """Names (or numbers) of the features of one row that are kept fixed besides its set.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        return self._named(self.kept[row])
+
+    def _named(self, features: NDArray[np.int64]) -> list[str]:
+        return [self.feature_names[f] if self.feature_names else f"f{f}" for f in features]
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
         sizes = [len(f) for f, ok in zip(self.features, self.sufficient, strict=True) if ok]
-        lines = [f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer"]
+        besides = " while categories and missing values stay" if any(map(len, self.kept)) else ""
+        lines = [
+            f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer{besides}"
+        ]
         if sizes:
             lines.append(
                 f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
@@ -166,7 +202,8 @@ class AnchorResults:
             )
         if not self.sufficient.all():
             lines.append(f"broken as they stand: {int((~self.sufficient).sum())} rows")
-        return "\n".join(lines)
+        lines += _kept_lines(self)
+        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row, as plain data."""
@@ -176,6 +213,7 @@ class AnchorResults:
                 "label": self.label[i],
                 "size": len(self.features[i]),
                 "features": self.names(i),
+                "kept_fixed": self.kept_names(i),
                 "sufficient": bool(self.sufficient[i]),
                 "minimal": bool(self.minimal[i]),
                 "seconds": float(self.seconds[i]),
@@ -187,6 +225,16 @@ class AnchorResults:
     def to_frame(self) -> Any:
         """One line per row, as a data frame of pandas or polars."""
         return frame_of(self.records())
+
+
+KEPT_FIXED = "kept fixed (categories and missing values never move)"
+
+
+def _kept_lines(results: FeatureResults | AnchorResults) -> list[str]:
+    """The line of a summary that names what no proof is about, where there is any."""
+    names = dict.fromkeys(name for row in range(len(results)) for name in results.kept_names(row))
+    n_rows = sum(bool(results.kept_names(row)) for row in range(len(results)))
+    return [f"{KEPT_FIXED} in {n_rows} rows: {listed(list(names))}"] if names else []
 
 
 def frame_of(records: list[dict[str, Any]]) -> Any:

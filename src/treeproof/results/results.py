@@ -12,6 +12,7 @@ from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.tally import Tally, proved_within
 from treeproof.results.verdict import Verdict
+from treeproof.spec.arithmetic import summary_lines
 
 FloatArray = NDArray[np.float64]
 
@@ -52,10 +53,10 @@ class Results:
     attained : bool (n_rows,)
         Whether the violation lies at distance `upper` itself.
     witness : float64 (n_rows, n_features)
-        A row that breaks the claim, in the model's input precision, replayed; NaN where there is
-        none.
+        A row that breaks the claim, replayed: doubles, or in the model's input precision where rows
+        are real numbers; NaN where there is none.
     witness_distance : float64 (n_rows,)
-        Its distance, which exceeds `upper` by at most one step of the input precision.
+        Its distance, which exceeds `upper` by at most one step of the witness's precision.
     seconds : float64 (n_rows,)
         Time spent on each row.
     reason : str (n_rows,)
@@ -65,8 +66,8 @@ class Results:
     header : dict
         The model, the question and the versions, as saved in run files.
     values : float64 (n_rows, n_features), optional
-        The rows that were asked about, in the model's input precision; reports show them beside
-        their witnesses.
+        The rows that were asked about, as precise as the witnesses; reports show them beside each
+        other.
     predicted : object (n_rows,), optional
         Class label that the model gives each row as it stands; None for scores.
     witness_label : object (n_rows,), optional
@@ -170,7 +171,7 @@ class Results:
             return "0 rows"
         tally = Tally(self.asks_radius)
         tally.add(self)
-        return "\n".join(tally.lines())
+        return "\n".join(tally.lines() + summary_lines(self.header))
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.

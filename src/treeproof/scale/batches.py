@@ -65,6 +65,7 @@ class BatchMaker:
     def __init__(
         self, source: Source, question: Question, header: dict[str, Any], found: Found, path: Any
     ) -> None:
+        self._source = source
         self._parts = source.parts()
         self._question = question
         self._header = header
@@ -130,6 +131,7 @@ class BatchMaker:
         return rows
 
     def _missing(self, rows: Rows) -> Batch:
+        self._question.check(self._source.ensemble, rows.values, rows.number)
         keys = row_keys(self._header, rows.values, rows.labels)
         missing = self._found.missing(rows.number, keys, self._path)
         unit = self._question.unit_rows

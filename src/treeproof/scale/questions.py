@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.model.ensemble import FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.prediction import Model
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
 from treeproof.results.run_file import AS_FINISHED, UNDERWAY, plain
+from treeproof.spec.arithmetic import Arithmetic
 from treeproof.spec.goals import Goal
 from treeproof.spec.perturbations import Box, LInf
 
@@ -39,7 +40,7 @@ class Question:
         Whether a verdict or the minimal perturbation is asked for.
     perturbation : LInf or Box
         How a row may change; the same for every row.
-    engine, goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
+    engine, goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
         See `treeproof.verify`.
     """
 
@@ -47,7 +48,7 @@ class Question:
     perturbation: LInf | Box
     engine: "str | Engine" = "exact"
     goal: Goal | None = None
-    domain: Literal["real", "float64"] = "real"
+    arithmetic: Arithmetic = "float64"
     attacker_class: Any = None
     time_limit_s: float = math.inf
     node_limit: int = 2**62
@@ -64,6 +65,13 @@ class Question:
                 "A run asks the same question about every row, so bounds must not be given per"
                 " row. Ask treeproof.verify instead."
             )
+
+    def check(self, ensemble: Ensemble, rows: FloatArray, numbers: NDArray[np.int64]) -> None:
+        """Refuse rows outside the bounds of the question, under their numbers in the data."""
+        from treeproof.search.asking import refuse_outside
+
+        if isinstance(self.perturbation, LInf):
+            refuse_outside(ensemble, rows, self.perturbation, numbers)
 
     @property
     def unit_rows(self) -> int:
@@ -135,7 +143,7 @@ class Question:
             labels,
             self.perturbation,
             goal=self.goal,
-            domain=self.domain,
+            arithmetic=self.arithmetic,
             attacker_class=self.attacker_class,
         )
         require_support(engine, query)
@@ -150,7 +158,10 @@ class Question:
             "node_limit": None if self.node_limit >= 2**62 else int(self.node_limit),
             "memory_limit_mb": float(self.memory_limit_mb),
         }
-        asked = {"question": header["question"], "limits": limits}
+        # Version 0.1.0 called the arithmetic the domain; with its word here its runs are known.
+        question = dict(header["question"])
+        question["domain"] = question.pop("arithmetic")
+        asked: dict[str, Any] = {"question": question, "limits": limits}
         if self.evidence:
             asked["evidence"] = True
         text = msgspec.json.encode(asked, order="sorted")

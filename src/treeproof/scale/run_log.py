@@ -34,6 +34,7 @@ from treeproof.results.run_file import (
 )
 from treeproof.results.tally import Tally
 from treeproof.scale.questions import key_text
+from treeproof.spec.arithmetic import arithmetic_of
 
 if sys.platform != "win32":
     import fcntl
@@ -286,8 +287,15 @@ def check_same(there: dict[str, Any], header: dict[str, Any], path: Path) -> Non
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
     if "question_hash" not in there:
         return " It was not written by a run, and has no keys."
+    old, new = arithmetic_of(there["question"]), arithmetic_of(here["question"])
+    if old != new:
+        return (
+            f" Its arithmetic is {_short(old)} there, and {_short(new)} here (--arithmetic {old}"
+            " asks as it does)."
+        )
     for part in ("question", "limits"):
-        for name in sorted(set(there.get(part, {})) | set(here[part])):
+        names = set(there.get(part, {})) | set(here[part])
+        for name in sorted(names - {"arithmetic", "domain"}):
             old, new = there.get(part, {}).get(name), here[part].get(name)
             if old != new:
                 return f" Its {name} is {_short(old)} there, and {_short(new)} here."

@@ -31,6 +31,7 @@ from treeproof.scale.run_log import (
 )
 from treeproof.scale.sources import Source
 from treeproof.scale.workers import ThreadWorkers, Workers
+from treeproof.spec.arithmetic import summary_lines
 
 _SMALLEST_BATCH = 32
 """Rows that are worth a batch of their own."""
@@ -68,7 +69,9 @@ class Run:
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
-        return "\n".join(self.tally.lines()) if len(self) else "0 rows"
+        if len(self) == 0:
+            return "0 rows"
+        return "\n".join(self.tally.lines() + summary_lines(self.header))
 
     def load(self) -> Results:
         """Read all answers into memory."""
@@ -117,6 +120,7 @@ class Runner:
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
         look = next(iter(self.source.parts())).take(slice(0, 1))
+        self.question.check(self.model.ensemble, look.values, look.number)
         self.header = self.question.header(self.model, look.values, look.labels)
         self.header["data"] = self.source.describe()
         self.tally = Tally(self.question.kind == "radius", self.radii)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from treeproof.prediction import Model
 from treeproof.scale.questions import Question
 from treeproof.scale.runner import Progress, Run, Runner, workers_for
 from treeproof.scale.sources import ArraySource, FileSource, Source
+from treeproof.spec.arithmetic import Arithmetic, takes_domain
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from treeproof.spec.perturbations import Box, LInf
 
 
+@takes_domain
 def run(
     model: Any,
     data: Any,
@@ -32,7 +34,7 @@ def run(
     rows: str | None = None,
     engine: "str | Engine" = "exact",
     goal: "Goal | None" = None,
-    domain: Literal["real", "float64"] = "real",
+    arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
     time_limit_s: float = np.inf,
     node_limit: int = 2**62,
@@ -67,7 +69,7 @@ def run(
         Threads; -1 for all cores.
     label, rows : str, optional
         Column of the labels, and a range such as ``0:500``, for data files.
-    engine, goal, domain, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
+    engine, goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
         See `verify`.
     radii : sequence of float
         Radii at which proved rows are counted in `Run.tally`.
@@ -82,16 +84,19 @@ def run(
         Summary and file; `Run.load` reads all answers.
     """
     import treeproof
-    from treeproof.spec.perturbations import LInf
+    from treeproof.spec.perturbations import Box, LInf
 
     loaded = model if isinstance(model, Model) else treeproof.load(model)
     ball = LInf() if perturbation is None else perturbation
     question = Question(
         kind="radius" if isinstance(ball, LInf) and ball.eps is None else "verify",
-        perturbation=ball,
+        # Without names, so that workers need no data frames.
+        perturbation=ball.in_order(loaded.feature_names, loaded.n_features)
+        if isinstance(ball, LInf | Box)
+        else ball,
         engine=engine,
         goal=goal,
-        domain=domain,
+        arithmetic=arithmetic,
         attacker_class=attacker_class,
         time_limit_s=time_limit_s,
         node_limit=node_limit,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.prediction import Model
+from treeproof.spec.arithmetic import Arithmetic
 from treeproof.spec.perturbations import LInf
 
 require_backend("sklearn", "sklearn")
@@ -59,6 +60,8 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         For models that give scores: by how much the score may move.
     engine : str or engine, default="exact"
         Who answers.
+    arithmetic : {"float64", "real"}, default="float64"
+        What rows are, see `verify`.
     n_jobs : int, default=1
         Threads over rows; -1 for all cores.
     """
@@ -71,6 +74,7 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         latency_s: float = math.inf,
         score_change: float | None = None,
         engine: "str | Engine" = "exact",
+        arithmetic: Arithmetic = "float64",
         n_jobs: int = 1,
     ) -> None:
         self.model = model
@@ -78,6 +82,7 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         self.latency_s = latency_s
         self.score_change = score_change
         self.engine = engine
+        self.arithmetic = arithmetic
         self.n_jobs = n_jobs
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
@@ -131,6 +136,7 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
             self.perturbation,
             engine=self.engine,
             goal=goal,
+            arithmetic=self.arithmetic,
             time_limit_s=self.latency_s,
             n_jobs=self.n_jobs,
         )

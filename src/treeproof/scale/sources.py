@@ -60,6 +60,10 @@ class Source(Protocol):
     """Rows of a run, always the same and in the same order."""
 
     @property
+    def ensemble(self) -> Ensemble:
+        """The model that they are for."""
+
+    @property
     def n_rows(self) -> int | None:
         """How many there are, where that is known without reading them."""
 

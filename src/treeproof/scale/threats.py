@@ -13,10 +13,11 @@ import numpy as np
 
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import FloatArray
-from treeproof.spec.perturbations import LInf, feature_number
+from treeproof.spec.arithmetic import ARITHMETICS, Arithmetic
+from treeproof.spec.names import feature_number
+from treeproof.spec.perturbations import LInf
 
 SCALES = ("one", "std", "range")
-DOMAINS = ("real", "float64")
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
 
 
@@ -57,7 +58,7 @@ class ThreatModel:
         Features that do not move.
     low, high : float
         Bounds that no feature leaves.
-    domain : {"real", "float64"}
+    arithmetic : {"float64", "real"}
         See `treeproof.verify`.
     attacker_class : object
         Only rows of this class are attacked.
@@ -72,7 +73,7 @@ class ThreatModel:
     frozen: tuple[str | int, ...] = ()
     low: float = -math.inf
     high: float = math.inf
-    domain: str = "real"
+    arithmetic: Arithmetic = "float64"
     attacker_class: Any = None
     score_change: float | None = None
     features: dict[str, FeatureThreat] = field(default_factory=dict)
@@ -169,6 +170,12 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     features = content.pop("features", {})
     if not isinstance(features, dict) or not all(isinstance(v, dict) for v in features.values()):
         raise InvalidInput(f"'features' in '{path}' must be tables, such as [features.age].")
+    if "domain" in content:  # as version 0.1.0 called it
+        if "arithmetic" in content:
+            raise InvalidInput(
+                f"'{path}' must have 'arithmetic' or its old name 'domain'. Got both."
+            )
+        content["arithmetic"] = content.pop("domain")
     checked = {
         str(name): FeatureThreat(**_checked(part, _FEATURE_KEYS, f"features.{name}", path))
         for name, part in features.items()
@@ -196,7 +203,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "frozen": (_features, "a list of feature names or numbers"),
     "low": (_number, "a number"),
     "high": (_number, "a number"),
-    "domain": (DOMAINS.__contains__, f"one of {', '.join(DOMAINS)}"),
+    "arithmetic": (ARITHMETICS.__contains__, f"one of {', '.join(ARITHMETICS)}"),
     "attacker_class": (lambda value: isinstance(value, str | int | float), "a class label"),
     "score_change": (_distance, "a number >= 0"),
 }

@@ -22,7 +22,7 @@ from treeproof.query_goals import breaks_claim
 from treeproof.results.features import AnchorResults
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import class_labels
+from treeproof.search.asking import class_labels, never_moved, question_words
 
 Features = frozenset[int]
 
@@ -50,12 +50,13 @@ def find_anchors(
         row=np.arange(n_rows, dtype=np.int64),
         label=class_labels(query),
         features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
+        kept=[np.flatnonzero(entries) for entries in never_moved(query)],
         sufficient=~query.already_broken,
         minimal=np.zeros(n_rows, dtype=bool),
         seconds=np.zeros(n_rows),
         reason=np.full(n_rows, "", dtype="<U64"),
         feature_names=query.ensemble.feature_names,
-        question=question | query.description,
+        question=question_words(query, question),
     )
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     # A fixed feature keeps the row's own value, so that value is always allowed.

@@ -5,15 +5,17 @@ distance beyond (x - T) / rate. The minimal perturbation is one of these numbers
 sorted list is exact; no interval is halved.
 """
 
+import dataclasses
+import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import rank_space
+from treeproof.kernels.distances import row_distances, threshold_distances
 from treeproof.query import Query
-from treeproof.spec.rounding import difference_error, round_down
+from treeproof.spec.perturbations import Reach
 
 FloatArray = NDArray[np.float64]
 
@@ -40,50 +42,55 @@ class Distances:
     def radius(self, number: int) -> float:
         """Smallest double radius whose closed ball reaches the cells of a distance."""
         value = float(self.value[number])
-        return value if self.attained[number] else float(np.nextafter(value, np.inf))
+        return value if self.attained[number] else math.nextafter(value, math.inf)
 
     def last_within(self, radius: float) -> int:
         """Number of the last distance whose cells a closed ball reaches."""
-        beyond = np.where(self.attained, self.value, np.nextafter(self.value, np.inf))
+        with np.errstate(over="ignore"):
+            beyond = np.where(self.attained, self.value, np.nextafter(self.value, np.inf))
         return int(np.searchsorted(beyond, radius, side="right")) - 1
 
 
 def distances_of(query: Query, row: int) -> Distances:
-    """Collect the distances of all thresholds that some radius reaches."""
+    """Collect the distances of all cells that some radius reaches."""
     space, reach = rank_space(query.ensemble), query.reach
-    values: list[FloatArray] = []
-    kinds: list[NDArray[np.bool_]] = []
-    free = ~np.isnan(query.rows[row]) & np.isfinite(query.rows[row]) & ~space.categorical
-    for feature in np.flatnonzero(free):
-        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
-        x = float(query.rows[row, feature])
-        above = cuts[(cuts > x) & (cuts <= reach.high[row, feature])]
-        below = cuts[(cuts <= x) & (cuts > reach.low[row, feature])]
-        for side, rate, upwards in ((above, reach.up, True), (below, reach.down, False)):
-            if rate[feature] > 0.0 and side.size:
-                distance, exact = rounded_distances(x, side, float(rate[feature]))
-                values.append(distance)
-                kinds.append(exact & upwards)
-    if not values:
-        return Distances(np.zeros(0), np.zeros(0, dtype=bool))
-    value, attained = np.concatenate(values), np.concatenate(kinds)
-    order = np.lexsort((~attained, value))
-    value, attained = value[order], attained[order]
-    new = np.ones(len(value), dtype=bool)
-    new[1:] = (value[1:] != value[:-1]) | (attained[1:] != attained[:-1])
-    return Distances(value[new], attained[new])
+    value, is_beyond = np.empty(len(space.cut)), np.empty(len(space.cut), dtype=bool)
+    count = row_distances(
+        space,
+        query.rows[row].copy(),
+        (reach.down.copy(), reach.up.copy()),
+        (reach.low[row].copy(), reach.high[row].copy()),
+        value,
+        is_beyond,
+    )
+    distinct = np.unique(np.array([value[:count], is_beyond[:count]]), axis=1)
+    return Distances(distinct[0], distinct[1] == 0.0)
+
+
+def ball_of(query: Query, distances: Distances, number: int) -> Reach:
+    """Closed ball of a query about one row that holds the cells of a distance, and none beyond.
+
+    A distance that is only approached has the next double for a radius. A threshold that lies at
+    exactly that radius is farther: a bound keeps it out.
+    """
+    reach, radius = query.reach, distances.radius(number)
+    high = reach.high
+    if distances.last_within(radius) > number:
+        space, row = rank_space(query.ensemble), query.rows[0]
+        high = high.copy()
+        for feature in np.flatnonzero(np.isfinite(row) & ~space.categorical):
+            cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+            cuts = cuts[cuts > row[feature]]
+            found, is_exact = rounded_distances(row[feature], cuts, float(reach.up[feature]))
+            for cut in cuts[(found == radius) & is_exact]:
+                high[0, feature] = min(high[0, feature], np.nextafter(cut, -np.inf))
+    return dataclasses.replace(reach, radius=radius, high=high)
 
 
 def rounded_distances(
     x: float, cuts: FloatArray, rate: float
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Distances to thresholds, rounded down, and whether each is a double exactly."""
-    if rate == 1.0:
-        larger, smaller = np.maximum(cuts, x), np.minimum(cuts, x)
-        moved = larger - smaller
-        error = difference_error(larger, smaller, moved)
-        return np.where(error < 0.0, np.nextafter(moved, -np.inf), moved), error == 0.0
-    exact_distances = [abs(Fraction(float(cut)) - Fraction(x)) / Fraction(rate) for cut in cuts]
-    rounded = np.array([round_down(distance) for distance in exact_distances])
-    exact = [Fraction(r) == d for r, d in zip(rounded.tolist(), exact_distances, strict=True)]
-    return rounded, np.array(exact)
+    distances, is_exact = np.empty(len(cuts)), np.empty(len(cuts), dtype=bool)
+    threshold_distances(float(x), cuts.copy(), rate, distances, is_exact)
+    return distances, is_exact

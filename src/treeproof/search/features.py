@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
-from treeproof.engines.settling import is_broken_unchanged
 from treeproof.kernels.rank_space import FIXED
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query import Query
 from treeproof.query_goals import breaks_claim
 from treeproof.results.features import FeatureResults
-from treeproof.search.asking import class_labels
+from treeproof.search.asking import class_labels, never_moved, question_words
 from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
@@ -41,7 +40,6 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         Threads over rows.
     """
     n_rows, n_features = query.rows.shape
-    space = rank_space(query.ensemble)
     results = FeatureResults(
         row=np.arange(n_rows, dtype=np.int64),
         label=class_labels(query),
@@ -49,10 +47,10 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         attained=np.zeros((n_rows, n_features), dtype=bool),
         breaking_value=np.full((n_rows, n_features), np.nan),
         unimportant=np.ones((n_rows, n_features), dtype=bool),
-        examined=~np.isnan(query.rows) & ~space.categorical,
+        examined=~never_moved(query),
         broken=query.already_broken.copy(),
         feature_names=query.ensemble.feature_names,
-        question=question | query.description,
+        question=question_words(query, question),
     )
     results.unimportant &= results.examined
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
@@ -84,7 +82,8 @@ class _Candidates:
 
 
 def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
-    if is_broken_unchanged(query, row):
+    # Every other feature keeps the row's value, whether that lies in a box or not.
+    if query.already_broken[row]:
         results.unimportant[row] = False
         if query.reach.is_ball:
             results.radius[row] = np.where(results.examined[row], 0.0, np.inf)
@@ -142,7 +141,8 @@ def _cells_of_feature(
     # The nearest edge of a cell: its lower threshold from below, its upper one from above.
     edges = cuts[np.where(upwards, cells - 1, cells)]
     real = np.dtype(query.ensemble.input_precision).type
-    below = np.nextafter(edges.astype(real), real(-np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(edges.astype(real), real(-np.inf)).astype(np.float64)
     distance, exact = np.zeros(len(cells)), np.ones(len(cells), dtype=bool)
     if reach.is_ball:
         x = float(query.rows[row, feature])

@@ -14,7 +14,8 @@ from treeproof.engines.settling import settle_broken
 from treeproof.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.distances import Distances, distances_of
+from treeproof.search.distances import Distances, ball_of, distances_of
+from treeproof.spec.perturbations import Reach
 from treeproof.spec.searches import PaperProtocol
 
 
@@ -77,10 +78,16 @@ class _Asker:
 
     def at(self, radius: float) -> Outcomes | None:
         """Outcome of the row at a radius; None when no time is left."""
+        return self._within(dataclasses.replace(self._query.reach, radius=radius))
+
+    def at_distance(self, distances: Distances, number: int) -> Outcomes | None:
+        """Outcome of the row in the ball of a listed distance; None when no time is left."""
+        return self._within(ball_of(self._query, distances, number))
+
+    def _within(self, reach: Reach) -> Outcomes | None:
         left = self._deadline - time.perf_counter()
         if left <= 0.0:
             return None
-        reach = dataclasses.replace(self._query.reach, radius=radius)
         query = dataclasses.replace(self._query, reach=reach)
         return self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
 
@@ -97,7 +104,7 @@ def _search_list(asker: _Asker, distances: Distances, outcomes: Outcomes, row: i
     while refused - proved > 1:
         is_open = refused == len(distances)
         middle = min(proved + step, refused - 1) if is_open else (proved + refused) // 2
-        answer = asker.at(distances.radius(middle))
+        answer = asker.at_distance(distances, middle)
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treeproof.errors import InvalidInput
+from treeproof.spec.rounding import FloatArray, move_rounded_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,12 @@ class ScoreChange:
         """Refuse changes that are no distance."""
         if not float(self.delta) >= 0.0:
             raise InvalidInput(f"'delta' of ScoreChange must be a number >= 0. Got {self.delta!r}.")
+
+    def range_around(self, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Least and largest double that differ from each score by at most `delta`, exactly."""
+        delta, unit = float(self.delta), np.ones(len(score))
+        high = move_rounded_down(score, delta, unit, +1)
+        return -move_rounded_down(-score, delta, unit, +1), high
 
 
 Goal = KeepsLabel | AvoidsTarget | ScoreWithin | ScoreChange

@@ -1,14 +1,18 @@
 """`LInf` and `Box`: how a row may change."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.spec.names import feature_number, in_feature_order, numbers_of
 from treeproof.spec.rounding import FloatArray, move_rounded_down
+
+PerFeature = ArrayLike | Mapping[Any, Any]
+"""One number, or one for each feature: in the model's order, or by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,29 +23,55 @@ class LInf:
     ----------
     eps : float or None
         Radius of the ball; None where the radius is what is asked for.
-    scale : array-like of shape (n_features,), optional
+    scale : dict, Series or array-like of shape (n_features,), optional
         Unit of each feature (for example its standard deviation); default 1.
-    below, above : float, bool or array-like, optional
+    below, above : float, bool, dict, Series or array-like, optional
         How far a feature may go down and up, as a multiple of ``eps * scale``; 0 or False forbids
         that direction.
-    frozen : sequence of int or str, optional
-        Features that do not move, by number or name.
-    low, high : float or array-like of shape (n_features,), optional
-        Bounds of the data's domain; no feature leaves them.
+    frozen : str, int or sequence of them, optional
+        Features that do not move, by name or number.
+    low, high : float, dict, Series or array-like of shape (n_features,), optional
+        Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
+
+    Notes
+    -----
+    A Series (or a frame of one row) must name every feature of the model, in any order; one whose
+    index only counts from 0 has no names. A dict may leave features out. Arrays, lists and Series
+    without an index are in the order of the model's features.
     """
 
     eps: float | None = None
-    scale: ArrayLike | None = None
-    below: ArrayLike = 1.0
-    above: ArrayLike = 1.0
-    frozen: Sequence[int | str] = ()
-    low: ArrayLike = -np.inf
-    high: ArrayLike = np.inf
+    scale: PerFeature | None = None
+    below: PerFeature = 1.0
+    above: PerFeature = 1.0
+    frozen: int | str | Sequence[int | str] = ()
+    low: PerFeature = -np.inf
+    high: PerFeature = np.inf
 
     def __post_init__(self) -> None:
-        """Refuse radii that are no distance."""
+        """Refuse radii that are no distance; one frozen feature is a sequence of one."""
+        if isinstance(self.frozen, str | int | np.integer):
+            object.__setattr__(self, "frozen", (self.frozen,))
         if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
+
+    def in_order(self, names: Sequence[str], n_features: int) -> "LInf":
+        """Return the same ball with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
+        defaults = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
+        # Frozen features by the model's own spelling of their names.
+        frozen = [
+            names[feature_number(item, n_features, names)] if isinstance(item, str) else item
+            for item in cast("Sequence[int | str]", self.frozen)
+        ]
+        return replace(self, frozen=frozen, **_in_order(self, defaults, names, n_features))
 
     def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
         """Return the reach of this perturbation around given rows.
@@ -54,17 +84,18 @@ class LInf:
             Feature names of the model.
         """
         n_features = rows.shape[1]
-        scale = _per_feature("scale", 1.0 if self.scale is None else self.scale, n_features)
-        down = scale * _per_feature("below", self.below, n_features)
-        up = scale * _per_feature("above", self.above, n_features)
+        ball = self.in_order(names, n_features)
+        scale = _per_feature("scale", 1.0 if ball.scale is None else ball.scale, n_features)
+        down = scale * _per_feature("below", ball.below, n_features)
+        up = scale * _per_feature("above", ball.above, n_features)
         for name, rate in (("scale", scale), ("below", down), ("above", up)):
             if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
                 raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
-        for feature in self.frozen:
+        for feature in cast("Sequence[int | str]", ball.frozen):
             number = feature_number(feature, n_features, names)
             down[number] = up[number] = 0.0
-        low = _per_feature("low", self.low, n_features)
-        high = _per_feature("high", self.high, n_features)
+        low = _per_feature("low", ball.low, n_features)
+        high = _per_feature("high", ball.high, n_features)
         if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
             raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
         return Reach(
@@ -83,13 +114,27 @@ class Box:
 
     Parameters
     ----------
-    low, high : array-like of shape (n_features,) or (n_rows, n_features)
+    low, high : dict, Series, frame or array-like of shape (n_features,) or (n_rows, n_features)
         Bounds, inclusive; infinite sides are allowed. Missing and categorical entries of a row
-        stay as they are.
+        stay as they are. Names are matched as those of `LInf` are; rows of frames are those of
+        the question in their order.
     """
 
-    low: ArrayLike
-    high: ArrayLike
+    low: PerFeature
+    high: PerFeature
+
+    def in_order(self, names: Sequence[str], n_features: int) -> "Box":
+        """Return the same box with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
+        defaults = {"low": -np.inf, "high": np.inf}
+        return replace(self, **_in_order(self, defaults, names, n_features))
 
     def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
         """Return the reach of this box for given rows.
@@ -101,8 +146,8 @@ class Box:
         names : sequence of str
             Feature names of the model.
         """
-        del names
-        low, high = (_box_side(side, rows) for side in (self.low, self.high))
+        box = self.in_order(names, rows.shape[1])
+        low, high = (_box_side(side, rows) for side in (box.low, box.high))
         if np.any(low > high):
             row, feature = np.argwhere(low > high)[0]
             raise InvalidInput(
@@ -162,22 +207,24 @@ class Reach:
         )
 
 
-def feature_number(feature: int | str, n_features: int, names: Sequence[str]) -> int:
-    """Number of a feature given by number or name."""
-    if isinstance(feature, str):
-        if feature not in names:
-            raise InvalidInput(
-                f"The model must have a feature named {feature!r}."
-                f" Its names are: {', '.join(map(str, names[:8])) or 'none'}."
-            )
-        return list(names).index(feature)
-    if not 0 <= int(feature) < n_features:
-        raise InvalidInput(f"A feature number must be from 0 to {n_features - 1}. Got {feature}.")
-    return int(feature)
+def _in_order(
+    shape: LInf | Box, defaults: dict[str, float], names: Sequence[str], n_features: int
+) -> dict[str, Any]:
+    """Some fields of a perturbation without names; `defaults` are for what a dict leaves out."""
+    return {
+        field: in_feature_order(
+            f"'{field}' of {type(shape).__name__}",
+            getattr(shape, field),
+            names,
+            n_features,
+            default,
+        )
+        for field, default in defaults.items()
+    }
 
 
-def _per_feature(name: str, value: ArrayLike, n_features: int) -> FloatArray:
-    array = np.asarray(value, dtype=np.float64)
+def _per_feature(name: str, value: PerFeature, n_features: int) -> FloatArray:
+    array = numbers_of(f"'{name}' of LInf", value)
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_features):
         raise InvalidInput(
             f"'{name}' must be one number or one per feature ({n_features})."
@@ -186,8 +233,8 @@ def _per_feature(name: str, value: ArrayLike, n_features: int) -> FloatArray:
     return np.array(np.broadcast_to(array, (n_features,)))
 
 
-def _box_side(side: ArrayLike, rows: FloatArray) -> NDArray[np.float64]:
-    array = np.asarray(side, dtype=np.float64)
+def _box_side(side: PerFeature, rows: FloatArray) -> NDArray[np.float64]:
+    array = numbers_of("A side of Box", side)
     if array.shape not in ((), rows.shape[1:], rows.shape):
         raise InvalidInput(
             f"A side of Box must have shape {rows.shape[1:]} or {rows.shape}. Got {array.shape}."

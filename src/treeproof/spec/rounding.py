@@ -6,6 +6,7 @@ rounded down. (No double lies strictly between a real number and its rounded-dow
 ``real < T`` iff ``rounded < T`` for an inexact real, and ``real >= T`` iff ``rounded >= T``.)
 """
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -75,12 +76,7 @@ def round_down(exact: Fraction) -> float:
         value = float(exact)
     except OverflowError:
         return float(np.finfo(np.float64).max) if exact > 0 else -np.inf
-    return value if Fraction(value) <= exact else float(np.nextafter(value, -np.inf))
-
-
-def difference_error(a: FloatArray, b: FloatArray, difference: FloatArray) -> FloatArray:
-    """Exact rounding error of ``a - b``: the true difference is ``difference`` plus this."""
-    return _sum_error(a, np.negative(b), difference)
+    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
 
 
 def _sum_error(a: FloatArray, b: FloatArray, total: FloatArray) -> FloatArray:

@@ -295,8 +295,8 @@ def test_float64_rows_are_rounded_before_a_float32_model_compares_them():
     builder = TreeBuilder()
     stump(builder, 0, float(np.float32(0.1)), -1.0, 1.0)
     model = model_of(builder, 1, precision="float32")
-    real = radius_of(model, [0.0])
-    rounded = radius_of(model, [0.0], domain="float64")
+    real = radius_of(model, [0.0], arithmetic="real")
+    rounded = radius_of(model, [0.0])
     assert real[:2] == (float(np.float32(0.1)), True)
     # Half a float32 step earlier the value already rounds up to the threshold.
     assert 0.0 < real[0] - rounded[0] < 1e-8

@@ -6,7 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels import called
 from treeproof.kernels.moves import quotient_down
+
+quotient_down = called(quotient_down)
 
 VALUES = st.floats(allow_nan=False, allow_infinity=False)
 RATES = st.floats(min_value=0.0, exclude_min=True, allow_infinity=False)
@@ -17,8 +20,6 @@ LARGEST = np.finfo(np.float64).max
 @given(first=VALUES, second=VALUES, rate=RATES)
 def test_quotients_are_the_largest_doubles_not_above(first, second, rate):
     smaller, larger = sorted((first, second))
-    if not np.isfinite(larger - smaller):
-        return
     found, is_exact = quotient_down(larger, smaller, rate)
     truth = (Fraction(larger) - Fraction(smaller)) / Fraction(rate)
     assert Fraction(found) <= truth

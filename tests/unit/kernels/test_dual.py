@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.certified import marginals, refresh
@@ -29,10 +30,13 @@ from treeproof.kernels.problem import (
     SLOT,
     build_problem,
 )
-from treeproof.kernels.rank_space import FIXED, box_cells
-from treeproof.kernels.restriction import restrict
+from treeproof.kernels.rank_space import FIXED, cells_of_box
+from treeproof.kernels.restriction import restrict_box
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
+
+build_problem, new_state, count_misses = map(called, (build_problem, new_state, count_misses))
+enter_box, sweep, refresh, marginals = map(called, (enter_box, sweep, refresh, marginals))
 
 SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
 SEEDS = range(30)
@@ -54,8 +58,8 @@ def _problem_of(seed):
         high_cell = np.empty(ensemble.n_features, dtype=np.int32)
         low, high = query.reach.box(query.rows, 0.0)
         sides = (np.array(low[0]), np.array(high[0]))
-        box_cells(space, query.rows[0], *sides, low_cell, high_cell)
-        leaves = restrict(
+        cells_of_box(space, query.rows[0], *sides, low_cell, high_cell)
+        leaves = restrict_box(
             ensemble.trees, space, query.rows[0], low_cell, high_cell, np.ones(1), ZERO_BAND
         )
         leaf_start, leaf_gain, _, range_start, feature, range_low, range_high = leaves

@@ -6,13 +6,17 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof
+from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.exact import ball_cells, largest_sum
-from treeproof.kernels.rank_space import box_cells
-from treeproof.kernels.restriction import restrict
+from treeproof.kernels.rank_space import cells_of_box
+from treeproof.kernels.restriction import restrict_box
 from treeproof.kernels.starting import LEAST, PRECISION, cheap_radius
 from treeproof.model.ensemble import ZERO_BAND
+
+ball_cells, largest_sum = called(ball_cells), called(largest_sum)
+cheap_radius = called(cheap_radius)
 
 SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
 GUESS = 0.1
@@ -32,9 +36,9 @@ def question(ensemble, row):
 
     def best_sum(radius):
         here, low, high = np.empty((3, len(row)), dtype=np.int32)
-        box_cells(space, row, row, row, here, here)
+        cells_of_box(space, row, row, row, here, here)
         ball_cells(space, row, here, radius, rates, rates, *ends, low, high)
-        start, gain, *_ = restrict(trees, space, row, low, high, np.ones(1), ZERO_BAND)
+        start, gain, *_ = restrict_box(trees, space, row, low, high, np.ones(1), ZERO_BAND)
         return largest_sum(start, gain)
 
     return suggested, best_sum

@@ -78,11 +78,14 @@ def ranker():
     )
 
 
-def stopped_early():
+def stopped_early(*, use_best_model):
     X, score = table()
     y = (score + np.random.default_rng(1).normal(size=700) > 2).astype(int)
-    model = cb.CatBoostClassifier(iterations=60, learning_rate=1.0, use_best_model=True, **QUIET)
-    return model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
+    model = cb.CatBoostClassifier(iterations=60, learning_rate=1.0, od_wait=5, **QUIET)
+    model.set_params(use_best_model=use_best_model)
+    model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
+    assert (model.tree_count_ == model.best_iteration_ + 1) == use_best_model
+    return model
 
 
 def only_missing(mode):
@@ -110,7 +113,8 @@ MODELS = {
     "binary, classes are booleans": lambda: classifier(labels=lambda score: score > 1),
     "binary, probability threshold 0.3": lambda: with_threshold(classifier(), 0.3),
     "binary, scale and bias": lambda: scaled(classifier(), 0.1, 0.3),
-    "binary, best iteration": stopped_early,
+    "binary, best iteration": lambda: stopped_early(use_best_model=True),
+    "binary, beyond the best iteration": lambda: stopped_early(use_best_model=False),
     "three classes": lambda: classifier(labels=names_of_thirds),
     "three classes, one against all": lambda: classifier(
         labels=thirds, loss_function="MultiClassOneVsAll"

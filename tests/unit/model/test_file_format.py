@@ -197,6 +197,18 @@ def test_an_unknown_field_is_not_ignored(tmp_path: Path) -> None:
         load_saved(path)
 
 
+def test_leaves_that_the_sum_would_round_are_refused(tmp_path: Path) -> None:
+    """Bounds take 1 + 2**-30 as it stands, a sum in float32 takes it for 1."""
+    trees = binary_stump().trees
+    values = trees.leaf_value + 2.0**-30
+    path = saved(binary_stump(trees=trees._replace(leaf_value=values)), tmp_path)
+    header, arrays = taken_apart(path)
+    header["aggregation"]["precision"] = "float32"
+    path.write_bytes(put_together(header, arrays))
+    with pytest.raises(BrokenModelFile, match="Tree 0, node 1: the leaf value must be a float32"):
+        load_saved(path)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

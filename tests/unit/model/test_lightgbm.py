@@ -246,7 +246,7 @@ def test_early_stopping_keeps_the_trees_that_predict_uses():
     assert np.array_equal(Model(loaded.ensemble).predict(rows), estimator.predict(rows))
 
 
-def test_a_kept_booster_predicts_with_its_best_iteration_only():
+def test_a_kept_booster_predicts_with_its_best_iteration_only(tmp_path):
     booster = train(objective="binary", keep=True)
     booster.best_iteration = 5
     loaded = LOADER.load_object(booster, LoadOptions())
@@ -254,6 +254,13 @@ def test_a_kept_booster_predicts_with_its_best_iteration_only():
     assert any("5 trees" in note and "12" in note for note in loaded.ensemble.provenance.notes)
     rows = stress_rows(loaded.ensemble, N_ROWS)
     check_margins(loaded, rows, booster.predict(rows, raw_score=True)[:, None])
+    # A file holds what its booster predicts with, and whoever opens it predicts with all of that.
+    for n_trees in (5, 12):
+        booster.save_model(tmp_path / "model.txt", num_iteration=None if n_trees == 5 else -1)
+        file = LOADER.load_file(tmp_path / "model.txt", LoadOptions())
+        assert file.ensemble.n_trees == n_trees
+        opened = lgb.Booster(model_file=tmp_path / "model.txt")
+        check_margins(file, rows, opened.predict(rows, raw_score=True)[:, None])
 
 
 def test_categories_of_data_frames_become_their_codes():

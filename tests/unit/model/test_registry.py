@@ -53,7 +53,7 @@ def test_estimators_of_treeproof_are_loaded_as_they_are() -> None:
 def test_a_live_model_and_its_file_have_one_fingerprint(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((60, 3))
     classifier = XGBClassifier(n_estimators=2).fit(rows, rows[:, 0] > 0.5)
-    classifier.save_model(tmp_path / "model.json")
+    classifier.get_booster().save_model(tmp_path / "model.json")
     live, file = load_ensemble(classifier), load_ensemble(tmp_path / "model.json")
     assert live.infinite_allowed != file.infinite_allowed
     assert live.fingerprint == file.fingerprint
@@ -66,6 +66,21 @@ def test_options_that_would_be_ignored_are_refused(saved: tuple[Path, Ensemble])
     document.write_text('{"learner": {}}')
     with pytest.raises(InvalidInput, match="'base_score' has no meaning for XGBoost"):
         load_ensemble(document, options=LoadOptions(base_score=0.3))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": "first"}, r"'rounds' must be 'best' or 'all'\. Got 'first'"),
+        ({"tie": "middle"}, r"'tie' must be 'lower' or 'upper'\. Got 'middle'"),
+        ({"missing": 0}, r"'missing' must be 'nan' or 'zero' or 'none'\. Got 0"),
+        ({"input_precision": "float16"}, r"must be 'float32' or 'float64'\. Got 'float16'"),
+        ({"decision_threshold": 1.5}, r"must be a probability between 0 and 1\. Got 1\.5"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        LoadOptions(**options)
 
 
 def test_a_path_must_lead_to_a_file(tmp_path: Path) -> None:

@@ -221,8 +221,8 @@ def test_numeric_categories() -> None:
     assert np.isnan(numeric_rows(model, [[0, 0, "5"]])[0, 2])
 
 
-def test_categorical_columns_without_recorded_categories_give_their_own_codes() -> None:
-    model = ensemble(categorical=True, feature_names=NAMES)
+def test_categorical_columns_without_recorded_categories_give_their_own_codes_to_xgboost() -> None:
+    model = ensemble(categorical=True, library="xgboost", feature_names=NAMES)
     values = ["b", None, "a"]
     frame = pd.DataFrame({"age": 0.0, "income": 0.0, "colour": pd.Categorical(values, ["b", "a"])})
     np.testing.assert_array_equal(numeric_rows(model, frame)[:, 2], [0.0, np.nan, 1.0])

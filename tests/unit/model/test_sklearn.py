@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.model_selection import (
     FixedThresholdClassifier,
@@ -22,7 +25,9 @@ from threadpoolctl import threadpool_limits
 
 from tests.stress_rows import stress_rows
 from tests.unit.model.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, with_categories
+from treeproof.errors import ModelWarning
 from treeproof.model import evaluate
+from treeproof.model.loaders import load_ensemble
 from treeproof.model.loaders.base import Loaded, LoadOptions
 from treeproof.model.loaders.sklearn import SklearnLoader
 from treeproof.model.self_test import run_self_test
@@ -169,10 +174,30 @@ def test_a_threshold_is_met_exactly_at_the_cut():
         assert probability[0] < threshold <= probability[1]
 
 
-def test_jobs_leave_a_note_and_the_model_adds_in_order():
+@pytest.mark.parametrize(
+    "kind",
+    [RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor],
+)
+def test_sums_in_no_fixed_order_are_warned_of_unless_they_are_exact(kind):
+    def forest(**options):
+        return kind(n_estimators=15, n_jobs=2, random_state=0, **options).fit(X, Y)
+
+    rounded = forest(max_depth=3)
+    with pytest.warns(ModelWarning, match=r"n_jobs=2: .* Deploy the forest with n_jobs=1"):
+        ensemble = load_ensemble(rounded)
+    assert ensemble.provenance.notes[0].startswith("n_jobs=2: ")
+    assert ensemble.fingerprint == load_ensemble(rounded.set_params(n_jobs=1)).fingerprint
+    assert load_ensemble(rounded.set_params(n_jobs=None)).provenance.notes == ()
+    # Zeros and ones, and whole numbers, have the same sum in every order; so have two numbers.
+    pure = forest(max_depth=None, bootstrap=False)
+    assert load_ensemble(pure).provenance.notes == ()
+    two = kind(n_estimators=2, n_jobs=2, max_depth=3, random_state=0).fit(X, Y)
+    assert load_ensemble(two).provenance.notes == ()
+
+
+def test_the_model_adds_in_order_whatever_the_jobs():
     estimator = RandomForestClassifier(15, max_depth=3, n_jobs=2, random_state=0).fit(X, Y)
     loaded = load(estimator)
-    assert any("n_jobs=2" in note for note in loaded.ensemble.provenance.notes)
     assert estimator.n_jobs == 2
     rows = rows_for(estimator, loaded)
     margins = Model(loaded.ensemble).margins(rows)

@@ -174,7 +174,7 @@ def test_a_threshold_for_three_classes(estimator):
 
 @pytest.mark.parametrize("threshold", [0.0, -0.1, 1.5, float("nan"), float("inf")])
 def test_a_threshold_that_is_no_probability(threshold):
-    with pytest.raises(InvalidInput, match="above 0 and up to 1"):
+    with pytest.raises(InvalidInput, match="must be a probability"):
         load(SMALL_FOREST.fit(X, Y), threshold)
 
 

@@ -335,7 +335,7 @@ def test_what_the_format_does_not_carry_must_be_given(name, left_out, message, t
         ("xgboost, three classes", {"decision_threshold": 0.5}, "binary treelite model"),
         ("xgboost, regression", {"decision_threshold": 0.5}, "binary treelite model"),
         ("forest", {"decision_threshold": 0.5}, "binary treelite model"),
-        ("xgboost", {"decision_threshold": 2.0}, "above 0 and up to 1"),
+        ("xgboost", {"decision_threshold": 0.0}, "above 0 and up to 1"),
     ],
 )
 def test_options_that_contradict_the_model(name, option, message, tmp_path):

@@ -81,6 +81,8 @@ def test_zero_counts_as_missing_only_in_float64_rows():
         (at("category_set", 2, -1), "Tree 0, node 2: the category set must exist"),
         (at("leaf_value", 3, np.inf), "Tree 1, node 0: the leaf value must be finite"),
         (at("leaf_value", 0, np.nan), "Tree 0, node 1: the leaf value must be finite"),
+        (at("leaf_value", 3, 0.1), "Tree 1, node 0: the leaf value must be a float32 number"),
+        (at("leaf_value", 0, 1e300), "Tree 0, node 1: the leaf value must be a float32 number"),
         (at("tree_output", 1, 1), "Every tree must name an output in range"),
         (at("tree_output", 1, -1), "Every tree must name an output in range"),
         (at("root", 1, 0), "Array 'root' must rise"),
@@ -133,11 +135,42 @@ def test_subtrees_must_be_ranges_of_nodes() -> None:
         ({"feature_names": ("a",)}, "one name per feature"),
         ({"decision": Decision(kind="threshold", cut=np.nan)}, "cut must be a number"),
         ({"decision": Decision(kind="argmax", link_divisor=0.0)}, "must be finite and positive"),
+        (
+            {"aggregation": Aggregation(precision="float32", start=(0.1,))},
+            r"base score must be a float32 number, .* Got 0\.1",
+        ),
+        ({"decision": Decision(kind="threshold", cut=5e-324)}, "cut must be a float32 number"),
+        ({"decision": Decision(kind="score", link_divisor=0.1)}, "divisor must be a float32"),
+        (
+            {
+                "aggregation": Aggregation(
+                    precision="float32", start=(0.0,), finish="divide", divisor=2.0**24 + 1
+                )
+            },
+            "divisor must be a float32 number",
+        ),
+        (
+            {
+                "aggregation": Aggregation(
+                    precision="float32", start=(0.0,), finish="isolation", bias=(0.1,)
+                )
+            },
+            "offset must be a float32 number",
+        ),
     ],
 )
 def test_contradicting_semantics_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BrokenModelFile, match=message):
         ensemble(**changes)
+
+
+def test_numbers_that_are_used_in_double_may_be_doubles() -> None:
+    affine = Aggregation(precision="float32", start=(0.0,), finish="affine", scale=0.1, bias=(0.1,))
+    assert ensemble(aggregation=affine).aggregation.bias == (0.1,)
+    trees = at("leaf_value", 3, 0.1)(ensemble().trees)
+    double = Aggregation(precision="float64", start=(0.1,), finish="divide", divisor=0.1)
+    cut = Decision(kind="threshold", cut=5e-324)
+    assert ensemble(trees=trees, aggregation=double, decision=cut).decision.cut == 5e-324
 
 
 def test_a_model_without_trees_is_refused() -> None:

@@ -11,11 +11,13 @@ import xgboost as xgb
 from tests.stress_rows import stress_rows
 from tests.unit.model import xgboost_cases
 from tests.unit.model.xgboost_cases import CASES, classifier, data, early_stopped, two_classes
-from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.loaders import load_ensemble
 from treeproof.model.loaders.base import LoadOptions
+from treeproof.model.rows import TextTable
 from treeproof.prediction import Model
 
 
@@ -85,23 +87,71 @@ def test_leaf_numbers_are_those_of_the_library(name: str) -> None:
     assert np.array_equal(model.leaf_indices(rows), source.apply(rows).astype(int))
 
 
-def test_the_estimator_stops_at_the_best_round_and_the_booster_does_not(tmp_path: Path) -> None:
-    estimator = early_stopped()
-    best, rounds = estimator.best_iteration, estimator.get_booster().num_boosted_rounds()
-    assert best + 1 < rounds
-    from_estimator = load_ensemble(estimator)
-    from_booster = load_ensemble(estimator.get_booster())
-    estimator.save_model(tmp_path / "model.json")
-    from_file = load_ensemble(tmp_path / "model.json")
-    assert from_estimator.n_trees == best + 1
-    assert from_booster.n_trees == from_file.n_trees == rounds
-    assert f"first {best + 1} rounds are used" in from_estimator.provenance.notes[0]
-    assert f"best_iteration is {best}" in from_file.provenance.notes[0]
-    rows = stress_rows(from_file, n=2_000)
-    assert_same_bits(
-        evaluate.margins(from_file, rows)[:, 0],
-        estimator.get_booster().predict(xgb.DMatrix(rows), output_margin=True),
+@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+@pytest.mark.parametrize("ending", ["json", "ubj"])
+def test_a_file_uses_the_rounds_of_whoever_saved_it(
+    tmp_path: Path, booster: str, ending: str
+) -> None:
+    estimator = early_stopped(booster=booster)
+    best, rounds = estimator.best_iteration + 1, estimator.get_booster().num_boosted_rounds()
+    assert best < rounds
+    live = load_ensemble(estimator)
+    assert live.n_trees == best
+    assert live.provenance.notes[0] == (
+        f"Early stopping: the first {best} of {rounds} rounds are used (as the estimator does)."
     )
+    path = tmp_path / f"model.{ending}"
+    estimator.save_model(path)
+    with pytest.warns(ModelWarning, match=f"first {best} of {rounds} rounds .* XGB.* that saved"):
+        saved_by_estimator = load_ensemble(path)
+    reopened = xgb.XGBClassifier()
+    reopened.load_model(path)
+    rows = stress_rows(live, n=2_000)
+    assert_same_bits(
+        evaluate.margins(saved_by_estimator, rows)[:, 0], reopened.predict(rows, output_margin=True)
+    )
+    labels = Model(saved_by_estimator).predict(rows)
+    assert np.array_equal(labels, reopened.predict(rows))
+    estimator.get_booster().save_model(path)
+    with pytest.warns(ModelWarning, match=f"all {rounds} rounds are used, as Booster.predict does"):
+        saved_by_booster = load_ensemble(path)
+    rows = stress_rows(saved_by_booster, n=2_000)
+    assert_same_bits(
+        evaluate.margins(saved_by_booster, rows)[:, 0],
+        xgb.Booster(model_file=path).predict(xgb.DMatrix(rows), output_margin=True),
+    )
+    assert "--rounds" in saved_by_booster.provenance.notes[0]
+    with pytest.warns(ModelWarning, match=f"all {rounds} rounds are used, as Booster.predict does"):
+        assert load_ensemble(estimator.get_booster()).fingerprint == saved_by_booster.fingerprint
+
+
+@pytest.mark.parametrize("rounds", ["best", "all"])
+def test_rounds_can_be_chosen_and_then_nothing_is_warned_of(tmp_path: Path, rounds: Any) -> None:
+    estimator = early_stopped()
+    booster = estimator.get_booster()
+    used = estimator.best_iteration + 1 if rounds == "best" else booster.num_boosted_rounds()
+    estimator.save_model(tmp_path / "estimator.json")
+    booster.save_model(tmp_path / "booster.json")
+    paths = (tmp_path / "estimator.json", tmp_path / "booster.json")
+    for source in (estimator, booster, *paths):
+        ensemble = load_ensemble(source, options=LoadOptions(rounds=rounds))
+        assert ensemble.provenance.self_test.startswith("passed")
+        assert ensemble.n_trees == used
+        assert f"(rounds='{rounds}')" in ensemble.provenance.notes[0]
+
+
+def test_rounds_that_make_no_difference_are_not_mentioned() -> None:
+    estimator = early_stopped()
+    sliced = estimator.get_booster()[: estimator.best_iteration + 1]
+    sliced.set_attr(best_iteration=str(estimator.best_iteration))
+    assert load_ensemble(sliced).provenance.notes == ()
+
+
+def test_rounds_that_a_model_does_not_have_are_refused() -> None:
+    never_stopped = CASES["binary:logistic"]()
+    assert load_ensemble(never_stopped, options=LoadOptions(rounds="all")).n_trees == 12
+    with pytest.raises(InvalidInput, match=r"'best' only for a model that stopped early\."):
+        load_ensemble(never_stopped, options=LoadOptions(rounds="best"))
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5, 0.7, 0.999])
@@ -173,20 +223,29 @@ def test_data_frame_categories_are_matched_by_value() -> None:
     )
     expected = estimator.predict(frame, output_margin=True)
     assert_same_bits(model.margins(frame), expected)
-    assert_same_bits(model.margins(reordered[["size", "age", "colour"]]), expected)
+    assert_same_bits(model.margins(reordered), expected)
 
 
-def test_garbled_category_names_are_left_out() -> None:
+def test_garbled_category_names_are_refused_and_codes_are_taken(tmp_path: Path) -> None:
     frame = xgboost_cases.frame()
     frame["colour"] = frame["colour"].cat.rename_categories({"green": "grün"})
     X = frame[["age", "colour"]]
     estimator = classifier(enable_categorical=True).fit(X, (X["colour"] == "grün").astype(int))
     ensemble = load_ensemble(estimator)
-    assert ensemble.categories == {}
     assert "not ASCII" in ensemble.provenance.notes[0]
-    codes = np.stack([X["age"], X["colour"].cat.codes], axis=1)
     expected = estimator.predict(X, output_margin=True)
-    assert_same_bits(Model(ensemble).margins(codes), expected)
+    save_ensemble(ensemble, tmp_path / "model.treeproof")
+    for model in (Model(ensemble), Model(load_saved(tmp_path / "model.treeproof"))):
+        coded = X.assign(colour=X["colour"].cat.codes.where(X["colour"].notna()))
+        for rows in (coded, coded.to_numpy(), TextTable({c: [*map(str, coded[c])] for c in coded})):
+            assert_same_bits(model.margins(rows), expected)
+        # In the frame's own order they would be guessed; XGBoost compares the garbled names.
+        for colours in (X["colour"], X["colour"].cat.reorder_categories(["grün", "red", "blue"])):
+            named = X.assign(colour=colours)
+            texts = TextTable({c: [*map(str, named[c])] for c in named})
+            for rows in (named, named.astype({"colour": object}), texts):
+                with pytest.raises(InvalidInput, match="'colour' must hold numbers, since XGBoost"):
+                    model.margins(rows)
 
 
 def test_dart_is_summed_as_the_given_object_sums_it() -> None:

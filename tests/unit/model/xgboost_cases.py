@@ -155,9 +155,9 @@ def _frame_categories() -> Any:
     return classifier(enable_categorical=True).fit(X, y)
 
 
-def early_stopped() -> xgb.XGBClassifier:
+def early_stopped(**options: Any) -> xgb.XGBClassifier:
     X, V = data(), data(9, n=100)
-    model = classifier(n_estimators=60, early_stopping_rounds=5, learning_rate=0.8)
+    model = classifier(n_estimators=60, early_stopping_rounds=5, learning_rate=0.8, **options)
     return model.fit(X, two_classes(X), eval_set=[(V, two_classes(V))], verbose=False)
 
 

@@ -169,8 +169,8 @@ def test_a_row_that_kills_its_workers_is_recorded(
 def test_errors_on_workers_are_sentences(
     model: tp.Model, rows: tuple[Any, Any], client: Client, tmp_path: Path
 ) -> None:
-    with pytest.raises(tp.InvalidInput, match="'domain' must be"):
-        tp.run(model, *rows, client=client, domain="whole")  # type: ignore[arg-type]
+    with pytest.raises(tp.InvalidInput, match="'arithmetic' must be"):
+        tp.run(model, *rows, client=client, arithmetic="whole")  # type: ignore[arg-type]
     question = Question(kind="verify", perturbation=tp.LInf(0.1))
     workers = DaskWorkers(model, question, client)
     workers._plugin = "another"  # which the workers do not have

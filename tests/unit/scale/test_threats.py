@@ -22,7 +22,7 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
     frozen = ["age", 2]
     low = 0
     high = 1e6
-    domain = "float64"
+    arithmetic = "real"
     attacker_class = "spam"
     score_change = 0.5
     [features.income]
@@ -38,7 +38,7 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
         frozen=("age", 2),
         low=0,
         high=1e6,
-        domain="float64",
+        arithmetic="real",
         attacker_class="spam",
         score_change=0.5,
         features={"income": FeatureThreat(eps=500, low=-1.0, high=2.0, direction="up")},
@@ -92,7 +92,12 @@ def test_options_come_before_the_file_and_frozen_features_add_up() -> None:
         ('scale = "iqr"', "'scale' in .* must be one of one, std, range. Got 'iqr'."),
         ("frozen = 'age'", "must be a list of feature names or numbers. Got 'age'."),
         ("frozen = [1.5]", "must be a list of feature names or numbers."),
-        ("domain = 'int'", "must be one of real, float64."),
+        ("arithmetic = 'int'", "must be one of float64, real."),
+        ("domain = 'int'", "must be one of float64, real."),
+        (
+            "arithmetic = 'real'\ndomain = 'real'",
+            "'arithmetic' or its old name 'domain'. Got both.",
+        ),
         ("features = 1", r"must be tables, such as \[features.age\]."),
         ("[features]\nage = 1", r"must be tables, such as \[features.age\]."),
         ("[features.age]\ndirection = 'left'", "'features.age.direction' in .* both, up, down."),

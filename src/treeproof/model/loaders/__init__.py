@@ -4,12 +4,13 @@ import contextlib
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import is_saved, load_saved
 from treeproof.model.loaders.base import Loaded, LoadOptions
@@ -58,6 +59,11 @@ def load_ensemble(
     -------
     Ensemble
         With the outcome of the self-test in its provenance.
+
+    Warns
+    -----
+    ModelWarning
+        The model leaves open what is deployed.
     """
     # Not at the top: the self-test builds on loaders/base.py.
     from treeproof.model.self_test import run_self_test
@@ -79,9 +85,19 @@ def load_ensemble(
             loaded = _load_file(path, head, options)
     else:
         loaded = _load_object(source, options)
+    loaded = _with_cautions(loaded)
     if self_test:
         return run_self_test(loaded)
     return loaded.ensemble.with_provenance(self_test="skipped on request")
+
+
+def _with_cautions(loaded: Loaded) -> Loaded:
+    """Keep what a loader cautions about with the model, and show it now."""
+    for sentence in loaded.cautions:
+        # At the line that called `treeproof.load`.
+        warnings.warn(sentence, ModelWarning, stacklevel=4)
+    notes = loaded.cautions + loaded.ensemble.provenance.notes
+    return replace(loaded, ensemble=loaded.ensemble.with_provenance(notes=notes))
 
 
 def _load_object(source: Any, options: LoadOptions) -> Loaded:

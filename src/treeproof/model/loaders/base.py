@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 
+_CHOICES = {
+    "input_precision": ("float32", "float64"),
+    "tie": ("lower", "upper"),
+    "missing": ("nan", "zero", "none"),
+    "rounds": ("best", "all"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
@@ -32,6 +39,9 @@ class LoadOptions:
         default) for one margin, k for k margins whose trees take turns.
     n_features : int or None
         Number of columns of a row, for XGBoost text dumps; by default up to the last one used.
+    rounds : {"best", "all"} or None
+        Which rounds of an XGBoost model that stopped early are used; None does as the given object
+        does, or whoever saved the file.
     """
 
     decision_threshold: float | None = None
@@ -41,6 +51,20 @@ class LoadOptions:
     missing: Literal["nan", "zero", "none"] | None = None
     n_classes: int | None = None
     n_features: int | None = None
+    rounds: Literal["best", "all"] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that mean nothing: loaders compare with those that they know."""
+        threshold = self.decision_threshold
+        if threshold is not None and not 0.0 <= threshold <= 1.0:
+            raise InvalidInput(
+                f"'decision_threshold' must be a probability between 0 and 1. Got {threshold!r}."
+            )
+        for name, choices in _CHOICES.items():
+            given = getattr(self, name)
+            if given is not None and given not in choices:
+                words = " or ".join(map(repr, choices))
+                raise InvalidInput(f"'{name}' must be {words}. Got {given!r}.")
 
 
 class CannotAnswer(Exception):  # noqa: N818 - reads as a statement
@@ -81,11 +105,14 @@ class Loaded:
         None where the source library cannot answer for this model.
     why_no_reference : str
         The reason, for the record of the self-test; by default that the library is not importable.
+    cautions : tuple of str
+        What is open about the model that is deployed; shown at once, and kept in its notes.
     """
 
     ensemble: Ensemble
     reference: Reference | None
     why_no_reference: str = ""
+    cautions: tuple[str, ...] = ()
 
 
 class Loader(Protocol):

@@ -41,7 +41,7 @@ ENTRIES = (
         "xgboost",
         "XGBoostLoader",
         ("XGBoost Booster and XGB* estimators", "XGBoost .json and .ubj files"),
-        _THRESHOLD,
+        _THRESHOLD | {"rounds"},
     ),
     Entry(
         "xgboost_dump",

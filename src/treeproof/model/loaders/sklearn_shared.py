@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.model.builder import TreeBuilder
-from treeproof.model.ensemble import MISSING_LEFT, Decision, FloatArray, Provenance
+from treeproof.model.ensemble import MISSING_LEFT, Decision, Ensemble, FloatArray, Provenance
 from treeproof.model.links import smallest_true
 from treeproof.model.loaders.base import Reference
+from treeproof.model.sums import accumulator_grid
 
 SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))
 """The cut of the rule ``score > 0``."""
@@ -106,14 +107,18 @@ def provenance(estimator: Any, objective: str, notes: tuple[str, ...]) -> Proven
     )
 
 
-def thread_notes(estimator: Any) -> tuple[str, ...]:
-    """Warn where the library itself does not fix the order of a sum."""
+def order_cautions(estimator: Any, ensemble: Ensemble) -> tuple[str, ...]:
+    """Caution where the library itself does not fix the order of a sum that depends on it."""
     if getattr(estimator, "n_jobs", None) in (None, 1):
         return ()
+    # Sound: exact sums do not depend on the order of the trees, and neither does the sum of two.
+    if accumulator_grid(ensemble) > 0.0 or ensemble.n_trees < 3:
+        return ()
     return (
-        f"n_jobs={estimator.n_jobs}: scikit-learn then adds the trees in the order in which its"
-        " threads finish, so its own last bits may vary; the model here adds them in order, as"
-        " with n_jobs=1.",
+        f"n_jobs={estimator.n_jobs}: scikit-learn adds these trees in the order in which its"
+        " threads finish, so the last bits of its scores, and labels that hang on them, vary from"
+        " call to call. Answers here are about the trees added in order, as with n_jobs=1. Deploy"
+        " the forest with n_jobs=1, by set_params(n_jobs=1), to have exactly that.",
     )
 
 

@@ -1,5 +1,6 @@
 """scikit-learn's single trees, forests, AdaBoost and isolation forests."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from treeproof.model.loaders.sklearn_shared import (
     class_names,
     feature_count,
     feature_names,
+    order_cautions,
     probability_decision,
     provenance,
     reference,
@@ -25,7 +27,6 @@ from treeproof.model.loaders.sklearn_shared import (
     require_single_output,
     require_two_classes,
     sequential,
-    thread_notes,
 )
 
 
@@ -39,7 +40,8 @@ def load_forest(estimator: Any, threshold: float | None, notes: tuple[str, ...])
     """RandomForest and ExtraTrees: the mean of what the trees say, classifiers by argmax of it."""
     require_fitted(estimator, "estimators_")
     trees = [_library_tree(member, estimator) for member in estimator.estimators_]
-    return _load_average(estimator, trees, threshold, notes + thread_notes(estimator))
+    loaded = _load_average(estimator, trees, threshold, notes)
+    return replace(loaded, cautions=order_cautions(estimator, loaded.ensemble))
 
 
 def _load_average(

@@ -38,15 +38,19 @@ from treeproof.model.loaders.xgboost_reference import (
     estimator_reference,
     installed_version,
 )
-from treeproof.model.loaders.xgboost_trees import n_trees_of_rounds, raw_categories, tree_arrays
+from treeproof.model.loaders.xgboost_trees import (
+    raw_categories,
+    tree_arrays,
+    trees_after_rounds,
+)
 
 OLDEST_VERSION = (1, 7)
 NEWEST_VERSION = (3, 2)
 """Versions whose models were compared with the library itself, both ends included."""
 
 _DART_NOTE = (
-    "dart: XGB* estimators and Booster.predict differ in the last bits; here as the given one does"
-    " (a file as Booster.predict)."
+    "dart: XGB* estimators and Booster.predict differ in the last bits; here as the given one does,"
+    " and of a file the one that saved it."
 )
 _BINARY_MAGIC = b"binf"
 _SPACE = b" \t\r\n"
@@ -60,6 +64,26 @@ class _Source:
     sha256: str = ""
     is_classifier: bool = False  # XGBClassifier decides on the label
     is_estimator: bool = False  # predicts in place, and with the rounds up to best_iteration
+    is_live: bool = True  # the predictor itself, not a file that others may open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rounds:
+    """Rounds of boosting that prediction uses, and what to say about them."""
+
+    used: int
+    n_trees: int
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Translated:
+    """Ensemble of a document, the rule of its labels, and the rounds that are used."""
+
+    ensemble: Ensemble
+    rule: LabelRule
+    rounds: _Rounds
 
 
 class XGBoostLoader:
@@ -86,8 +110,9 @@ class XGBoostLoader:
         if has_base_class(source, "xgboost", "XGBModel"):
             return _load_estimator(source, options)
         document = _document_of(source)
-        ensemble, rule = _translated(document, _Source(name="Booster object"), options)
-        return Loaded(ensemble, booster_reference(source, document, rule))
+        found = _translated(document, _Source(name="Booster object"), options)
+        reference = booster_reference(source, document, found.rule, rounds=found.rounds.used)
+        return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a .json or .ubj file."""
@@ -99,15 +124,25 @@ class XGBoostLoader:
             )
         parse = parse_ubjson if _is_ubjson(file.content) else parse_json
         document = parse(file.content)
-        saved_by = document.learner.attributes.get("scikit_learn", "")
-        ensemble, rule = _translated(
-            document,
-            _Source(name=path.name, sha256=file.sha256, is_classifier='"classifier"' in saved_by),
-            options,
+        saved_by = document.learner.attributes.get("scikit_learn")
+        source = _Source(
+            name=path.name,
+            sha256=file.sha256,
+            is_classifier='"classifier"' in (saved_by or ""),
+            is_estimator=saved_by is not None,
+            is_live=False,
         )
-        if installed_version() is None:
-            return Loaded(ensemble, None)
-        return Loaded(ensemble, booster_reference(file.content, document, rule))
+        found = _translated(document, source, options)
+        reference = None
+        if installed_version() is not None:
+            reference = booster_reference(
+                file.content,
+                document,
+                found.rule,
+                rounds=found.rounds.used,
+                in_place=source.is_estimator,
+            )
+        return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
 
 
 def _is_ubjson(content: bytes) -> bool:
@@ -140,27 +175,30 @@ def _load_estimator(estimator: Any, options: LoadOptions) -> Loaded:
         is_classifier=is_classifier,
         is_estimator=True,
     )
-    ensemble, rule = _translated(document, source, options)
+    found = _translated(document, source, options)
+    rule = found.rule
     # With two classes, predict of a multi-class objective gives a matrix of indicators.
-    is_pair = rule.decision.kind == "argmax" and ensemble.n_outputs == 2
+    is_pair = rule.decision.kind == "argmax" and found.ensemble.n_outputs == 2
     own_labels = (
         is_classifier
         and rule.decision.kind != "score"
         and options.decision_threshold is None
         and not is_pair
     )
-    return Loaded(ensemble, estimator_reference(estimator, rule, own_labels=own_labels))
+    reference = estimator_reference(
+        estimator, rule, own_labels=own_labels, rounds=found.rounds.used
+    )
+    return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
 
 
-def _translated(
-    document: XGBoostDocument, source: _Source, options: LoadOptions
-) -> tuple[Ensemble, LabelRule]:
-    """Ensemble of a document, and the rule of its labels."""
+def _translated(document: XGBoostDocument, source: _Source, options: LoadOptions) -> _Translated:
+    """Translate a document as its source predicts with it."""
     learner = document.learner
     n_features, n_outputs = _sizes(learner)
     name = learner.objective.name
     objective = objective_named(name)
-    rounds, notes = _rounds(document, source)
+    rounds = _rounds(document, source, options, n_outputs)
+    notes = rounds.notes
     if document.tree_weight is not None:
         notes += (_DART_NOTE,)
     rule, rule_notes = _label_rule(name, objective, source, options, n_outputs)
@@ -171,12 +209,7 @@ def _translated(
     )
     categories, category_notes = raw_categories(document, n_features)
     ensemble = Ensemble(
-        trees=tree_arrays(
-            document,
-            n_trees_of_rounds(document, rounds, n_outputs),
-            start,
-            in_place=source.is_estimator,
-        ),
+        trees=tree_arrays(document, rounds.n_trees, start, in_place=source.is_estimator),
         n_features=n_features,
         n_outputs=n_outputs,
         input_precision="float32",
@@ -185,6 +218,7 @@ def _translated(
         classes=_classes(rule, n_outputs),
         feature_names=tuple(learner.feature_names),
         categories=categories,
+        categorical=tuple(f for f, kind in enumerate(learner.feature_types) if kind == "c"),
         missing_allowed=True,
         # Prediction in place takes infinite values as they are; DMatrix refuses them.
         infinite_allowed=source.is_estimator,
@@ -202,7 +236,7 @@ def _translated(
             ),
         ),
     )
-    return ensemble, rule
+    return _Translated(ensemble=ensemble, rule=rule, rounds=rounds)
 
 
 def _sizes(learner: Learner) -> tuple[int, int]:
@@ -225,21 +259,46 @@ def _classes(rule: LabelRule, n_outputs: int) -> tuple[int, ...]:
     return tuple(range(sizes[rule.decision.kind]))
 
 
-def _rounds(document: XGBoostDocument, source: _Source) -> tuple[int | None, tuple[str, ...]]:
-    """Rounds of boosting that prediction uses (None: all), and what to say about them."""
+def _rounds(
+    document: XGBoostDocument, source: _Source, options: LoadOptions, n_outputs: int
+) -> _Rounds:
+    """Rounds that are used of a model that may have stopped early.
+
+    Estimators use the rounds up to best_iteration, a Booster uses all of them; a file is opened by
+    both, so only the one that saved it tells which is meant.
+    """
+    n_trees = trees_after_rounds(document, n_outputs)
+    n_rounds = len(n_trees) - 1
     attributes = document.learner.attributes
     if "best_iteration" not in attributes:
-        return None, ()
-    best = parse_int(attributes, "best_iteration", default=0, most=2**31)
-    if source.is_estimator:
-        return best + 1, (
-            f"Early stopping: only the first {best + 1} rounds are used (best_iteration), as the"
-            " estimator does.",
+        if options.rounds == "best":
+            raise InvalidInput(
+                "The option 'rounds' can be 'best' only for a model that stopped early. This one"
+                " has no best_iteration. Leave the option out."
+            )
+        return _Rounds(used=n_rounds, n_trees=n_trees[n_rounds])
+    best = parse_int(attributes, "best_iteration", default=0, most=2**31) + 1
+    uses_best = options.rounds == "best" or (options.rounds is None and source.is_estimator)
+    if uses_best and best > n_rounds:
+        raise BrokenModelFile(
+            f"'best_iteration' must be below the number of rounds ({n_rounds})."
+            f" Got {best - 1}. The file is damaged."
         )
-    return None, (
-        f"Early stopping: all rounds are used, as Booster.predict does, although best_iteration is"
-        f" {best}. An XGB* estimator would use the first {best + 1}: load the estimator for that.",
+    used = best if uses_best else n_rounds
+    if best >= n_rounds:
+        return _Rounds(used=used, n_trees=n_trees[used])
+    first = f"the first {best} of {n_rounds} rounds"
+    said = f"Early stopping: {first if uses_best else f'all {n_rounds} rounds'} are used"
+    if options.rounds is not None or (source.is_live and source.is_estimator):
+        asked = "as the estimator does" if options.rounds is None else f"rounds={options.rounds!r}"
+        return _Rounds(used=used, n_trees=n_trees[used], notes=(f"{said} ({asked}).",))
+    who = (
+        "as the XGB* estimator does that saved the file; Booster.predict uses all of them"
+        if uses_best
+        else f"as Booster.predict does; an XGB* estimator uses {first} (best_iteration)"
     )
+    caution = f"{said}, {who}. Say which are deployed by rounds='best' or rounds='all' (--rounds)."
+    return _Rounds(used=used, n_trees=n_trees[used], cautions=(caution,))
 
 
 def _label_rule(

@@ -18,7 +18,9 @@ from treeproof.model.loaders.xgboost_document import XGBoostDocument, as_numbers
 from treeproof.model.loaders.xgboost_objectives import LabelRule
 
 
-def booster_reference(source: Any, document: XGBoostDocument, rule: LabelRule) -> Reference:
+def booster_reference(
+    source: Any, document: XGBoostDocument, rule: LabelRule, *, rounds: int, in_place: bool = False
+) -> Reference:
     """Answers of a Booster, or of the Booster that a file holds.
 
     Parameters
@@ -29,6 +31,10 @@ def booster_reference(source: Any, document: XGBoostDocument, rule: LabelRule) -
         What was read.
     rule : LabelRule
         How the library's predictions become labels.
+    rounds : int
+        How many of its rounds are used.
+    in_place : bool
+        Whether it predicts in place, as estimators do, or on a DMatrix.
     """
     types = document.learner.feature_types or None
 
@@ -44,9 +50,12 @@ def booster_reference(source: Any, document: XGBoostDocument, rule: LabelRule) -
     def predict(rows: FloatArray, *, margin: bool) -> NDArray[np.floating]:
         import xgboost
 
+        how = {"iteration_range": (0, rounds), "validate_features": False}
+        if in_place:
+            kind = "margin" if margin else "value"
+            return np.asarray(booster().inplace_predict(rows, predict_type=kind, **how))
         matrix = xgboost.DMatrix(rows, feature_types=types, enable_categorical=True)
-        answers = booster().predict(matrix, output_margin=margin, validate_features=False)
-        return np.asarray(answers)
+        return np.asarray(booster().predict(matrix, output_margin=margin, **how))
 
     labels = rule.labels
     return Reference(
@@ -55,7 +64,9 @@ def booster_reference(source: Any, document: XGBoostDocument, rule: LabelRule) -
     )
 
 
-def estimator_reference(estimator: Any, rule: LabelRule, *, own_labels: bool) -> Reference:
+def estimator_reference(
+    estimator: Any, rule: LabelRule, *, own_labels: bool, rounds: int
+) -> Reference:
     """Answers of an XGB* estimator.
 
     Parameters
@@ -66,17 +77,20 @@ def estimator_reference(estimator: Any, rule: LabelRule, *, own_labels: bool) ->
         How the library's probabilities become labels.
     own_labels : bool
         Whether `predict` gives the labels; otherwise they are made from `predict_proba`.
+    rounds : int
+        How many of its rounds are used.
     """
+    how = {"iteration_range": (0, rounds), "validate_features": False}
 
     def margins(rows: FloatArray) -> NDArray[np.floating]:
-        answers = estimator.predict(rows, output_margin=True, validate_features=False)
+        answers = estimator.predict(rows, output_margin=True, **how)
         return np.asarray(answers).reshape(len(rows), -1)
 
     def predicted(rows: FloatArray) -> NDArray[np.int64]:
-        return np.asarray(estimator.predict(rows, validate_features=False)).astype(np.int64)
+        return np.asarray(estimator.predict(rows, **how)).astype(np.int64)
 
     def probabilities(rows: FloatArray) -> NDArray[np.floating]:
-        answers = np.asarray(estimator.predict_proba(rows, validate_features=False))
+        answers = np.asarray(estimator.predict_proba(rows, **how))
         return answers if rule.decision.kind == "argmax" else answers[:, 1]
 
     labels = rule.labels

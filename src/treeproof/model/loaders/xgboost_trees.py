@@ -28,8 +28,8 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 
-def n_trees_of_rounds(document: XGBoostDocument, rounds: int | None, n_outputs: int) -> int:
-    """Number of trees in the first rounds of boosting; in all of them for None."""
+def trees_after_rounds(document: XGBoostDocument, n_outputs: int) -> list[int]:
+    """Number of trees after each round of boosting, from 0 before the first one."""
     n_trees = len(document.trees)
     first = document.model.iteration_indptr
     if not first:
@@ -43,14 +43,7 @@ def n_trees_of_rounds(document: XGBoostDocument, rounds: int | None, n_outputs: 
             f"'iteration_indptr' must rise from 0 to the number of trees ({n_trees})."
             " The file is damaged."
         )
-    if rounds is None:
-        return n_trees
-    if rounds >= len(first):
-        raise BrokenModelFile(
-            f"'best_iteration' must be below the number of rounds ({len(first) - 1})."
-            f" Got {rounds - 1}. The file is damaged."
-        )
-    return first[rounds]
+    return first
 
 
 def tree_arrays(
@@ -247,8 +240,7 @@ def raw_categories(
             names = _strings(encoding.values, encoding.offsets, feature)
             if names is None:
                 garbled.append(feature)
-            else:
-                found[feature] = names
+            found[feature] = names or ()
         elif encoding.values:
             found[feature] = tuple(encoding.values)
     if not garbled:

@@ -1,0 +1,34 @@
+"""Whether the sums of a model are exact, so that no order of its trees gives another one."""
+
+import numpy as np
+
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.remembered import remembered
+
+
+@remembered
+def accumulator_grid(ensemble: Ensemble) -> float:
+    """Step g such that every accumulator is a multiple of g and is summed without rounding; else 0.
+
+    Sound: if all leaf values and start values are multiples of g = 2**k, and the largest possible
+    sum of absolute values stays below 2**p * g (p bits of precision), every partial sum is a
+    multiple of g with at most p bits, hence exact, in whatever order the trees are added.
+    """
+    trees, aggregation = ensemble.trees, ensemble.aggregation
+    numbers = np.concatenate([trees.leaf_value.ravel(), np.array(aggregation.start)])
+    numbers = np.abs(numbers[numbers != 0.0])
+    if numbers.size == 0:
+        return 1.0
+    mantissa, exponent = np.frexp(numbers)
+    digits = (mantissa * 2.0**53).astype(np.int64)
+    trailing = np.log2((digits & -digits).astype(np.float64))
+    grid_exponent = int(np.min(exponent - 53 + trailing))
+    first_leaf = trees.leaf[trees.feature < 0]
+    tree_of_leaf = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
+    largest = np.zeros(ensemble.n_trees)
+    np.maximum.at(largest, tree_of_leaf, np.abs(trees.leaf_value[first_leaf]).max(axis=1))
+    total = largest.sum() + np.abs(aggregation.start).max()
+    bits = 24 if aggregation.precision == "float32" else 53
+    if not -1000 < grid_exponent < 900 or total >= 2.0 ** (bits + grid_exponent):
+        return 0.0
+    return 2.0**grid_exponent
