@@ -1,6 +1,5 @@
 """Genuine runs with evidence to forge: trained models of four libraries, and random ensembles."""
 
-import inspect
 import json
 import warnings
 from collections.abc import Callable
@@ -23,10 +22,6 @@ Record = dict[str, Any]
 
 MOST_CELLS = 3000
 """Combinations of cells that are enumerated to know the truth."""
-
-ARITHMETIC = "arithmetic"
-if ARITHMETIC not in inspect.signature(treeproof.verify).parameters:
-    ARITHMETIC = "domain"
 
 
 @dataclass
@@ -170,7 +165,7 @@ def some_question(
     rng: np.random.Generator, ensemble: Ensemble, rows: FloatArray
 ) -> tuple[str, Any, dict[str, Any]]:
     """What to ask of a model: kind, perturbation and options."""
-    options: dict[str, Any] = {ARITHMETIC: str(rng.choice(["real", "float64"]))}
+    options: dict[str, Any] = {"arithmetic": str(rng.choice(["real", "float64"]))}
     spread = float(np.nanmax(np.abs(rows), initial=0.1)) or 1.0
     if ensemble.n_outputs == 1 and (not ensemble.classes or rng.random() < 0.15):
         scores = Model(ensemble).margins(rows)
@@ -221,7 +216,7 @@ def genuine_run(rng: np.random.Generator, model: Any = None) -> GenuineRun:
     )
     found.header |= {"n_rows": len(found), "state": "complete", "data": {"n_asked": len(found)}}
     header, *records = json.loads(json.dumps([found.header, *row_records(found)]))
-    meant = accept_float64_rows(ensemble) if options[ARITHMETIC] == "float64" else ensemble
+    meant = accept_float64_rows(ensemble) if options["arithmetic"] == "float64" else ensemble
     return GenuineRun(
         name=f"{name} {kind}",
         ensemble=ensemble,

@@ -190,9 +190,7 @@ def test_floors_are_not_lower_than_the_engine_needs():
             if query.rows[0, feature] == query.rows[0, feature]:
                 low[feature] = high[feature] = 0
         found = restrict_box(trees, space, query.rows[0], low, high, ways.coefficient[number], band)
-        slack = slack_of_sums(
-            trees, ways.coefficient[number], start, ways.unit, found[0], found[2]
-        )
+        slack = slack_of_sums(trees, ways.coefficient[number], start, ways.unit, found[0], found[2])
         if abs(ways.need[number]) > 1e300:  # no sum reaches it
             continue
         floor = ways.need[number] - slack * (1 + 1e-6) - ways.slack[number]
