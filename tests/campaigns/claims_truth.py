@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tests.unit.checker.certificates import unpacked
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
+from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING, Ensemble
 from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.spec.perturbations import Box, LInf
 
@@ -33,12 +33,10 @@ class Meaning:
         self.ensemble = ensemble
         trees = ensemble.trees
         self.cuts: dict[int, list[float]] = {}
-        self.fixed: set[int] = set()
-        for feature in range(ensemble.n_features):
+        self.fixed = set(np.flatnonzero(ensemble.is_categorical).tolist())
+        for feature in set(range(ensemble.n_features)) - self.fixed:
             own = trees.feature == feature
-            if np.any(trees.flags[own] & CATEGORICAL):
-                self.fixed.add(feature)
-            elif own.any():
+            if own.any():
                 values = trees.threshold[own].tolist()
                 if np.any(trees.flags[own] & ZERO_IS_MISSING):
                     values += [-ZERO_BAND, float(np.nextafter(ZERO_BAND, np.inf))]
@@ -130,12 +128,13 @@ class Asked:
             number = _number(self.classes, self.goal.target)
             assert number >= 0
             return labels == number
-        low, high = (
-            (self.own[1] - self.goal.delta, self.own[1] + self.goal.delta)
-            if isinstance(self.goal, ScoreChange)
-            else (self.goal.low, self.goal.high)
-        )
-        return (margins < low) | (margins > high)
+        if isinstance(self.goal, ScoreWithin):
+            return (margins < self.goal.low) | (margins > self.goal.high)
+        if math.isinf(self.goal.delta):
+            return np.zeros(len(margins), dtype=bool)
+        own, delta = Fraction(self.own[1]), Fraction(self.goal.delta)
+        far = {margin: abs(Fraction(margin) - own) > delta for margin in set(margins.tolist())}
+        return np.array([far[margin] for margin in margins.tolist()])
 
     def bounds(self, feature: int, label: Any) -> tuple[float, float]:
         """Least and largest value of a feature; a row that is not attacked stays."""

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 import treeproof
 from tests.strategies import Sizes, random_ball, random_rows, random_tree_ensemble
-from treeproof.model import evaluate
-from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, Ensemble
 from treeproof.prediction import Model
 from treeproof.results.run_file import row_records
@@ -197,31 +195,28 @@ def some_question(
 def genuine_run(rng: np.random.Generator, model: Any = None) -> GenuineRun:
     """A run with evidence, as a file gives it back."""
     name, ensemble, source = some_model(rng) if model is None else model
-    rows = some_rows(rng, ensemble, source)
-    kind, perturbation, options = some_question(rng, ensemble, rows)
-    labels = None
-    if ensemble.classes and rng.random() < 0.5:
-        labels = [ensemble.classes[k] for k in rng.integers(len(ensemble.classes), size=len(rows))]
-    engine = "attack" if rng.random() < 0.1 else "exact"
-    ask = treeproof.radius if kind == "radius" else treeproof.verify
-    found = ask(
-        Model(ensemble),
-        rows,
-        labels,
-        perturbation,
-        engine=engine,
-        evidence=True,
-        time_limit_s=5.0,
-        **options,
-    )
+    while True:
+        rows = some_rows(rng, ensemble, source)
+        kind, perturbation, options = some_question(rng, ensemble, rows)
+        labels = None
+        if ensemble.classes and rng.random() < 0.5:
+            numbers = rng.integers(len(ensemble.classes), size=len(rows))
+            labels = [ensemble.classes[number] for number in numbers]
+        options["engine"] = "attack" if rng.random() < 0.1 else "exact"
+        ask = treeproof.radius if kind == "radius" else treeproof.verify
+        options |= {"evidence": True, "time_limit_s": 5.0}
+        try:
+            found = ask(Model(ensemble), rows, labels, perturbation, **options)
+        except treeproof.InvalidInput:  # a row outside the bounds that were drawn
+            continue
+        break
     found.header |= {"n_rows": len(found), "state": "complete", "data": {"n_asked": len(found)}}
     header, *records = json.loads(json.dumps([found.header, *row_records(found)]))
-    meant = accept_float64_rows(ensemble) if options["arithmetic"] == "float64" else ensemble
     return GenuineRun(
         name=f"{name} {kind}",
         ensemble=ensemble,
         header=header,
         records=records,
-        rows=evaluate.cast_rows(meant, rows),
+        rows=np.array(found.values),
         labels=None if labels is None else json.loads(json.dumps(found.label.tolist())),
     )
