@@ -295,7 +295,7 @@ def test_lines_that_are_no_text_are_rejected(run: Run, saved_model: Path, saved_
     result = run("check", saved_run, "--model", saved_model)
     assert result.exit_code == 3, result.output
     assert "3 accepted, 1 rejected" in result.stdout
-    assert "\nrejected: line 2: this is no row record\n" in result.stdout
+    assert "\nrejected: line 2: this is no row record (JSON is malformed" in result.stdout
 
 
 def test_run_files_that_cannot_be_merged(run: Run, saved_model: Path, saved_run: Path) -> None:

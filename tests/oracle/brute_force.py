@@ -63,10 +63,8 @@ def thresholds(ensemble: Ensemble, feature: int) -> FloatArray:
 
 def is_fixed(query: Query, row: int, feature: int) -> bool:
     """Missing and categorical entries are never perturbed."""
-    trees = query.ensemble.trees
-    tested_as_category = (trees.feature == feature) & ((trees.flags & CATEGORICAL) > 0)
-    is_category = bool(tested_as_category.any()) or feature in query.ensemble.categories
-    return bool(np.isnan(query.rows[row, feature])) or is_category
+    is_category = query.ensemble.is_categorical[feature]
+    return bool(np.isnan(query.rows[row, feature]) or is_category)
 
 
 def point_of_cell(ensemble: Ensemble, cuts: FloatArray, cell: int) -> float:

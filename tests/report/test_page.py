@@ -181,12 +181,12 @@ def test_the_question_is_shown_whole(name):
         "Not above 9",
         "Claim one class is never predicted (target spam)",
         "Attacked rows those of class ham; all others stay as they are",
-        "Arithmetic float64 numbers, rounded as the deployed model rounds them",
+        "Arithmetic float64 rows, rounded as the deployed model does",
     ):
         assert said in text, said
     hero = text[: text.index("How accuracy holds up")]
     for said in ("unit 0.5 to 2, by feature", "frozen height", "claim one class is never predicted",
-                 "attacked are only those of class ham", "values are float64 numbers"):  # fmt: skip
+                 "attacked are only those of class ham", "values are float64 rows"):  # fmt: skip
         assert said in hero, said
 
 

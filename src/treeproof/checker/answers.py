@@ -85,11 +85,15 @@ class RunChecker:
             return RowCheck(number, "rejected", str(error))
         except msgspec.ValidationError as error:
             return RowCheck(number, "rejected", f"record: it cannot be read ({error})")
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            # Sound: what cannot be followed is not accepted. No such record is known.
+            return RowCheck(number, "rejected", f"record: it cannot be checked ({error!r})")
         return RowCheck(number, status, reason)
 
     def _status(
         self, row: schema.Row, values: Sequence[float] | None, label: schema.Label
     ) -> tuple[str, str]:
+        self.question.check_row_number(row.row)
         kind, radius = self._claimed_set(row)
         has_witness = row.verdict == "falsified" or _number(row.upper) < math.inf
         claim, text = None, "none: no evidence" if row.evidence is None else row.evidence
@@ -201,7 +205,7 @@ class RunChecker:
         elif isinstance(goal, schema.AvoidsTarget):
             wanted = ("avoid", question.class_number(goal.target))
         elif isinstance(goal, schema.ScoreWithin):
-            wanted = (*question.range_low.of(row.row), *question.range_high.of(row.row))
+            wanted = tuple(end for side in question.ranges for end in side.of(row.row))
         else:
             wanted = _range_around(self._margins(claim.row)[0], float(goal.delta))
         stated, value = claim.goal

@@ -166,19 +166,14 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     names = ("root", "feature", "right", "flags", "threshold", "leaf", "category_set", "set_offset")
     found: dict[str, Any] = {name: getattr(trees, name).tolist() for name in names}
     numeric: dict[int, set[float]] = {}
-    fixed: set[int] = set()
     banded: set[int] = set()
     nodes = list(zip(found["feature"], found["flags"], found["threshold"], strict=True))
     for feature, flags, threshold in nodes:
-        if feature >= 0 and flags & CATEGORICAL:
-            fixed.add(feature)
-        elif feature >= 0:
+        if feature >= 0 and not flags & CATEGORICAL:
             numeric.setdefault(feature, set()).add(threshold)
             if flags & ZERO_IS_MISSING:
                 banded.add(feature)
                 numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
-    # A category that no tree asks for does not move either.
-    fixed |= ensemble.categories.keys() - numeric.keys()
     cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
     value = trees.leaf_value.astype(precision).astype(float).tolist()
     start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()
@@ -198,7 +193,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
         "words": trees.set_words.tolist(),
         "output": trees.tree_output.tolist(),
         "value": value,
-        "fixed": fixed,
+        "fixed": set(np.flatnonzero(ensemble.is_categorical).tolist()),
         "cuts": cuts,
         "cut": [
             -1 if f < 0 or flags & CATEGORICAL else bisect_left(cuts[f], threshold)

@@ -108,13 +108,14 @@ class Sums:
         low = {o: forest.start[o] for o in way.weights}
         high, errors = dict(low), dict.fromkeys(low, 0)
         peaks = {o: abs(start) for o, start in low.items()}
+        every, largest_exact = [(o, o) for o in low], forest.grid << forest.bits
         for tree in self.trees:
             own = forest.output[tree]
             if tree not in met:
                 met[tree] = list(forest.pieces(tree, claim.row, box))
             found = met[tree]
-            columns = {o: o for o in low} if own < 0 else {own: 0}
-            for o, column in columns.items():
+            gains = [0] * len(found)
+            for o, column in every if own < 0 else [(own, 0)]:
                 values = [forest.integers[leaf][column] for leaf, _ in found]
                 low[o] += min(values)
                 high[o] += max(values)
@@ -122,17 +123,16 @@ class Sums:
                 peaks[o] = max(peaks[o], largest)
                 # Sound: a sum rounds by at most its 2**-bits, and not at all while partial sums
                 # are multiples of the grid that fit into the bits.
-                if errors[o] or largest > forest.grid << forest.bits:
+                if errors[o] or largest > largest_exact:
                     errors[o] -= -(errors[o] + largest) >> forest.bits
-            pieces = [
-                (sum(way.weights[o] * forest.integers[leaf][c] for o, c in columns.items()), ranges)
-                for leaf, ranges in found
-            ]
-            features = sorted({feature for _, ranges in pieces for feature in ranges})
+                weight = way.weights[o]
+                gains = [gain + weight * v for gain, v in zip(gains, values, strict=True)]
+            features = sorted(set().union(*(ranges for _, ranges in found)))
             if features:
+                pieces = [(gain, ranges) for gain, (_, ranges) in zip(gains, found, strict=True)]
                 self.factors.append(Factor(pieces, features, box))
             else:
-                self.constant += pieces[0][0]
+                self.constant += gains[0]
         most = max(peaks[o] + errors[o] for o in low) * forest.unit
         require(most < 2 ** (127 if forest.bits == 24 else 1023), f"{way.name}: sums overflow")
         self.floor = floor_of(forest, way, errors, peaks)

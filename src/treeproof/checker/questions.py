@@ -65,7 +65,7 @@ class Question:
         self.low = self._side("low", asked.perturbation.low)
         self.high = self._side("high", asked.perturbation.high)
         _check_order(self.low, self.high)
-        self._read_goal(ensemble)
+        self.ranges = self._read_goal(ensemble)
 
     def _check_model(self, stated: schema.Model, ensemble: Ensemble) -> None:
         """Compare what the header says of the model, since reports show it."""
@@ -125,25 +125,31 @@ class Question:
             return PerRow(name, [self._features(name, item) for item in value], shared=False)
         return PerRow(name, [self._features(name, value)], shared=True)
 
-    def _read_goal(self, ensemble: Ensemble) -> None:
+    def _read_goal(self, ensemble: Ensemble) -> list[PerRow]:
+        """Check the goal; returns the ends of ranges of scores, where it is about these."""
         goal = self.goal
         if isinstance(goal, schema.KeepsLabel | schema.AvoidsTarget):
             require_asked(bool(self.classes), "a goal for scores", goal)
             if isinstance(goal, schema.AvoidsTarget):
                 known = self.class_number(goal.target) >= 0
                 require_asked(known, f"a target among {self.classes}", repr(goal.target))
-            return
+            return []
         require_asked(ensemble.n_outputs == 1, "a goal for several outputs", goal)
         if isinstance(goal, schema.ScoreChange):
             require_asked(float(goal.delta) >= 0.0, "a 'delta' >= 0", goal.delta)
-            return
-        ends = [
-            PerRow(name, [[float(v)] for v in values], shared=not isinstance(side, list))
-            for name, side in (("low", goal.low), ("high", goal.high))
-            for values in (side if isinstance(side, list) else [side],)
-        ]
+            return []
+        ends = []
+        for name, side in (("low", goal.low), ("high", goal.high)):
+            values = side if isinstance(side, list) else [side]
+            entries = [[float(value)] for value in values]
+            ends.append(PerRow(name, entries, shared=not isinstance(side, list)))
         _check_order(*ends)
-        self.range_low, self.range_high = ends
+        return ends
+
+    def check_row_number(self, row: int) -> None:
+        """Reject a row for which the question has no bounds."""
+        for side in (self.low, self.high, *self.ranges):
+            side.of(row)
 
     def reach(self, row: int, values: Floats, label: int) -> Iterable[tuple[str, Floats]]:
         """Rates and bounds of a row, by the names that a claim has for them."""

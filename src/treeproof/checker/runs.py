@@ -67,17 +67,18 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
             line = file.readline()
+        if line.startswith(b"PAR1"):
+            raise InvalidInput(
+                f"A run file must be JSON lines to be checked. Got Parquet in '{path}'."
+                f" Turn it into JSON lines: treeproof merge {path} --out RUN.jsonl."
+            )
         header: dict[str, Any] = msgspec.json.decode(line)
         msgspec.convert(header, schema.Header)
     except OSError as error:
         raise InvalidInput(f"The run file '{path}' must be readable. Got: {error}.") from error
     except _UNREADABLE as error:
-        remedy = ""
-        if line.startswith(b"PAR1"):
-            remedy = f" Turn Parquet into JSON lines: treeproof merge {path} --out RUN.jsonl."
         raise InvalidInput(
-            f"The run file '{path}' must be JSON lines and start with a header record."
-            f" Got: {error}.{remedy}"
+            f"The run file '{path}' must start with a header record. Got: {error}."
         ) from error
     return header
 

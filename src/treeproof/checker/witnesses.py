@@ -66,7 +66,7 @@ def rounded_down(exact: Fraction) -> float:
     try:
         value = float(exact)
     except OverflowError:
-        value = math.copysign(math.inf, exact)
+        value = math.inf if exact > 0 else -math.inf
     return value if value <= exact else math.nextafter(value, -math.inf)
 
 

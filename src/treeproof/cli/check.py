@@ -157,9 +157,11 @@ def _data(
 
     read = ReadOptions(n_features=ensemble.n_features, **reading)
     parts, labels = [np.empty((0, ensemble.n_features))], []
+    # Codes of categories are rounded in every arithmetic, since they never move.
+    is_rounded = ensemble.is_categorical | rounded
     for chunk in open_data(data_path, read).chunks():
         matrix = chunk.matrix(ensemble)
-        parts.append(cast_rows(ensemble, matrix) if rounded else matrix)
+        parts.append(np.where(is_rounded, cast_rows(ensemble, matrix), matrix))
         numbers = chunk.label_numbers(ensemble, len(matrix)) if ensemble.classes else None
         if numbers is not None:
             labels += [plain_value(ensemble.classes[number]) for number in numbers]

@@ -54,17 +54,13 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
             zero_high[feature] = inverse[-1]
         start[feature + 1] = start[feature] + len(cuts)
         pieces.append(cuts)
-    # Also those whose categories are known but that no node tests: no category is a number to move.
-    is_category = np.zeros(ensemble.n_features, dtype=bool)
-    is_category[trees.feature[categorical]] = True
-    is_category[list(ensemble.categories)] = True
     return RankSpace(
         cut_start=start,
         cut=np.concatenate(pieces) if pieces else np.zeros(0),
         nodes=nodes,
         zero_low=zero_low,
         zero_high=zero_high,
-        categorical=is_category,
+        categorical=ensemble.is_categorical,
         max_depth=_max_depth(ensemble),
     )
 

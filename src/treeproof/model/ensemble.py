@@ -153,6 +153,8 @@ class Ensemble:
     categories : dict of int to tuple
         For each categorical feature whose raw values are not codes: the raw values, in code order;
         empty where there are such values, but the model does not tell them.
+    categorical : tuple of int
+        Features that the library knows as categorical, tested by a node or not, where it says so.
     missing_allowed, infinite_allowed : bool
         Whether the library accepts NaN and infinite values in a row.
     provenance : Provenance
@@ -168,6 +170,7 @@ class Ensemble:
     classes: tuple[Any, ...] = ()
     feature_names: tuple[str, ...] = ()
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    categorical: tuple[int, ...] = ()
     missing_allowed: bool = True
     infinite_allowed: bool = True
     provenance: Provenance
@@ -192,6 +195,18 @@ class Ensemble:
     def n_classes(self) -> int:
         """Number of classes; 0 for scores."""
         return len(self.classes)
+
+    @property
+    def is_categorical(self) -> NDArray[np.bool_]:
+        """Whether each feature holds categories, which are no numbers to move.
+
+        Codes that nodes compare as numbers, as of ordered categories, are numbers.
+        """
+        trees, holds = self.trees, np.zeros(self.n_features, dtype=bool)
+        holds[[*self.categories, *self.categorical]] = True
+        holds[trees.feature[trees.feature >= 0]] = False
+        holds[trees.feature[(trees.feature >= 0) & ((trees.flags & CATEGORICAL) > 0)]] = True
+        return holds
 
     @property
     def fingerprint(self) -> str:

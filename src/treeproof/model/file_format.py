@@ -93,6 +93,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     classes: tuple[_Scalar, ...]
     feature_names: tuple[str, ...]
     categories: tuple[tuple[int, tuple[_Scalar, ...]], ...]
+    categorical: tuple[int, ...] = ()
     missing_allowed: bool
     infinite_allowed: bool
     provenance: dict[str, Any]
@@ -179,6 +180,7 @@ def _encode(ensemble: Ensemble) -> bytes:
             (int(feature), tuple(_plain_scalar(value, "category") for value in values))
             for feature, values in sorted(ensemble.categories.items())
         ),
+        categorical=tuple(int(feature) for feature in ensemble.categorical),
         missing_allowed=ensemble.missing_allowed,
         infinite_allowed=ensemble.infinite_allowed,
         provenance=_plain_fields(ensemble.provenance),
@@ -283,6 +285,7 @@ def _decode(content: bytes) -> Ensemble:
         categories={
             feature: tuple(map(_scalar_value, values)) for feature, values in header.categories
         },
+        categorical=header.categorical,
         missing_allowed=header.missing_allowed,
         infinite_allowed=header.infinite_allowed,
         provenance=_restore(Provenance, header.provenance),
@@ -299,11 +302,11 @@ def _read_header(text: bytes) -> _Header:
         raise BrokenModelFile(f"the header is not of this format: {error}.") from error
     if not 1 <= header.n_features < 2**31:
         raise BrokenModelFile(f"the number of features must be positive. Got {header.n_features}.")
-    features = [feature for feature, _ in header.categories]
-    if len(set(features)) != len(features) or any(
-        not 0 <= feature < header.n_features for feature in features
-    ):
-        raise BrokenModelFile("categories must belong to different features of the model.")
+    for features in ([feature for feature, _ in header.categories], header.categorical):
+        if len(set(features)) != len(features) or any(
+            not 0 <= feature < header.n_features for feature in features
+        ):
+            raise BrokenModelFile("categories must belong to different features of the model.")
     return header
 
 

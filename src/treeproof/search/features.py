@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
-from treeproof.engines.settling import is_broken_unchanged
 from treeproof.kernels.rank_space import FIXED
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query import Query
@@ -83,7 +82,8 @@ class _Candidates:
 
 
 def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
-    if is_broken_unchanged(query, row):
+    # Every other feature keeps the row's value, whether that lies in a box or not.
+    if query.already_broken[row]:
         results.unimportant[row] = False
         if query.reach.is_ball:
             results.radius[row] = np.where(results.examined[row], 0.0, np.inf)
@@ -141,7 +141,8 @@ def _cells_of_feature(
     # The nearest edge of a cell: its lower threshold from below, its upper one from above.
     edges = cuts[np.where(upwards, cells - 1, cells)]
     real = np.dtype(query.ensemble.input_precision).type
-    below = np.nextafter(edges.astype(real), real(-np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(edges.astype(real), real(-np.inf)).astype(np.float64)
     distance, exact = np.zeros(len(cells)), np.ones(len(cells), dtype=bool)
     if reach.is_ball:
         x = float(query.rows[row, feature])

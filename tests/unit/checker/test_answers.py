@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import inspect
 import json
 import struct
 import tracemalloc
@@ -31,8 +30,8 @@ def stumps(*, classes=("a", "b"), precision: Any = "float64", **changes: Any) ->
     for feature, threshold, left, right in ((0, 0.5, -1.0, 1.0), (1, 0.25, -0.7, 0.7)):
         builder.add_tree(
             feature=[feature, -1, -1], threshold=[threshold, 0.0, 0.0], left=[1, -1, -1],
-            right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [left], [right]]), output=0,
-            category_set=[-1, -1, -1],
+            right=[2, -1, -1], flags=[0, 0, 0], value=np.array([[0.0], [left], [right]], precision),
+            output=0, category_set=[-1, -1, -1],
         )  # fmt: skip
     builder.add_tree(
         feature=[0, 1, -1, -1, -1], threshold=[0.75, 0.5, 0.0, 0.0, 0.0],
@@ -57,17 +56,12 @@ ENSEMBLE = stumps()
 ROWS = np.array([[0.1, 0.1], [0.9, 0.9], [0.45, 0.6], [0.1, 0.9]])
 
 
-ARITHMETIC = (
-    "arithmetic" if "arithmetic" in inspect.signature(treeproof.verify).parameters else ("domain")
-)
-
-
 def run(kind: str = "radius", *more: Any, ensemble: Ensemble = ENSEMBLE, **options: Any):
     """Header and records of a run with evidence."""
     ask = treeproof.radius if kind == "radius" else treeproof.verify
     labels = options.pop("y", None)
     rows = options.pop("X", ROWS)
-    options[ARITHMETIC] = options.pop("arithmetic", "real")
+    options.setdefault("arithmetic", "real")
     found = ask(Model(ensemble), rows, labels, *more, evidence=True, **options)
     header, *records = json.loads(json.dumps([found.header, *row_records(found)]))
     return header, records
@@ -98,7 +92,7 @@ def changed(record: Record, **fields: Any) -> Record:
 
 def test_all_answers_of_runs_are_accepted():
     ball = treeproof.LInf(0.1)
-    frozen = treeproof.LInf(0.3, frozen=("width",), scale=[0.5, 2.0], low=0.0, high=[1.0, 0.8])
+    frozen = treeproof.LInf(0.3, frozen=("width",), scale=[0.5, 2.0], low=0.0, high=[1.0, 0.95])
     box = treeproof.Box(ROWS - 0.05, ROWS + np.array([0.2, 0.05]))
     runs = [
         run(),
@@ -633,6 +627,14 @@ def test_the_ends_of_a_range_belong_to_it():
             assert reason(header, record) == ""
             kept = changed(record, within=[end.hex() for end in ends])
             assert reason(wider, kept) == "witness: its score is in the range"
+
+
+def test_distances_may_exceed_all_doubles():
+    ball = treeproof.LInf(0.5, scale=[1e-300, 1.0])
+    header, (record,) = run("verify", ball, X=[[0.1, 0.1]], goal=treeproof.ScoreWithin(-5.0, -1.0))
+    assert record["verdict"] == "falsified"
+    far = changed(record, witness=[1e200, record["witness"][1]], witness_distance="inf", upper=0.5)
+    assert reason(header, far) == "witness: 'attained' is False"
 
 
 def test_distances_are_measured_in_the_direction_of_the_move():

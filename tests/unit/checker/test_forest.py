@@ -157,7 +157,7 @@ def test_categories_are_fixed():
         inner = trees.feature >= 0
         expected = set(trees.feature[inner & ((trees.flags & CATEGORICAL) > 0)].tolist())
         # A category that no tree asks for stays as well; a number that is called one moves.
-        also = ensemble.categories.keys() - forest.cuts.keys()
+        also = {*ensemble.categories, *ensemble.categorical} - forest.cuts.keys()
         assert forest.fixed == expected | also
         seen += len(expected)
         unused += len(also - expected)

@@ -172,7 +172,7 @@ def test_no_point_below_the_floor_breaks_the_claim():
 def test_floors_are_not_lower_than_the_engine_needs():
     # What an engine closes must be closed for the checker, too.
     from treeproof.engines.evidence import _setting
-    from treeproof.kernels.restriction import restrict, summation_slack
+    from treeproof.kernels.restriction import restrict_box, slack_of_sums
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):
@@ -189,10 +189,8 @@ def test_floors_are_not_lower_than_the_engine_needs():
         for feature in untested:
             if query.rows[0, feature] == query.rows[0, feature]:
                 low[feature] = high[feature] = 0
-        found = restrict(trees, space, query.rows[0], low, high, ways.coefficient[number], band)
-        slack = summation_slack(
-            trees, ways.coefficient[number], start, ways.unit, found[0], found[2]
-        )
+        found = restrict_box(trees, space, query.rows[0], low, high, ways.coefficient[number], band)
+        slack = slack_of_sums(trees, ways.coefficient[number], start, ways.unit, found[0], found[2])
         if abs(ways.need[number]) > 1e300:  # no sum reaches it
             continue
         floor = ways.need[number] - slack * (1 + 1e-6) - ways.slack[number]

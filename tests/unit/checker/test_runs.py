@@ -100,7 +100,7 @@ def test_bytes_that_are_no_text_are_rejected(tmp_path):
     first, second = (line.encode() for line in lines(header, records[:1]))
     found = check_text(tmp_path, first + b"\n" + second + b"\n\xff\xfe\n")
     assert [c.status for c in found] == ["accepted", "rejected"]
-    with pytest.raises(InvalidInput, match="Turn Parquet into JSON lines"):
+    with pytest.raises(InvalidInput, match="Got Parquet in"):
         check_text(tmp_path, b"PAR1\x15\xff\n" + second)
 
 

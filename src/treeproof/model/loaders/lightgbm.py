@@ -30,7 +30,7 @@ from treeproof.model.loaders.base import (
 )
 from treeproof.model.loaders.decisions import binary_decision, refuse_threshold
 from treeproof.model.loaders.lightgbm_text import TextModel, parse_model
-from treeproof.model.loaders.lightgbm_trees import add_tree, raw_categories
+from treeproof.model.loaders.lightgbm_trees import add_tree, coded_features, raw_categories
 
 OLDEST_VERSION, NEWEST_VERSION = (4, 0), (4, 7)
 """The range of LightGBM versions that this loader is tested with."""
@@ -277,6 +277,7 @@ def _ensemble(
         classes=classes,
         feature_names=model.feature_names,
         categories=raw_categories(model),
+        categorical=tuple(coded_features(model)),
         provenance=Provenance(
             library="lightgbm",
             library_version=version,

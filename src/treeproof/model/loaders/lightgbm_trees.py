@@ -84,7 +84,7 @@ def raw_categories(model: TextModel) -> dict[int, tuple[Any, ...]]:
     columns = model.pandas_categories
     if not columns:
         return {}
-    coded = [f for f, info in enumerate(model.feature_infos) if re.match(r"-?\d+(:|$)", info)]
+    coded = coded_features(model)
     if len(columns) == len(coded):
         return dict(zip(coded, columns, strict=True))
     others = [f for f, info in enumerate(model.feature_infos) if _may_be_codes(info)]
@@ -96,6 +96,11 @@ def raw_categories(model: TextModel) -> dict[int, tuple[Any, ...]]:
         " text does not tell which features they are, since some are constant, ordered, or not"
         " used as categories. Replace them by integer codes before training."
     )
+
+
+def coded_features(model: TextModel) -> list[int]:
+    """Features whose description lists codes: those that LightGBM was told to be categorical."""
+    return [f for f, info in enumerate(model.feature_infos) if re.match(r"-?\d+(:|$)", info)]
 
 
 def _may_be_codes(info: str) -> bool:

@@ -218,6 +218,7 @@ def _translated(document: XGBoostDocument, source: _Source, options: LoadOptions
         classes=_classes(rule, n_outputs),
         feature_names=tuple(learner.feature_names),
         categories=categories,
+        categorical=tuple(f for f, kind in enumerate(learner.feature_types) if kind == "c"),
         missing_allowed=True,
         # Prediction in place takes infinite values as they are; DMatrix refuses them.
         infinite_allowed=source.is_estimator,

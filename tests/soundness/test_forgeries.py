@@ -1,0 +1,32 @@
+"""Forged runs: a sample of the campaign that tests/campaigns/forged_records.py runs at length."""
+
+import warnings
+
+import pytest
+
+from tests.campaigns.forged_records import Tally, campaign
+
+
+def check(tally: Tally, count: int) -> None:
+    assert tally.false == []
+    assert tally.counts["forged"] == count
+    assert tally.counts["rejected"] + tally.counts["refused"] > 0.7 * count
+    # Bounded by the size of the text and of the model, which are small here.
+    assert tally.slowest < 5.0
+    assert tally.largest < 64e6
+
+
+def test_no_forged_record_that_lies_is_accepted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries that train on sixty rows
+        tally = campaign(1500, 11)
+    check(tally, 1500)
+    assert tally.counts["accepted"] > 20  # not every change is a lie
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 16))
+def test_no_forged_record_of_many_that_lies_is_accepted(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(campaign(15_000, seed), 15_000)
