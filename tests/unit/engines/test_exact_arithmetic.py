@@ -238,7 +238,7 @@ def test_listed_distances_one_float_apart(seed):
         leaf = ([0.0, 1.0], [1.0, 0.0]) if breaking == 0 else ([1.0, 0.0], [1.0, 0.0])
         other = ([1.0, 0.0], [0.0, 1.0]) if breaking == 1 else ([1.0, 0.0], [1.0, 0.0])
         model = classifier([(0, below, *leaf), (1, reached, *other)], 2, 2)
-        query = ask(model.ensemble, [[row, 0.0]], [0], tp.LInf(), domain="float64")
+        query = ask(model.ensemble, [[row, 0.0]], [0], tp.LInf())
         if query.already_broken[0]:
             continue
         truth = brute_force.radius(query, 0)
