@@ -288,6 +288,8 @@ def outside_ball(
             last = np.nextafter(axis.precision(axis.cuts[state]), axis.precision(-np.inf))
             if float(last) == w and (limit is None or level <= limit):
                 continue
+        if np.isinf(w) and level is not None and (limit is None or level <= limit):
+            continue  # infinity stands for the real numbers beyond the largest float
         return f"feature {feature} at {w!r} lies outside the ball around {x!r}"
     return None
 
