@@ -251,7 +251,10 @@ def _distance_problem(reached: Reached, row: int, found: Any) -> str | None:
         if reached.table.axes[feature].is_categorical or _is_same(x, w):
             continue
         rate = float(ball.up[feature] if w > x else ball.down[feature])
-        if rate == 0.0 or not (np.isfinite(x) and np.isfinite(w)):
+        if rate > 0.0 and np.isfinite(x) and np.isinf(w):
+            # It stands for real numbers, see `outside_ball`, and is at no finite distance itself.
+            return None if np.isinf(found.witness_distance[row]) else "a finite distance"
+        if rate == 0.0 or not np.isfinite(x):
             return f"feature {feature} moves from {x!r} to {w!r} at rate {rate!r}"
         farthest = max(farthest, exact_distance(float(x), float(w), rate))
     stated = float(found.witness_distance[row])
