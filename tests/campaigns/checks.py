@@ -335,6 +335,8 @@ def outside_box(
         least, most = float(low[feature]), float(high[feature])
         if least <= w <= most:
             continue
+        if np.isinf(w) and max(abs(least), abs(most)) > np.finfo(axis.precision).max:
+            continue  # infinity stands for the real numbers beyond the largest float
         # Numbers of the precision within the box and the cell of w: if there is one, w is wrong.
         state = int(axis.state(np.array([w]))[0])
         start = float(axis.cuts[state - 1]) if state > 0 else -np.inf

@@ -21,6 +21,13 @@ FACTORS = (0.0, 0.5, 0.9, 1.0 - 2.0**-52, 1.0 + 2.0**-52, 1.1, 2.0, 1e3, 1e300)
 WRONG = (None, True, "inf", "nan", "0.5", -1.0, 10**13, [], {}, [0.0], "", "a", 3, 1e308, 0, 0.0)
 
 
+IMPOSSIBLE = (
+    KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError,
+    struct.error,
+)  # fmt: skip
+"""What a forger meets where an earlier lie has left nothing to lie about."""
+
+
 class Forgery:
     """A header and a record that change while they are forged."""
 
