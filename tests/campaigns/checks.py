@@ -251,10 +251,11 @@ def _distance_problem(reached: Reached, row: int, found: Any) -> str | None:
         if reached.table.axes[feature].is_categorical or _is_same(x, w):
             continue
         rate = float(ball.up[feature] if w > x else ball.down[feature])
+        if rate > 0.0 and np.isfinite(x) and np.isinf(w):
+            # It stands for real numbers, see `outside_ball`, and is at no finite distance itself.
+            return None if np.isinf(found.witness_distance[row]) else "a finite distance"
         if rate == 0.0 or not np.isfinite(x):
             return f"feature {feature} moves from {x!r} to {w!r} at rate {rate!r}"
-        if np.isinf(w):
-            return None if np.isinf(found.witness_distance[row]) else "its distance is infinite"
         farthest = max(farthest, exact_distance(float(x), float(w), rate))
     stated = float(found.witness_distance[row])
     if stated != round_up(farthest):
@@ -268,7 +269,7 @@ def outside_ball(
     """Where a witness leaves the closed ball, as fractions; None where it does not.
 
     Where the ball holds real numbers of a cell but none of the input precision, the one beside it
-    is meant: the last number below a cut, or what float32 calls infinity.
+    is meant: the last number below a cut.
     """
     table, ball = reached.table, reached.ball
     for feature, axis in enumerate(table.axes):
@@ -286,13 +287,12 @@ def outside_ball(
             continue
         state = int(axis.state(np.array([w]))[0])
         level = reached.levels[row][feature].get(state)
-        if level is not None and (limit is None or level <= limit):
-            if state < int(reached.home[row, feature]):
-                nearest = -ceiling(-np.nextafter(axis.cuts[state], -np.inf), axis.precision)
-            else:
-                nearest = ceiling(axis.cuts[state - 1], axis.precision)
-            if nearest == w:
+        if state < int(reached.home[row, feature]) and level is not None:
+            last = np.nextafter(axis.precision(axis.cuts[state]), axis.precision(-np.inf))
+            if float(last) == w and (limit is None or level <= limit):
                 continue
+        if np.isinf(w) and level is not None and (limit is None or level <= limit):
+            continue  # infinity stands for the real numbers beyond the largest float
         return f"feature {feature} at {w!r} lies outside the ball around {x!r}"
     return None
 
@@ -346,7 +346,7 @@ def outside_box(
             return f"feature {feature} at {w!r} lies outside [{least!r}, {most!r}]"
         beside = (ceiling(least, axis.precision), _floor(most, axis.precision))
         last = _floor(min(most, float(np.nextafter(end, -np.inf))), axis.precision)
-        if w not in (*beside, first, last, _floor(least, axis.precision)):
+        if w not in (*beside, last, _floor(least, axis.precision)):
             return f"feature {feature} at {w!r} lies far outside [{least!r}, {most!r}]"
     return None
 
