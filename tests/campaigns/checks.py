@@ -335,7 +335,7 @@ def outside_box(
         least, most = float(low[feature]), float(high[feature])
         if least <= w <= most:
             continue
-        if np.isinf(w) and max(abs(least), abs(most)) > np.finfo(axis.precision).max:
+        if np.isinf(w) and max(abs(least), abs(most)) > float(np.finfo(axis.precision).max):
             continue  # infinity stands for the real numbers beyond the largest float
         # Numbers of the precision within the box and the cell of w: if there is one, w is wrong.
         state = int(axis.state(np.array([w]))[0])
