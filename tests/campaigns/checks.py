@@ -123,6 +123,31 @@ def _breaks(asked: Asked, found: Any, chosen: NDArray[np.int64]) -> dict[int, bo
     }
 
 
+def row_problems(asked: Asked, found: Any) -> Iterator[Problem]:
+    """Compare rows and labels that results state with the library's."""
+    table, classes = asked.table, asked.table.model.classes
+    own = table.labels[table.flat(table.states(asked.rows))]
+    named = sorted(table.model.categories)
+    for row in range(len(asked.rows)):
+        values = found.values[row].copy()
+        values[named] = asked.rows[row, named]
+        if not np.array_equal(values, asked.rows[row], equal_nan=True):
+            yield row, f"the row is stated as {values.tolist()}"
+        if not classes:
+            continue
+        label = classes[own[row]] if asked.claim.labels is None else asked.claim.labels[row]
+        stated = (found.predicted[row], found.label[row])
+        if stated != (classes[own[row]], label):
+            yield row, f"labels are stated as {stated}, not {(classes[own[row]], label)}"
+        if found.witness_label[row] is None:
+            continue
+        point = np.where(np.isnan(asked.rows[row]), np.nan, found.witness[row])
+        point[named] = asked.rows[row, named]
+        place = table.flat(table.states(point[np.newaxis]))[0]
+        if found.witness_label[row] != classes[table.labels[place]]:
+            yield row, f"the witness is said to be {found.witness_label[row]}"
+
+
 def radius_problems(asked: Asked, found: Any, *, complete: bool = True) -> Iterator[Problem]:
     """Compare answers of `treeproof.radius` with exact levels."""
     reached, levels = asked.reached, asked.levels
@@ -226,7 +251,10 @@ def _distance_problem(reached: Reached, row: int, found: Any) -> str | None:
         if reached.table.axes[feature].is_categorical or _is_same(x, w):
             continue
         rate = float(ball.up[feature] if w > x else ball.down[feature])
-        if rate == 0.0 or not (np.isfinite(x) and np.isfinite(w)):
+        if rate > 0.0 and np.isfinite(x) and np.isinf(w):
+            # It stands for real numbers, see `outside_ball`, and is at no finite distance itself.
+            return None if np.isinf(found.witness_distance[row]) else "a finite distance"
+        if rate == 0.0 or not np.isfinite(x):
             return f"feature {feature} moves from {x!r} to {w!r} at rate {rate!r}"
         farthest = max(farthest, exact_distance(float(x), float(w), rate))
     stated = float(found.witness_distance[row])
@@ -263,6 +291,8 @@ def outside_ball(
             last = np.nextafter(axis.precision(axis.cuts[state]), axis.precision(-np.inf))
             if float(last) == w and (limit is None or level <= limit):
                 continue
+        if np.isinf(w) and level is not None and (limit is None or level <= limit):
+            continue  # infinity stands for the real numbers beyond the largest float
         return f"feature {feature} at {w!r} lies outside the ball around {x!r}"
     return None
 
@@ -305,6 +335,8 @@ def outside_box(
         least, most = float(low[feature]), float(high[feature])
         if least <= w <= most:
             continue
+        if np.isinf(w) and max(abs(least), abs(most)) > float(np.finfo(axis.precision).max):
+            continue  # infinity stands for the real numbers beyond the largest float
         # Numbers of the precision within the box and the cell of w: if there is one, w is wrong.
         state = int(axis.state(np.array([w]))[0])
         start = float(axis.cuts[state - 1]) if state > 0 else -np.inf
@@ -366,9 +398,9 @@ def box_feature_problems(
         stays = axis.stays(asked.rows[:, feature])
         expected = ~breaks & ~broken & ~stays
         stated = np.asarray(found.unimportant[:, feature])
-        if axis.is_categorical and not asked.table.model.cuts[feature].size:
-            continue  # whether a column that no tree uses is examined is open
-        for row in np.flatnonzero(stated != expected).tolist():
+        # Whether an entry that stays is examined where no tree uses its column is left open.
+        is_open = stays & (asked.table.model.cuts[feature].size == 0)
+        for row in np.flatnonzero((stated != expected) & ~is_open).tolist():
             kind = "broken as it stands, " if broken[row] else ""
             truth = f"{stated[row]}; the truth is {expected[row]}"
             yield row, f"{kind}feature {feature} in a box: {truth}"

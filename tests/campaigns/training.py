@@ -31,9 +31,10 @@ def _names(random: Random, target: Any) -> Any:
     return target * 3 - 4 if kind == 1 else target
 
 
-def tree_count(random: Random) -> int:
+def tree_count(random: Random, n_classes: int) -> int:
     """Mostly few; many trees over few cells need more of a search."""
-    return int(random.choice([1, 2, 3, 4, 5, 6, 15, 30]))
+    many = [15, 30] if n_classes <= 3 else [6]
+    return int(random.choice([1, 2, 3, 4, 5, 6, *many]))
 
 
 def own_threshold(random: Random, probability: Callable[[Any], Any], rows: Any) -> dict[str, Any]:
@@ -59,8 +60,9 @@ def xgboost_model(random: Random) -> Deployed:
 
     categories = random.random() < 0.25
     data = random_data(random, np.float32, categories=categories, missing=random.random() < 0.4)
+    n_classes = class_count(random)
     settings: dict[str, Any] = {
-        "n_estimators": tree_count(random),
+        "n_estimators": tree_count(random, n_classes),
         "max_depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "reg_lambda": float(random.choice([0.0, 1.0])),
@@ -85,7 +87,6 @@ def xgboost_model(random: Random) -> Deployed:
     options: dict[str, Any] = {}
     label = None
     if is_classifier:
-        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         objectives = ["binary:logistic", "binary:logistic", "binary:hinge", "binary:logitraw"]
         if n_classes > 2:
@@ -131,9 +132,10 @@ def lightgbm_model(random: Random) -> Deployed:
     categories = random.random() < 0.25
     data = random_data(random, np.float64, categories=categories, missing=random.random() < 0.4)
     kind = str(random.choice(["gbdt", "gbdt", "gbdt", "dart", "rf"]))
+    n_classes = class_count(random)
     settings: dict[str, Any] = {
         "boosting_type": kind,
-        "n_estimators": tree_count(random),
+        "n_estimators": tree_count(random, n_classes),
         "max_depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "min_child_samples": 1,
@@ -155,7 +157,6 @@ def lightgbm_model(random: Random) -> Deployed:
     label, classes = None, ()
     fitting = {"categorical_feature": sorted(data.categories)} if data.categories else {}
     if random.random() < 0.7:
-        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         objective = (
             "binary" if n_classes == 2 else str(random.choice(["multiclass", "multiclassova"]))
@@ -198,8 +199,9 @@ def catboost_model(random: Random) -> Deployed:
     categories = random.random() < 0.25
     data = random_data(random, np.float32, categories=categories, missing=random.random() < 0.4)
     policy = str(random.choice(["SymmetricTree", "Depthwise", "Lossguide"]))
+    n_classes = class_count(random)
     settings: dict[str, Any] = {
-        "iterations": tree_count(random),
+        "iterations": tree_count(random, n_classes),
         "depth": int(random.integers(1, 4)),
         "learning_rate": float(random.choice([1.0, 0.5, 0.3])),
         "l2_leaf_reg": float(random.choice([0.0, 3.0])),
@@ -229,7 +231,6 @@ def catboost_model(random: Random) -> Deployed:
     options: dict[str, Any] = {}
     label, classes = None, ()
     if random.random() < 0.7:
-        n_classes = class_count(random)
         rows, target = class_target(random, data, n_classes)
         loss = (
             "Logloss"

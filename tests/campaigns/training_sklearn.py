@@ -37,7 +37,7 @@ REGRESSORS = (
 def _settings(random: Random, kind: str, n_classes: int) -> dict[str, Any]:
     seed = int(random.integers(1000))
     depth = int(random.integers(1, 4))
-    trees = tree_count(random) if "Extra" not in kind else int(random.integers(1, 6))
+    trees = tree_count(random, n_classes) if "Extra" not in kind else int(random.integers(1, 6))
     if kind.startswith("Hist"):
         settings: dict[str, Any] = {
             "max_iter": trees,

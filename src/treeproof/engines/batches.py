@@ -42,6 +42,7 @@ _LINK = {
     "softmax_float64": SOFTMAX,
     "sigmoid_float64": SIGMOID,
 }
+_LINK_UNIT = {"softmax_float32": 2.0**-23, "softmax_float64": 2.0**-52}
 
 
 def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
@@ -95,6 +96,7 @@ def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
         link=_LINK[ensemble.decision.link],
         link_divisor=float(ensemble.decision.link_divisor),
         link_scale=float(ensemble.decision.link_scale),
+        link_unit=_LINK_UNIT.get(ensemble.decision.link, 0.0),
         judgement=judgement,
         zero_band=ZERO_BAND,
     )

@@ -150,7 +150,7 @@ class _Formula:
 
     def _cuts(self, feature: int) -> list[Fraction]:
         first, last = self._space.cut_start[feature], self._space.cut_start[feature + 1]
-        return [Fraction(float(cut)) for cut in self._space.cut[first:last]]
+        return [_exact(cut) for cut in self._space.cut[first:last]]
 
     def _number(self, value: Fraction) -> Any:
         return self._z3.Q(value.numerator, value.denominator, ctx=self._context)
@@ -164,10 +164,10 @@ class _Formula:
             start = self._space.cut_start[feature]
             low, high = int(restricted.low[entry]), int(restricted.high[entry])
             if low > restricted.low_cell[feature]:
-                cut = Fraction(float(self._space.cut[start + low - 1]))
+                cut = _exact(self._space.cut[start + low - 1])
                 tests.append(value >= self._number(cut))
             if high < restricted.high_cell[feature]:
-                cut = Fraction(float(self._space.cut[start + high]))
+                cut = _exact(self._space.cut[start + high])
                 tests.append(value < self._number(cut))
         return z3.And(tests) if tests else z3.BoolVal(True, ctx=self._context)
 
@@ -195,6 +195,11 @@ class _Formula:
                 terms.append(term)
             total = z3.Sum(terms) if terms else self._number(Fraction(0))
             self._solver.add(total >= self._number(missing))
+
+
+def _exact(cut: float) -> Fraction:
+    """A threshold as a fraction; only the order counts, so infinite ones become larger than all."""
+    return Fraction(float(cut)) if np.isfinite(cut) else Fraction(int(np.sign(cut)) * 2**1100)
 
 
 def _gain(query: Query, weights: list[Fraction], tree: int, leaf_row: int) -> Fraction:

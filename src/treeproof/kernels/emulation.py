@@ -33,6 +33,7 @@ class Semantics(NamedTuple):
     bias        float64 (n_outputs,)
     link        int                  IDENTITY, SOFTMAX or SIGMOID of margin / link_divisor
     link_divisor, link_scale  float64
+    link_unit   float64              a softmax may merge margins within a few such units
     judgement   int                  LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET
     zero_band   float64
     """
@@ -46,6 +47,7 @@ class Semantics(NamedTuple):
     link: int
     link_divisor: float
     link_scale: float
+    link_unit: float
     judgement: int
     zero_band: float
 
@@ -132,6 +134,19 @@ def divided(margin, semantics):
 
 
 @noalloc_kernel
+def tie_slack(margins, semantics):
+    """Gap from which on a softmax keeps two of these margins apart.
+
+    Sound: it merges two margins only if their exponentials, and the quotients by the sum of all,
+    round together, which needs a gap below a few units of what is subtracted and rounded.
+    """
+    largest = 1.0
+    for output in range(len(margins)):
+        largest = max(largest, abs(margins[output]))
+    return 8.0 * semantics.link_unit * largest
+
+
+@noalloc_kernel
 def lead(mine, other, slack, semantics):
     """Sign of what the link makes of two margins: 1 if mine comes first, 0 if they are equal.
 
@@ -139,8 +154,6 @@ def lead(mine, other, slack, semantics):
     the same number. Where only that could tell, the answer is UNSURE; of a softmax it depends on
     all classes, of a sigmoid on the last digits of exp.
     """
-    mine = divided(mine, semantics)
-    other = divided(other, semantics)
     if mine == other:
         return 0
     if semantics.link == SOFTMAX and abs(mine - other) <= slack:
@@ -158,6 +171,9 @@ def lead(mine, other, slack, semantics):
 @noalloc_kernel
 def wins(margins, label, slack, semantics):
     """Whether a label is the first one with the largest linked margin: YES, NO or MAYBE.
+
+    margins  float64 (n_outputs,)   finished and divided
+    slack    float64                see `tie_slack`
 
     Only the label's own pairs matter: which of two others comes first does not. A pair that a link
     might round together is lost to an earlier class that is ahead and won against a later one that
@@ -193,7 +209,8 @@ def judge(trees, space, semantics, claim, row, cells, total):
         return BROKEN if gain >= claim.need else HOLDS
     for output in range(len(total)):
         total[output] = finished(total, output, semantics)
-    answer = wins(total, claim.label, claim.link_slack, semantics)
+        total[output] = divided(total[output], semantics)
+    answer = wins(total, claim.label, tie_slack(total, semantics), semantics)
     if answer == MAYBE:
         return AMBIGUOUS
     return BROKEN if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET) else HOLDS

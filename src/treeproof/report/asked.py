@@ -23,8 +23,8 @@ _ATTACK_QUESTIONS = {
 }
 _UNCHECKED = (
     "what only the run says: rows and labels against your data (treeproof check compares them), who"
-    " answered and how long it took, names of features and files, the self-test, and runs with"
-    " frozen features"
+    " answered and how long it took, names of features and files, the self-test, and other runs"
+    " with features frozen"
 )
 _GOALS = {
     "KeepsLabel": "the label is kept",

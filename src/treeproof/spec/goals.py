@@ -68,7 +68,13 @@ class ScoreChange:
             raise InvalidInput(f"'delta' of ScoreChange must be a number >= 0. Got {self.delta!r}.")
 
     def range_around(self, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Least and largest double that differ from each score by at most `delta`, exactly."""
+        """Least and largest double that differ from each score by at most `delta`, exactly.
+
+        Parameters
+        ----------
+        score : float64 (n_rows,)
+            Scores of the unchanged rows.
+        """
         delta, unit = float(self.delta), np.ones(len(score))
         high = move_rounded_down(score, delta, unit, +1)
         return -move_rounded_down(-score, delta, unit, +1), high

@@ -141,6 +141,28 @@ def test_balls_whose_moves_cancel(seed):
     assert not results.attained[0]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cell_just_before_the_first_witness(seed):
+    # Class 1 is met at a double; class 2 lies just before it, where row and move nearly cancel.
+    rng = np.random.default_rng(seed)
+    rate, row, threshold = float(rng.uniform(0.05, 3.0)), float(rng.uniform(0.1, 2.0)), -1e-18
+    exact = (Fraction(row) - Fraction(threshold)) / Fraction(rate)
+    before = float(exact)
+    if Fraction(before) >= exact:
+        before = float(np.nextafter(before, 0.0))
+    after = float(np.nextafter(before, np.inf))
+    model = classifier(
+        [
+            (0, threshold, [0.0, 0.0, 2.0], [1.0, 0.0, 0.0]),
+            (1, after, [0.5, 0.0, 0.0], [0.0, 2.0, 0.0]),
+        ],
+        2,
+        3,
+    )
+    results = tp.radius(model, [[row, 0.0]], perturbation=tp.LInf(scale=[rate, 1.0]))
+    assert (results.upper[0], results.attained[0]) == (before, False)
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300])
 def test_values_that_never_move(value):
     model = classifier(
@@ -238,7 +260,7 @@ def test_listed_distances_one_float_apart(seed):
         leaf = ([0.0, 1.0], [1.0, 0.0]) if breaking == 0 else ([1.0, 0.0], [1.0, 0.0])
         other = ([1.0, 0.0], [0.0, 1.0]) if breaking == 1 else ([1.0, 0.0], [1.0, 0.0])
         model = classifier([(0, below, *leaf), (1, reached, *other)], 2, 2)
-        query = ask(model.ensemble, [[row, 0.0]], [0], tp.LInf(), domain="float64")
+        query = ask(model.ensemble, [[row, 0.0]], [0], tp.LInf())
         if query.already_broken[0]:
             continue
         truth = brute_force.radius(query, 0)

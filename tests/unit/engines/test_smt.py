@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from xgboost import XGBClassifier
 
 import treeproof as tp
@@ -55,3 +55,16 @@ def test_the_missing_solver_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "z3", None)
     with pytest.raises(tp.BackendMissing, match=r"pip install 'treeproof\[smt\]'"):
         tp.radius(None, None, engine="smt")
+
+
+def test_thresholds_may_be_infinite():
+    # A split at minus infinity only parts missing values from the others.
+    X = np.array([[0.0], [1.0], [2.0], [3.0]] * 10)
+    X[::3] = np.nan
+    y = np.isnan(X[:, 0]).astype(int)
+    model = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2).fit(X, y)
+    loaded = tp.load(model)
+    assert np.isinf(loaded.ensemble.trees.threshold).any()
+    rows = [[np.inf], [0.0], [np.nan]]
+    found, exact = tp.radius(loaded, rows, engine="smt"), tp.radius(loaded, rows)
+    assert found.upper.tolist() == exact.upper.tolist()

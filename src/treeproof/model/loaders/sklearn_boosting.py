@@ -141,6 +141,7 @@ def load_hist_gradient_boosting(
         classes=labels,
         feature_names=feature_names(estimator),
         categories=columns.categories,
+        categorical=columns.categorical,
         missing_allowed=True,
         infinite_allowed=True,
         provenance=provenance(estimator, _objective(estimator, labels), notes),

@@ -39,6 +39,11 @@ class Columns:
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _sets: dict[tuple[int, ...], int] = field(default_factory=dict)
 
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Features of the model that hold categories."""
+        return tuple(sorted(int(self.feature[column]) for column in self.codes))
+
     @classmethod
     def of(cls, estimator: Any) -> Self:
         """Read the preprocessor of a fitted HistGradientBoosting estimator."""
