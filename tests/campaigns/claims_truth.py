@@ -242,8 +242,8 @@ def _statements(asked: Asked, question: Any, record: Any, nearest: Level) -> Any
         yield "set", verdict == "unknown" or inside == (verdict == "falsified")
         if not asked.is_box:
             yield "lower", lower == (eps if verdict == "verified" else 0.0)
-            attains = nearest != NEVER and upper <= eps and _reaches(upper, nearest)
-            yield "upper", attains == (verdict == "falsified")
+            shown = nearest != NEVER and upper <= eps and _reaches(upper, nearest)
+            yield "upper", shown if verdict == "falsified" else upper == math.inf
         return
     distance, beyond = nearest
     if verdict != "unknown":
