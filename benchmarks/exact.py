@@ -47,10 +47,10 @@ from numpy.typing import NDArray
 
 import treeproof
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.clock import seconds_now
-from treeproof.kernels.rank_space import box_cells
-from treeproof.kernels.restriction import restrict
-from treeproof.model.loaders import load_ensemble
+from treeproof.kernels.core.cells import box_cells
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.leaves import restrict
+from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))

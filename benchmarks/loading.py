@@ -21,7 +21,7 @@ import numpy as np
 import xgboost as xgb
 
 import treeproof
-from treeproof.model.loaders import load_ensemble
+from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
 
 REPEATS = 7

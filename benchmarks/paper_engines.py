@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import treeproof as tp
-from treeproof.engines.cliques import search_over
+from treeproof.engines.baselines.cliques import search_over
 from treeproof.engines.instance import instance_of
-from treeproof.kernels.cliques import count_cliques
+from treeproof.kernels.baselines.cliques import count_cliques
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
 from treeproof.search.asking import ask

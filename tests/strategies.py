@@ -22,9 +22,9 @@ from treeproof.model.ensemble import (
     Ensemble,
     Provenance,
 )
-from treeproof.query import Query, build_query
-from treeproof.spec.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
-from treeproof.spec.perturbations import Box, LInf
+from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
+from treeproof.query.perturbations import Box, LInf
+from treeproof.query.query import Query, build_query
 
 FloatArray = NDArray[np.float64]
 

@@ -29,31 +29,31 @@ if TYPE_CHECKING:
         verify,
     )
     from treeproof.engines.attack import attack
-    from treeproof.engines.combination import combination
-    from treeproof.engines.hard_label import hard_label
-    from treeproof.engines.lp import lp
-    from treeproof.engines.milp import milp
-    from treeproof.engines.multilevel import multilevel
-    from treeproof.engines.smt import smt
+    from treeproof.engines.baselines.combination import combination
+    from treeproof.engines.baselines.hard_label import hard_label
+    from treeproof.engines.baselines.lp import lp
+    from treeproof.engines.baselines.milp import milp
+    from treeproof.engines.baselines.multilevel import multilevel
+    from treeproof.engines.baselines.smt import smt
     from treeproof.gates import (
         assert_robust,
         verified_accuracy_score,
         verified_accuracy_scorer,
     )
     from treeproof.prediction import Model
+    from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
+    from treeproof.query.paper_protocol import PaperProtocol
+    from treeproof.query.perturbations import Box, LInf
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
-    from treeproof.scale.merging import merge_runs
-    from treeproof.scale.runner import Run
-    from treeproof.scale.runs import run
-    from treeproof.scale.scorer import RobustnessScorer
-    from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
-    from treeproof.spec.perturbations import Box, LInf
-    from treeproof.spec.searches import PaperProtocol
+    from treeproof.runs.merging import merge_runs
+    from treeproof.runs.runner import Run
+    from treeproof.runs.runs import run
+    from treeproof.runs.scorer import RobustnessScorer
 
 __version__ = "0.1.0"
 
@@ -108,35 +108,35 @@ __all__ = [
 
 _HOMES = {
     "AnchorResults": "treeproof.results.features",
-    "AvoidsTarget": "treeproof.spec.goals",
-    "Box": "treeproof.spec.perturbations",
+    "AvoidsTarget": "treeproof.query.goals",
+    "Box": "treeproof.query.perturbations",
     "FeatureResults": "treeproof.results.features",
-    "KeepsLabel": "treeproof.spec.goals",
-    "LInf": "treeproof.spec.perturbations",
+    "KeepsLabel": "treeproof.query.goals",
+    "LInf": "treeproof.query.perturbations",
     "Model": "treeproof.prediction",
-    "PaperProtocol": "treeproof.spec.searches",
+    "PaperProtocol": "treeproof.query.paper_protocol",
     "Results": "treeproof.results.results",
-    "RobustnessScorer": "treeproof.scale.scorer",
-    "Run": "treeproof.scale.runner",
-    "ScoreChange": "treeproof.spec.goals",
-    "ScoreWithin": "treeproof.spec.goals",
+    "RobustnessScorer": "treeproof.runs.scorer",
+    "Run": "treeproof.runs.runner",
+    "ScoreChange": "treeproof.query.goals",
+    "ScoreWithin": "treeproof.query.goals",
     "VerifiedAccuracyDisplay": "treeproof.results.display",
     "anchor_features": "treeproof.api",
     "assert_robust": "treeproof.gates",
     "attack": "treeproof.engines.attack",
-    "combination": "treeproof.engines.combination",
+    "combination": "treeproof.engines.baselines.combination",
     "draw_features": "treeproof.report.feature_maps",
     "feature_radius": "treeproof.api",
-    "hard_label": "treeproof.engines.hard_label",
+    "hard_label": "treeproof.engines.baselines.hard_label",
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
-    "lp": "treeproof.engines.lp",
-    "merge_runs": "treeproof.scale.merging",
-    "milp": "treeproof.engines.milp",
-    "multilevel": "treeproof.engines.multilevel",
+    "lp": "treeproof.engines.baselines.lp",
+    "merge_runs": "treeproof.runs.merging",
+    "milp": "treeproof.engines.baselines.milp",
+    "multilevel": "treeproof.engines.baselines.multilevel",
     "radius": "treeproof.api",
-    "run": "treeproof.scale.runs",
-    "smt": "treeproof.engines.smt",
+    "run": "treeproof.runs.runs",
+    "smt": "treeproof.engines.baselines.smt",
     "unimportant_features": "treeproof.api",
     "verified_accuracy_score": "treeproof.gates",
     "verified_accuracy_scorer": "treeproof.gates",

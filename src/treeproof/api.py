@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treeproof.errors import InvalidInput
 from treeproof.prediction import Model
+from treeproof.query.arithmetic import Arithmetic, takes_domain
+from treeproof.query.goals import Goal
+from treeproof.query.perturbations import Box, LInf
 from treeproof.results.results import Results
-from treeproof.spec.arithmetic import Arithmetic, takes_domain
-from treeproof.spec.goals import Goal
-from treeproof.spec.perturbations import Box, LInf
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
+    from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.results.features import AnchorResults, FeatureResults
-    from treeproof.spec.searches import PaperProtocol
 
 
 def load(
@@ -72,8 +72,8 @@ def load(
     SelfTestFailed
         The source library gives another answer on some row.
     """
-    from treeproof.model.loaders import load_ensemble
-    from treeproof.model.loaders.base import LoadOptions
+    from treeproof.loaders import load_ensemble
+    from treeproof.loaders.base import LoadOptions
 
     options = LoadOptions(
         decision_threshold=decision_threshold,

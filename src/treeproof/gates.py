@@ -10,9 +10,9 @@ import numpy as np
 
 from treeproof.api import verify
 from treeproof.errors import InvalidInput
+from treeproof.query.arithmetic import rename_domain
+from treeproof.query.perturbations import LInf
 from treeproof.results.results import Results
-from treeproof.spec.arithmetic import rename_domain
-from treeproof.spec.perturbations import LInf
 
 _ROWS_NAMED = 5
 

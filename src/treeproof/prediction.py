@@ -134,8 +134,7 @@ class Model:
         ndarray of int32, shape (n_rows, n_trees)
             Leaf numbers.
         """
-        from treeproof.kernels.packed_trees import reach_packed
-        from treeproof.kernels.prediction import reach_leaves
+        from treeproof.kernels.core.trees import reach_leaves, reach_packed
 
         rows = self._rows(X)
         leaves = np.empty((len(rows), self.ensemble.n_trees), dtype=np.int32)
@@ -188,8 +187,7 @@ class Model:
         return evaluate.finish(self.ensemble, self._sums(self._rows(X), n_jobs))
 
     def _sums(self, rows: FloatArray, n_jobs: int) -> NDArray[np.floating]:
-        from treeproof.kernels.packed_trees import accumulate_packed
-        from treeproof.kernels.prediction import accumulate
+        from treeproof.kernels.core.trees import accumulate, accumulate_packed
 
         start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
         total = np.tile(start, (len(rows), 1))
@@ -205,7 +203,7 @@ class Model:
         out: NDArray[Any],
     ) -> None:
         """Walk rows down the trees, one by one for few rows, in the packed layout for many."""
-        from treeproof.kernels.packed_trees import buffer_for
+        from treeproof.kernels.core.trees import buffer_for
 
         trees = self.ensemble.trees
         threads = thread_count(n_jobs)
@@ -226,7 +224,7 @@ class Model:
 @remembered
 def _packed(ensemble: Ensemble) -> Any:
     """The trees laid out for speed."""
-    from treeproof.kernels.packed_trees import pack_trees
+    from treeproof.kernels.core.trees import pack_trees
 
     return pack_trees(ensemble.trees, ensemble.n_features)
 

@@ -18,7 +18,7 @@ from tests.architecture.sources import (
 SOURCES = sources()
 NAMES = [source.name for source in SOURCES]
 
-MAX_MODULE = 800
+MAX_MODULE = 900
 MAX_FUNCTION = 60
 MAX_KERNEL = 90
 
@@ -97,7 +97,7 @@ def test_floating_point_is_never_relaxed(source: Source) -> None:
 
 @each_source
 def test_kernels_are_compiled_in_one_place(source: Source) -> None:
-    if source.name != "kernels/compiler.py":
+    if source.name != "kernels/core/compiler.py":
         assert not re.search(r"\b(n?jit|vectorize|guvectorize)\b", source.text)
     if not source.is_kernel:
         assert not re.search(r"^\s*(import|from) numba\b", source.text, re.MULTILINE)

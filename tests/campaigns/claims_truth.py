@@ -1,6 +1,6 @@
 """What is true of a row: all cells enumerated, distances as fractions, labels by the plain model.
 
-Shares nothing with the checker: questions are resolved by `treeproof.spec`, as engines do.
+Shares nothing with the checker: questions are resolved by `treeproof.query`, as engines do.
 """
 
 import base64
@@ -18,8 +18,8 @@ from tests.unit.checker.certificates import unpacked
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING, Ensemble
-from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
-from treeproof.spec.perturbations import Box, LInf
+from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
+from treeproof.query.perturbations import Box, LInf
 
 Level = tuple[Fraction, bool]
 NEVER: Level = (Fraction(10) ** 400, True)

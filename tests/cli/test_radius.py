@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 
 import treeproof
 from treeproof.cli import run_output
-from treeproof.scale.questions import Question
+from treeproof.runs.questions import Question
 
 Run = Callable[..., Result]
 
@@ -294,7 +294,7 @@ def test_compiling_is_said_on_terminals_only(
 
     if compiled:
         (tmp_path / "kernel.nbi").touch()
-    monkeypatch.setattr("treeproof.kernels.compiler.cache_directory", lambda _: tmp_path)
+    monkeypatch.setattr("treeproof.kernels.core.compiler.cache_directory", lambda _: tmp_path)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     say_if_compiling()
     assert ("compiles the engine" in capsys.readouterr().err) == (terminal and not compiled)

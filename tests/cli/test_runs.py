@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_what_is_finished(
 def test_an_input_that_breaks_off_keeps_what_is_finished(
     run: Run, saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treeproof.scale.readers.CELLS_PER_CHUNK", 64)
+    monkeypatch.setattr("treeproof.data.readers.CELLS_PER_CHUNK", 64)
     data, out = tmp_path / "rows.csv", tmp_path / "run.jsonl"
     good = "width [cm]\n" + "".join(f"{i / 200}\n" for i in range(200))
     data.write_text(good.replace("\n0.75\n", "\nwide\n"))
@@ -198,7 +198,7 @@ def test_an_input_that_breaks_off_keeps_what_is_finished(
 def test_an_input_that_vanishes(
     run: Run, saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treeproof.scale.sources import FileSource
+    from treeproof.data.sources import FileSource
 
     data = tmp_path / "rows.csv"
     data.write_text("width [cm]\n0.25\n0.75\n")
@@ -291,7 +291,7 @@ def test_threat_model_files(run: Run, saved_model: Path, tmp_path: Path) -> None
 def test_a_scheduler_that_is_not_there(
     run: Run, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treeproof.scale.cluster._CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("treeproof.runs.cluster._CONNECT_TIMEOUT_S", 0.2)
     assert run(*words).exit_code == 0
     before = tmp_path.joinpath("run.jsonl").read_bytes()
     result = run(*words, "--dask", "tcp://127.0.0.1:9")
@@ -311,7 +311,7 @@ def test_a_port_where_something_else_answers(
     run: Run, words: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dashboard of a scheduler is the usual mistake: it speaks HTTP."""
-    monkeypatch.setattr("treeproof.scale.cluster._CONNECT_TIMEOUT_S", 2)
+    monkeypatch.setattr("treeproof.runs.cluster._CONNECT_TIMEOUT_S", 2)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         monkeypatch.setattr(BaseHTTPRequestHandler, "log_message", lambda *_: None)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -331,7 +331,7 @@ def test_a_scheduler_without_workers(
 
     assert run(*words).exit_code == 0
     before = tmp_path.joinpath("run.jsonl").read_bytes()
-    monkeypatch.setattr("treeproof.scale.cluster._WORKERS_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("treeproof.runs.cluster._WORKERS_TIMEOUT_S", 0.2)
     with LocalCluster(
         n_workers=0, processes=False, dashboard_address=":0", protocol="tcp"
     ) as empty:

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from tests.oracle import brute_force
 from tests.strategies import SMALL, Case, Sizes, random_case
 from treeproof.engines.base import Budget, Engine
-from treeproof.query import Query
+from treeproof.query.paper_protocol import PaperProtocol
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.radius import find_radius
-from treeproof.spec.searches import PaperProtocol
 
 
 def supported_case(engine: Engine, rng: np.random.Generator, sizes: Sizes = SMALL, **ask) -> Case:

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from treeproof.engines.registry import engines
-from treeproof.model.loaders.registry import ENTRIES
+from treeproof.loaders.registry import ENTRIES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "support.md"
 

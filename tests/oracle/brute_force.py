@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
 Level = tuple[Fraction, bool]

@@ -12,7 +12,7 @@ import numpy as np
 from tests.oracle.brute_force import _cells_of_box, is_fixed, thresholds
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 CellSet = dict[int, frozenset[int]]
 """Cells per constrained feature; a set, since zero-as-missing gives no ranges."""

@@ -16,15 +16,15 @@ from tests.paper_data import paper_data
 from tests.strategies import SMALL, Sizes, random_case
 from treeproof.engines.attack import attack
 from treeproof.engines.base import Budget
-from treeproof.engines.cliques import CliqueEngine
-from treeproof.engines.combination import combination
+from treeproof.engines.baselines.cliques import CliqueEngine
+from treeproof.engines.baselines.combination import combination
+from treeproof.engines.baselines.hard_label import hard_label
+from treeproof.engines.baselines.lp import lp
+from treeproof.engines.baselines.milp import milp
+from treeproof.engines.baselines.multilevel import multilevel
+from treeproof.engines.baselines.smt import smt
 from treeproof.engines.exact import ExactEngine
-from treeproof.engines.hard_label import hard_label
-from treeproof.engines.lp import lp
-from treeproof.engines.milp import milp
-from treeproof.engines.multilevel import multilevel
-from treeproof.engines.smt import smt
-from treeproof.model.loaders import load_ensemble
+from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
 from treeproof.search.radius import find_radius
 

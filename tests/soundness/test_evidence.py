@@ -40,10 +40,10 @@ from treeproof.model.ensemble import (
     Provenance,
 )
 from treeproof.prediction import Model
-from treeproof.query import Query, build_query
+from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
+from treeproof.query.perturbations import Box, LInf
+from treeproof.query.query import Query, build_query
 from treeproof.results.run_file import row_records
-from treeproof.spec.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
-from treeproof.spec.perturbations import Box, LInf
 
 ASKS = ("radius", "ball", "box")
 SIZES = (SMALL, MANY_TREES, DEEP)

@@ -14,7 +14,7 @@ from tests.oracle import brute_force
 from tests.strategies import SMALL, Sizes, random_case
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
-from treeproof.query import Query
+from treeproof.query.query import Query
 from treeproof.results.verdict import Verdict
 
 ENGINE = ExactEngine()

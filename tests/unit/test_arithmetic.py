@@ -11,7 +11,7 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import CATEGORICAL, Aggregation, Decision, Ensemble, Provenance
-from treeproof.spec.arithmetic import in_words
+from treeproof.query.arithmetic import in_words
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 import treeproof
 from tests.architecture.sources import documented_parameters
-from treeproof.model.loaders.base import LoadOptions
+from treeproof.loaders.base import LoadOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = [name for name in treeproof.__all__ if name != "__version__"]

@@ -12,10 +12,10 @@ from treeproof.cli.options import libsvm_options, libsvm_reading, load_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from treeproof.data.sources import FileSource
     from treeproof.prediction import Model
-    from treeproof.scale.sources import FileSource
-    from treeproof.scale.threats import ThreatModel
-    from treeproof.spec.perturbations import LInf
+    from treeproof.query.perturbations import LInf
+    from treeproof.query.threats import ThreatModel
 
 EXIT_GATE_FAILED = 1
 EXIT_UNDECIDED = 3
@@ -182,7 +182,7 @@ class Asking:
     @classmethod
     def split(cls, options: dict[str, Any]) -> tuple["Asking", dict[str, Any]]:
         """Part the options of a command line into those of the question and those of loading."""
-        from treeproof.scale.threats import ThreatModel, load_threat
+        from treeproof.query.threats import ThreatModel, load_threat
 
         left = dict(options)
         file = left.pop("threat")
@@ -221,7 +221,7 @@ class Asking:
 
     def source(self, model: "Model", data_path: str) -> "FileSource":
         """The rows that were chosen."""
-        from treeproof.scale.sources import FileSource
+        from treeproof.data.sources import FileSource
 
         return FileSource(
             model.ensemble,
@@ -273,7 +273,7 @@ def read_rows(model: "Model", data_path: str, asking: Asking) -> tuple[Any, Any,
 
     For commands that answer all rows at once; `treeproof.cli.running` streams them instead.
     """
-    from treeproof.scale.sources import Rows
+    from treeproof.data.sources import Rows
 
     if asking.threat.attacker_class is not None:
         raise InvalidInput(

@@ -127,8 +127,8 @@ def _model(
     Returns the header of the run, too: what is proved is no more than what was asked.
     """
     from treeproof.checker.runs import read_header
-    from treeproof.model.loaders import load_ensemble
-    from treeproof.model.loaders.base import LoadOptions
+    from treeproof.loaders import load_ensemble
+    from treeproof.loaders.base import LoadOptions
 
     header = read_header(run_path)
     source = str(header["model"].get("source") or "")
@@ -151,9 +151,9 @@ def _data(
     """Rows of a data file as the model rounds them, and their labels where it has a column."""
     import numpy as np
 
+    from treeproof.data.readers import ReadOptions, open_data
     from treeproof.model.evaluate import cast_rows
     from treeproof.model.inspection import plain_value
-    from treeproof.scale.readers import ReadOptions, open_data
 
     read = ReadOptions(n_features=ensemble.n_features, **reading)
     parts, labels = [np.empty((0, ensemble.n_features))], []

@@ -64,7 +64,7 @@ def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
     steps. Paths are relative to the configuration file.
     """
     from treeproof.cli.run_output import check_out
-    from treeproof.spec.arithmetic import in_words
+    from treeproof.query.arithmetic import in_words
 
     if out is not None:
         check_out(out)
@@ -173,8 +173,7 @@ def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]
     import numpy as np
 
     import treeproof
-    from treeproof.scale.readers import ReadOptions
-    from treeproof.scale.readers_text import LibsvmFile
+    from treeproof.data.readers import LibsvmFile, ReadOptions
 
     n_classes = max(configuration.num_classes, 2)
     first = configuration.start_idx

@@ -90,7 +90,7 @@ def _point(tally: "Tally", eps: float) -> dict[str, Any]:
 
 def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
-    from treeproof.spec.arithmetic import in_words
+    from treeproof.query.arithmetic import in_words
 
     arithmetic = in_words(header) or "not recorded"
     columns = ("eps", "certified", "attacked", "undecided")

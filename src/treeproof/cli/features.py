@@ -158,7 +158,7 @@ def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
 
 def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
     """What was asked, and what stayed as it was."""
-    from treeproof.spec.arithmetic import in_words
+    from treeproof.query.arithmetic import in_words
 
     kept = [
         {"row": int(number), "features": names}

@@ -79,7 +79,7 @@ _LIBSVM_OPTIONS: tuple[Decorator, ...] = (
 
 
 class LibsvmReading(TypedDict):
-    """What readers of LIBSVM files are told, see `treeproof.scale.readers.ReadOptions`."""
+    """What readers of LIBSVM files are told, see `treeproof.data.readers.ReadOptions`."""
 
     first_index: Literal[0, 1]
     absent: Literal["zero", "missing"]

@@ -100,6 +100,6 @@ def command(
 def _check(run_path: str, model_path: str) -> "list[RowCheck]":
     """What the independent checker says of every row of a run."""
     from treeproof.checker import check_run
-    from treeproof.model.loaders import load_ensemble
+    from treeproof.loaders import load_ensemble
 
     return list(check_run(run_path, load_ensemble(model_path)))

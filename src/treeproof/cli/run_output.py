@@ -50,7 +50,7 @@ def print_answers(
     asking : Asking
         Holds the form.
     """
-    from treeproof.spec.arithmetic import in_words
+    from treeproof.query.arithmetic import in_words
 
     runner = answered.runner
     arithmetic = in_words(runner.header)

@@ -12,9 +12,9 @@ from treeproof.cli.options import load_model
 
 if TYPE_CHECKING:
     from treeproof.prediction import Model
-    from treeproof.scale.questions import Question
-    from treeproof.scale.runner import Run, Runner
-    from treeproof.spec.perturbations import LInf
+    from treeproof.query.perturbations import LInf
+    from treeproof.runs.questions import Question
+    from treeproof.runs.runner import Run, Runner
 
 
 class Answered:
@@ -78,7 +78,7 @@ def answered(
         Radii at which proved and attacked rows are counted.
     """
     from treeproof.cli.run_output import ROWS_SHOWN, check_out, progress_bar
-    from treeproof.scale.runner import Runner, workers_for
+    from treeproof.runs.runner import Runner, workers_for
 
     if asking.out is not None:
         # A long run must not end with answers that have nowhere to go.
@@ -116,9 +116,9 @@ def answered(
 
 def say_if_compiling() -> None:
     """Say on terminals that the engine is compiled first; nothing else moves for a while then."""
-    from treeproof.kernels.compiler import cache_directory
+    from treeproof.kernels.core.compiler import cache_directory
 
-    folder = cache_directory("treeproof.kernels.exact_batch")
+    folder = cache_directory("treeproof.kernels.exact.row")
     if sys.stderr.isatty() and (folder is None or not any(folder.rglob("*.nbi"))):
         print_note(
             "the first question after an installation compiles the engine, which takes a"
@@ -127,8 +127,8 @@ def say_if_compiling() -> None:
 
 
 def _question(model: "Model", asking: Asking, ball: "LInf") -> "Question":
-    from treeproof.scale.questions import Question
-    from treeproof.spec.goals import ScoreChange
+    from treeproof.query.goals import ScoreChange
+    from treeproof.runs.questions import Question
 
     threat = asking.threat
     return Question(
@@ -154,7 +154,7 @@ def _client(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from treeproof.scale.cluster import connected, require_worker
+    from treeproof.runs.cluster import connected, require_worker
 
     with connected(address) as client:
         require_worker(client)

@@ -15,8 +15,8 @@ from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import in_place_of
 
 if TYPE_CHECKING:
+    from treeproof.data.readers import DataFile
     from treeproof.model.ensemble import Ensemble
-    from treeproof.scale.readers import DataFile
 
 _SUFFIXES = (".json", ".ubj", ".treeproof")
 
@@ -199,7 +199,7 @@ def _read(path: str, label: str | None, rows: str | None, options: dict[str, Any
     """Read all rows; training needs them together."""
     import numpy as np
 
-    from treeproof.scale.readers import ReadOptions, open_data, parse_rows
+    from treeproof.data.readers import ReadOptions, open_data, parse_rows
 
     wanted = slice(0, None) if rows is None else parse_rows(rows)
     reading = ReadOptions(
@@ -301,7 +301,7 @@ def _named(data: _Data) -> Any:
 
 
 def _estimator(data: _Data, options: dict[str, Any]) -> Any:
-    from treeproof.spec.names import feature_number
+    from treeproof.query.names import feature_number
     from treeproof.training import RobustGBDTClassifier
 
     def number(name: str) -> int:

@@ -18,9 +18,9 @@ from treeproof.engines.batches import (
     part_of,
 )
 from treeproof.errors import InvalidInput
-from treeproof.kernels.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
-from treeproof.kernels.exact_batch import Columns
-from treeproof.query import Query
+from treeproof.kernels.exact.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
+from treeproof.kernels.exact.row import Columns
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 

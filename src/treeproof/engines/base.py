@@ -10,7 +10,7 @@ import numpy as np
 
 from treeproof.errors import InvalidInput
 from treeproof.prediction import thread_count
-from treeproof.query import Query
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 
 

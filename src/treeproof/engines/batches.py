@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import distances, lie_in_set, rank_space
 from treeproof.engines.settling import is_broken_unchanged, settle_broken
-from treeproof.kernels.emulation import (
+from treeproof.kernels.core.emulation import (
     AFFINE,
     DIVIDE,
     IDENTITY,
@@ -20,11 +20,10 @@ from treeproof.kernels.emulation import (
     SOFTMAX,
     Semantics,
 )
-from treeproof.kernels.exact import Alternatives
-from treeproof.kernels.exact_batch import Columns
+from treeproof.kernels.exact.row import Alternatives, Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
 from treeproof.prediction import in_slices, thread_count
-from treeproof.query import Query
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 
 CHUNK = 16

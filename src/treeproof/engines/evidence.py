@@ -1,8 +1,8 @@
 """Evidence: claims of finished rows, proved once more and written down for the checker.
 
 The proof belongs to the claim, not to the engine that made it: whatever engine found a bound, the
-same recording search (kernels/evidence.py) proves the set of that bound. The format is described in
-docs/reference/evidence.md, and read by `treeproof.checker`, which shares no code with this.
+same recording search (kernels/exact/proof.py) proves the set of that bound. The format is described
+in docs/reference/evidence.md, and read by `treeproof.checker`, which shares no code with this.
 """
 
 import base64
@@ -19,19 +19,26 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.evidence import MEMORY_LIMIT, NODE_LIMIT, RECORDED, TIME_LIMIT
-from treeproof.kernels.evidence_batch import RecordLimits, Ways, record_batch
+from treeproof.kernels.exact.proof import (
+    MEMORY_LIMIT,
+    NODE_LIMIT,
+    RECORDED,
+    TIME_LIMIT,
+    RecordLimits,
+    Ways,
+    record_batch,
+)
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray
 from treeproof.prediction import accumulators, thread_count
-from treeproof.query import Query
-from treeproof.query_goals import LABEL_CHANGES, LABEL_IS_TARGET
+from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
+from treeproof.query.goals import ScoreChange
+from treeproof.query.query import Query
+from treeproof.query.rounding import move_rounded_down
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.spec.goals import ScoreChange
-from treeproof.spec.rounding import move_rounded_down
 
 PREFIX = "E1:"
 """Version of the format; a row without evidence says why after `NO_EVIDENCE`."""
@@ -184,7 +191,7 @@ def set_ends(
 
     Sound: a set passes threshold T downwards iff its lower end is below T, and upwards iff its
     upper end is at least T, or above T where the end itself is excluded. Rounding the lower end
-    and a closed upper end down keeps this, see spec/rounding.py. Above an open end b lies the
+    and a closed upper end down keeps this, see query/rounding.py. Above an open end b lies the
     smallest double not below b; T < b iff T is at most the double before it.
     """
     reach = query.reach

@@ -1,6 +1,6 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
-docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/problem.py,
+docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact/problem.py,
 dual.py, primal.py, branching.py and exact.py.
 """
 
@@ -23,10 +23,9 @@ from treeproof.engines.batches import (
     in_batches,
     part_of,
 )
-from treeproof.kernels.branching import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
-from treeproof.kernels.exact import Limits
-from treeproof.kernels.exact_batch import Columns, solve_batch
-from treeproof.query import Query
+from treeproof.kernels.exact.row import Columns, Limits, solve_batch
+from treeproof.kernels.exact.search import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.distances import ball_distances, lie_in_sets
-from treeproof.kernels.rank_space import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
-from treeproof.kernels.restriction import restrict_box, slack_of_sums
+from treeproof.kernels.core.balls import ball_distances, lie_in_sets
+from treeproof.kernels.core.cells import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
+from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -17,7 +17,7 @@ from treeproof.model.ensemble import (
     IntArray,
 )
 from treeproof.model.remembered import remembered
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 
 @remembered
@@ -93,7 +93,7 @@ class Instance:
     low_cell, high_cell : int32 (n_features,)
         The box in cells; FIXED for features that keep the row's value.
     leaf_start, leaf_gain, leaf_row, range_start, feature, low, high
-        See `treeproof.kernels.restriction.restrict`. Trees without a say have no leaves.
+        See `treeproof.kernels.core.leaves.restrict`. Trees without a say have no leaves.
     """
 
     base: float

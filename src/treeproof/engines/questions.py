@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.questions import Question
+from treeproof.kernels.baselines.questions import Question
 from treeproof.model.ensemble import ZERO_BAND
 from treeproof.prediction import thread_count
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 
 def question_of(query: Query, *, share: bool = False) -> Question:

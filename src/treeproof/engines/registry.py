@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from treeproof.engines.base import Engine
 from treeproof.errors import InvalidInput, UnsupportedQuery
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +37,35 @@ class Entry:
 _ENTRIES = {
     "exact": Entry("treeproof.engines.exact", "ExactEngine", "exact, anytime, both bounds"),
     "single_tree": Entry(
-        "treeproof.engines.single_tree", "SingleTreeEngine", "exact for one tree, linear time"
+        "treeproof.engines.baselines.single_tree",
+        "SingleTreeEngine",
+        "exact for one tree, linear time",
     ),
     "cliques": Entry(
-        "treeproof.engines.cliques", "CliqueEngine", "exact for few trees or few features"
+        "treeproof.engines.baselines.cliques", "CliqueEngine", "exact for few trees or few features"
     ),
     "multilevel": Entry(
-        "treeproof.engines.multilevel", "MultilevelEngine", "lower bounds, level by level"
+        "treeproof.engines.baselines.multilevel", "MultilevelEngine", "lower bounds, level by level"
     ),
     "combination": Entry(
-        "treeproof.engines.combination", "CombinationEngine", "lower bounds, tree by tree"
+        "treeproof.engines.baselines.combination", "CombinationEngine", "lower bounds, tree by tree"
     ),
-    "milp": Entry("treeproof.engines.milp", "MilpEngine", "exact by integer programs (HiGHS)"),
-    "lp": Entry("treeproof.engines.lp", "LpEngine", "lower bounds by linear programs (HiGHS)"),
-    "smt": Entry("treeproof.engines.smt", "SmtEngine", "exact for small boxes, rationals (z3)"),
+    "milp": Entry(
+        "treeproof.engines.baselines.milp", "MilpEngine", "exact by integer programs (HiGHS)"
+    ),
+    "lp": Entry(
+        "treeproof.engines.baselines.lp", "LpEngine", "lower bounds by linear programs (HiGHS)"
+    ),
+    "smt": Entry(
+        "treeproof.engines.baselines.smt", "SmtEngine", "exact for small boxes, rationals (z3)"
+    ),
     "attack": Entry(
         "treeproof.engines.attack", "AttackEngine", "upper bounds with witnesses, white box"
     ),
     "hard_label": Entry(
-        "treeproof.engines.hard_label", "HardLabelEngine", "upper bounds with witnesses, by queries"
+        "treeproof.engines.baselines.hard_label",
+        "HardLabelEngine",
+        "upper bounds with witnesses, by queries",
     ),
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeproof.engines.instance import distance, lie_in_set, rank_space
 from treeproof.errors import InternalError
 from treeproof.model.ensemble import FloatArray
-from treeproof.query import Query
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from treeproof.checker import RowCheck
+from treeproof.query.arithmetic import in_words
 from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
-from treeproof.spec.arithmetic import in_words
 
 Lines = list[tuple[str, str]]
 

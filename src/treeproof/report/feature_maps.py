@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.query.names import listed
 from treeproof.results.features import KEPT_FIXED, AnchorResults, FeatureResults
 from treeproof.results.run_file import replacing
-from treeproof.spec.names import listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
+from treeproof.query.arithmetic import arithmetic_of
 from treeproof.results.accuracy import (
     certified_share,
     certified_when_equal,
@@ -23,7 +24,6 @@ from treeproof.results.accuracy import (
 )
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
-from treeproof.spec.arithmetic import arithmetic_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""

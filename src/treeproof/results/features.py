@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing
-from treeproof.spec.arithmetic import summary_lines
-from treeproof.spec.names import listed
+from treeproof.query.arithmetic import summary_lines
+from treeproof.query.names import listed
 
 FloatArray = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing, InvalidInput
+from treeproof.query.arithmetic import summary_lines
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.tally import Tally, proved_within
 from treeproof.results.verdict import Verdict
-from treeproof.spec.arithmetic import summary_lines
 
 FloatArray = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget, Engine, for_each_row
 from treeproof.engines.instance import rank_space
 from treeproof.prediction import accumulators
-from treeproof.query import Query
-from treeproof.query_goals import breaks_claim
+from treeproof.query.constraints import breaks_claim
+from treeproof.query.query import Query
 from treeproof.results.features import AnchorResults
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict

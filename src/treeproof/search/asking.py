@@ -16,13 +16,13 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.inspection import plain_value
 from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.prediction import accumulators
-from treeproof.query import Query, build_query
+from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
+from treeproof.query.goals import Goal, KeepsLabel
+from treeproof.query.perturbations import Box, LInf, Reach
+from treeproof.query.query import Query, build_query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record, plain
-from treeproof.spec.arithmetic import Arithmetic, checked_arithmetic
-from treeproof.spec.goals import Goal, KeepsLabel
-from treeproof.spec.perturbations import Box, LInf, Reach
 
 
 def ask(

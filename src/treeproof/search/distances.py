@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.distances import row_distances, threshold_distances
-from treeproof.query import Query
-from treeproof.spec.perturbations import Reach
+from treeproof.kernels.core.balls import row_distances, threshold_distances
+from treeproof.query.perturbations import Reach
+from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
 

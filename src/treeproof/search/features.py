@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
-from treeproof.kernels.rank_space import FIXED
+from treeproof.kernels.core.cells import FIXED
 from treeproof.prediction import accumulators, thread_count
-from treeproof.query import Query
-from treeproof.query_goals import breaks_claim
+from treeproof.query.constraints import breaks_claim
+from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
 from treeproof.search.asking import class_labels, never_moved, question_words
 from treeproof.search.distances import rounded_distances

@@ -11,12 +11,12 @@ import numpy as np
 
 from treeproof.engines.base import Budget, Engine, RadiusEngine, for_each_row
 from treeproof.engines.settling import settle_broken
-from treeproof.query import Query
+from treeproof.query.paper_protocol import PaperProtocol
+from treeproof.query.perturbations import Reach
+from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.distances import Distances, ball_of, distances_of
-from treeproof.spec.perturbations import Reach
-from treeproof.spec.searches import PaperProtocol
 
 
 def find_radius(

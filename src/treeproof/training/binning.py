@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training_histograms import TrainingTable, count_entries, fill_entries
+from treeproof.kernels.training.histograms import TrainingTable, count_entries, fill_entries
 
 EXACT_BINS = 256
 """Exact training keeps a bin per distinct value up to this number, or a share of the rows."""

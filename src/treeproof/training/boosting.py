@@ -11,9 +11,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training_margins import sigmoid_probabilities, softmax_probabilities
-from treeproof.kernels.training_search import GrowthSettings
-from treeproof.model.loaders.xgboost_objectives import objective_named, starting_margin
+from treeproof.kernels.training.histograms import sigmoid_probabilities, softmax_probabilities
+from treeproof.kernels.training.search import GrowthSettings
+from treeproof.loaders.xgboost.objectives import objective_named, starting_margin
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.export import FORMAT_VERSION
 from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.model.builder import TreeBuilder
-from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Ensemble, Provenance
-from treeproof.model.loaders.xgboost_objectives import (
+from treeproof.loaders.xgboost.objectives import (
     binary_rule,
     class_rule,
     objective_named,
     starting_margin,
 )
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Ensemble, Provenance
 from treeproof.training.growing import GrownTree
 
 FORMAT_VERSION = (2, 1, 0)

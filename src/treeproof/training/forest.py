@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training_gradients import round_to_grid
-from treeproof.kernels.training_histograms import TrainingTable
-from treeproof.kernels.training_sampling import hash_rows
-from treeproof.kernels.training_search import GrowthSettings
+from treeproof.kernels.training.histograms import TrainingTable, hash_rows, round_to_grid
+from treeproof.kernels.training.search import GrowthSettings
 from treeproof.training.binning import usable_features
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree, TreeGrower, TreeTask

@@ -8,15 +8,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training_growth import (
+from treeproof.kernels.training.growth import (
     SEARCH_WANTED,
     begin_tree,
     finish_tree,
     grow,
     store_pair,
 )
-from treeproof.kernels.training_histograms import TrainingTable, add_rows
-from treeproof.kernels.training_search import (
+from treeproof.kernels.training.histograms import TrainingTable, add_rows
+from treeproof.kernels.training.search import (
     N_COUNTERS,
     N_NODES,
     SMALL,
@@ -26,7 +26,7 @@ from treeproof.kernels.training_search import (
     Work,
     search_pair,
 )
-from treeproof.kernels.training_splits import (
+from treeproof.kernels.training.splits import (
     SPLIT_FEATURE,
     SPLIT_GAIN,
     SPLIT_MISSING_LEFT,

@@ -11,14 +11,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training_gradients import (
+from treeproof.kernels.training.histograms import (
+    TrainingTable,
+    add_tree,
     logistic_gradients,
     round_to_grid,
     softmax_gradients,
 )
-from treeproof.kernels.training_histograms import TrainingTable
-from treeproof.kernels.training_margins import add_tree
-from treeproof.kernels.training_search import GrowthSettings
+from treeproof.kernels.training.search import GrowthSettings
 from treeproof.training.binning import usable_features
 from treeproof.training.growing import GrownTree, TreeGrower, TreeTask
 

@@ -15,7 +15,7 @@ from tests.strategies import Case, Sizes, random_case
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
-from treeproof.query import Query
+from treeproof.query.query import Query
 from treeproof.results.run_file import row_records
 from treeproof.search.asking import describe, results_of
 

@@ -16,7 +16,7 @@ from treeproof.checker.claims import Claim, Way, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import Sums
 from treeproof.model import evaluate
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 Cells = dict[int, list[int]]
 

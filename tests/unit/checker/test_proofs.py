@@ -19,7 +19,7 @@ from treeproof.model.ensemble import (
     Ensemble,
     Provenance,
 )
-from treeproof.query import Query
+from treeproof.query.query import Query
 
 
 def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
@@ -172,7 +172,7 @@ def test_no_point_below_the_floor_breaks_the_claim():
 def test_floors_are_not_lower_than_the_engine_needs():
     # What an engine closes must be closed for the checker, too.
     from treeproof.engines.evidence import _setting
-    from treeproof.kernels.restriction import restrict_box, slack_of_sums
+    from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.oracle import brute_force, paper_bounds
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.cliques import CliqueEngine, search_over
-from treeproof.engines.multilevel import MultilevelEngine
-from treeproof.kernels.cliques import FOUND, count_cliques
+from treeproof.engines.baselines.cliques import CliqueEngine, search_over
+from treeproof.engines.baselines.multilevel import MultilevelEngine
+from treeproof.kernels.baselines.cliques import FOUND, count_cliques
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -24,9 +24,9 @@ from treeproof.model.ensemble import (
     Ensemble,
     Provenance,
 )
-from treeproof.query import build_query
+from treeproof.query.perturbations import Box
+from treeproof.query.query import build_query
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.spec.perturbations import Box
 
 SIZES = Sizes(trees=4, depth=3, features=3, rows=1)
 

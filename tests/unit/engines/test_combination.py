@@ -9,7 +9,7 @@ import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.combination import CombinationEngine, combination
+from treeproof.engines.baselines.combination import CombinationEngine, combination
 from treeproof.results.verdict import UnknownReason, Verdict
 
 

@@ -6,8 +6,8 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
-from treeproof.engines import hard_label_questions
-from treeproof.engines.hard_label import HardLabelEngine, hard_label
+from treeproof.engines.baselines import hard_label as module
+from treeproof.engines.baselines.hard_label import HardLabelEngine, hard_label
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def test_upper_bounds_with_witnesses(boosted):
 def test_the_number_of_questions_is_counted_and_limited(boosted, monkeypatch):
     model, X, _ = boosted
     asked = []
-    real = hard_label_questions.accumulators
+    real = module.accumulators
     monkeypatch.setattr(
-        hard_label_questions,
+        module,
         "accumulators",
         lambda ensemble, points: asked.append(len(points)) or real(ensemble, points),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from tests.strategies import random_case
 from treeproof.engines.instance import distance
-from treeproof.spec.rounding import round_down
+from treeproof.query.rounding import round_down
 
 
 def distance_over_all_features(query, row, point):

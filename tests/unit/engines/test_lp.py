@@ -8,9 +8,9 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
-from treeproof.engines import lp as module
-from treeproof.engines.lp import LpEngine, lp
-from treeproof.engines.milp_program import solve
+from treeproof.engines.baselines import lp as module
+from treeproof.engines.baselines.lp import LpEngine, lp
+from treeproof.engines.baselines.milp import solve
 
 
 @pytest.fixture(scope="module")

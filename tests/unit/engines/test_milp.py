@@ -12,13 +12,20 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
-from treeproof.engines import milp_search
 from treeproof.engines.base import Budget
-from treeproof.engines.milp import MilpEngine, milp
-from treeproof.engines.milp_model import encode
-from treeproof.engines.milp_program import Answer, Program, _answer, safe_bound, solve
-from treeproof.engines.milp_restricted import restricted_to
-from treeproof.engines.milp_search import RowSearch
+from treeproof.engines.baselines import milp as module
+from treeproof.engines.baselines.milp import (
+    Answer,
+    MilpEngine,
+    Program,
+    RowSearch,
+    _answer,
+    encode,
+    milp,
+    safe_bound,
+    solve,
+)
+from treeproof.engines.restricted import restricted_to
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.asking import ask
 
@@ -72,7 +79,7 @@ def test_no_time_gives_unknown_and_bounds_that_hold(boosted):
 )
 def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
     model, X = boosted
-    monkeypatch.setattr(milp_search, "solve", lambda *_, **__: answer)
+    monkeypatch.setattr(module, "solve", lambda *_, **__: answer)
     radius = float(tp.radius(model, X).upper.min())
     query = ask(model.ensemble, X, None, tp.LInf(2 * radius))
     found = MilpEngine().verify(query, Budget())
@@ -88,7 +95,7 @@ def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
     def nearly(program, **_):
         return Answer(0.9 * program.margin, None, False, False)
 
-    monkeypatch.setattr(milp_search, "solve", nearly)
+    monkeypatch.setattr(module, "solve", nearly)
     query = ask(model.ensemble, X, None, tp.LInf(1.0))
     assert set(MilpEngine().verify(query, Budget()).verdict) == {Verdict.UNKNOWN}
 
@@ -100,10 +107,8 @@ def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
     def lies(program, **_):
         return Answer(-1.0, np.full(len(program.cost), 1.0), False, False)
 
-    monkeypatch.setattr(milp_search, "solve", lies)
-    monkeypatch.setattr(
-        "treeproof.engines.milp_restricted.Restricted.is_hopeless", lambda self: False
-    )
+    monkeypatch.setattr(module, "solve", lies)
+    monkeypatch.setattr("treeproof.engines.restricted.Restricted.is_hopeless", lambda self: False)
     query = ask(model.ensemble, X, None, tp.LInf(safe))
     found = MilpEngine().verify(query, Budget(node_limit=20))
     assert set(found.verdict) == {Verdict.UNKNOWN}

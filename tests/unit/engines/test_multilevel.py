@@ -9,7 +9,7 @@ import treeproof as tp
 from tests.oracle import brute_force, paper_bounds
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.multilevel import MultilevelEngine
+from treeproof.engines.baselines.multilevel import MultilevelEngine
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=7, depth=3, features=3, rows=1)
@@ -191,9 +191,9 @@ def test_protocols_start_somewhere():
 
 
 def test_the_compiled_protocol_is_the_generic_one():
+    from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.results.outcomes import Outcomes
     from treeproof.search.radius import _Asker, _follow_protocol
-    from treeproof.spec.searches import PaperProtocol
 
     rng = np.random.default_rng(12)
     for _ in range(30):

@@ -10,9 +10,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import treeproof as tp
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.single_tree import SingleTreeEngine, leaf_boxes
+from treeproof.engines.baselines.single_tree import SingleTreeEngine, leaf_boxes
 from treeproof.model import evaluate
-from treeproof.query_goals import breaks_claim
+from treeproof.query.constraints import breaks_claim
 
 
 @pytest.mark.parametrize("seed", range(80))

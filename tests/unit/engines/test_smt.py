@@ -11,7 +11,7 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.smt import SmtEngine, smt
+from treeproof.engines.baselines.smt import SmtEngine, smt
 from treeproof.results.verdict import UnknownReason
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.kernels import called
-from treeproof.kernels.arrays import sorted_order
+from treeproof.kernels.core.arrays import sorted_order
 
 sorted_order = called(sorted_order)
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from treeproof.kernels.distances import ball_distances
-from treeproof.spec.rounding import round_down
+from treeproof.kernels.core.balls import ball_distances
+from treeproof.query.rounding import round_down
 
 
 def numbers(rng, n):

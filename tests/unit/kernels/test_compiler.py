@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import pytest
 
-from treeproof.kernels import compiler
+from treeproof.kernels.core import compiler
 
 KERNELS = Path(compiler.__file__).parent
 
@@ -207,15 +207,15 @@ def test_a_directory_of_another_user_is_not_used(
 def test_compiled_kernels_are_kept_and_found_again(tmp_path: Path) -> None:
     program = (
         "import numpy as np\n"
-        "from treeproof.kernels.compiler import cache_directory\n"
-        "from treeproof.kernels.prediction import is_left\n"
+        "from treeproof.kernels.core.compiler import cache_directory\n"
+        "from treeproof.kernels.core.trees import is_left\n"
         "from treeproof.prediction import Model\n"
         "from treeproof.model.file_format import load_saved\n"
         "import sys\n"
         "Model(load_saved(sys.argv[1])).margins(np.zeros((3, 1)))\n"
-        "from treeproof.kernels.prediction import accumulate\n"
+        "from treeproof.kernels.core.trees import accumulate\n"
         "hits = sum(accumulate.stats.cache_hits.values())\n"
-        "folder = cache_directory('treeproof.kernels.prediction')\n"
+        "folder = cache_directory('treeproof.kernels.core.trees')\n"
         "print(hits, len(list(folder.rglob('*.nbi'))))\n"
     )
     from tests.unit.model.test_file_format import binary_stump

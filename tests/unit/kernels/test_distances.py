@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels import called
-from treeproof.kernels.moves import quotient_down
+from treeproof.kernels.core.arithmetic import quotient_down
 
 quotient_down = called(quotient_down)
 

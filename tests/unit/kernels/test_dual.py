@@ -14,11 +14,11 @@ import pytest
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.certified import marginals, refresh
-from treeproof.kernels.dual import new_state, sweep
-from treeproof.kernels.entering import enter_box
-from treeproof.kernels.primal import count_misses
-from treeproof.kernels.problem import (
+from treeproof.kernels.core.cells import FIXED, cells_of_box
+from treeproof.kernels.core.leaves import restrict_box
+from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
+from treeproof.kernels.exact.primal import count_misses
+from treeproof.kernels.exact.problem import (
     CELL_START,
     ENTRY_START,
     FEATURE,
@@ -30,8 +30,6 @@ from treeproof.kernels.problem import (
     SLOT,
     build_problem,
 )
-from treeproof.kernels.rank_space import FIXED, cells_of_box
-from treeproof.kernels.restriction import restrict_box
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.kernels import called
-from treeproof.kernels.moves import sign_of_sum, two_product
-from treeproof.spec.rounding import move_rounded_down, round_down
+from treeproof.kernels.core.arithmetic import sign_of_sum, two_product
+from treeproof.query.rounding import move_rounded_down, round_down
 
 sign_of_sum, two_product = called(sign_of_sum), called(two_product)
 

@@ -9,10 +9,10 @@ import treeproof
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.exact import ball_cells, largest_sum
-from treeproof.kernels.rank_space import cells_of_box
-from treeproof.kernels.restriction import restrict_box
-from treeproof.kernels.starting import LEAST, PRECISION, cheap_radius
+from treeproof.kernels.core.cells import cells_of_box
+from treeproof.kernels.core.leaves import restrict_box
+from treeproof.kernels.exact.initial_radius import LEAST, PRECISION, cheap_radius
+from treeproof.kernels.exact.row import ball_cells, largest_sum
 from treeproof.model.ensemble import ZERO_BAND
 
 ball_cells, largest_sum = called(ball_cells), called(largest_sum)

@@ -13,12 +13,12 @@ import pytest
 
 from tests.stress_rows import stress_rows
 from treeproof.errors import InvalidInput, UnsupportedModel
+from treeproof.loaders.base import Loaded, LoadOptions
+from treeproof.loaders.catboost.json import catboost_number
+from treeproof.loaders.catboost.loader import CatBoostLoader
 from treeproof.model import evaluate
 from treeproof.model.category_hashes import category_hash, category_with_hash
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.loaders.base import Loaded, LoadOptions
-from treeproof.model.loaders.catboost import CatBoostLoader
-from treeproof.model.loaders.catboost_json import catboost_number
 from treeproof.prediction import Model
 
 N_ROWS = 10_000
@@ -495,5 +495,5 @@ def test_objects_are_told_apart_without_importing_catboost():
     assert LOADER.accepts_object(cb.CatBoostRanker())
     assert not LOADER.accepts_object(pd.DataFrame())
     assert not LOADER.accepts_file(Path("model.json"), b'{"learner": {}}')
-    code = "import sys, treeproof.model.loaders.catboost; assert 'catboost' not in sys.modules"
+    code = "import sys, treeproof.loaders.catboost.loader; assert 'catboost' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.stress_rows import stress_rows
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.loaders.base import Loaded, LoadOptions
+from treeproof.loaders.lightgbm.loader import LightGBMLoader
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
-from treeproof.model.loaders.base import Loaded, LoadOptions
-from treeproof.model.loaders.lightgbm import LightGBMLoader
 from treeproof.prediction import Model
 
 N_ROWS = 10_000
@@ -520,7 +520,7 @@ def test_objects_are_told_apart_without_importing_lightgbm():
     assert LOADER.accepts_object(train(rounds=1, objective="binary"))
     assert not LOADER.accepts_object(pd.DataFrame())
     assert not LOADER.accepts_file(Path("model.txt"), b"treetop\n")
-    code = "import sys, treeproof.model.loaders.lightgbm; assert 'lightgbm' not in sys.modules"
+    code = "import sys, treeproof.loaders.lightgbm.loader; assert 'lightgbm' not in sys.modules"
     import subprocess
 
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,10 +4,10 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.lightgbm.loader import LightGBMLoader
 from treeproof.model.links import argmax_labels, sigmoid_float64
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.lightgbm import LightGBMLoader
-from treeproof.query_goals import _link_slack
+from treeproof.query.constraints import _link_slack
 
 
 def one_against_all(learning_rate, rounds):

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from treeproof.errors import BrokenModelFile, TreeproofError, UnsupportedModel
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.catboost.loader import CatBoostLoader
 from treeproof.model import evaluate
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.catboost import CatBoostLoader
 
 LOADER = CatBoostLoader()
 RANDOM = np.random.default_rng(9)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from treeproof.errors import BrokenModelFile, TreeproofError, UnsupportedModel
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.lightgbm.loader import LightGBMLoader
 from treeproof.model import evaluate
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.lightgbm import LightGBMLoader
 
 LOADER = LightGBMLoader()
 RANDOM = np.random.default_rng(9)

@@ -15,8 +15,8 @@ import xgboost as xgb
 
 from tests.unit.model.xgboost_cases import CASES, booster, data
 from treeproof.errors import TreeproofError
+from treeproof.loaders import load_ensemble
 from treeproof.model import evaluate
-from treeproof.model.loaders import load_ensemble
 
 SECONDS_PER_FILE = 5.0
 MEGABYTES = 600

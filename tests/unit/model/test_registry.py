@@ -13,12 +13,12 @@ import pytest
 from xgboost import XGBClassifier
 
 from tests.random_ensembles import random_ensemble
+from treeproof import loaders
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
-from treeproof.model import loaders
+from treeproof.loaders import load_ensemble, registry
+from treeproof.loaders.base import LoadOptions, version_notes
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import save_ensemble
-from treeproof.model.loaders import load_ensemble, registry
-from treeproof.model.loaders.base import LoadOptions, version_notes
 from treeproof.training import RobustGBDTClassifier
 
 
@@ -180,7 +180,7 @@ def test_no_loader_imports_its_library() -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from treeproof.model.loaders import registry\n"
+        "from treeproof.loaders import registry\n"
         "for _, loader in registry.loaders():\n"
         "    loader.accepts_object(42)\n"
         "    loader.accepts_file(Path('model.bin'), bytes(64))\n"

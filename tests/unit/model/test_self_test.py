@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from treeproof.errors import SelfTestFailed
+from treeproof.loaders.base import Loaded, Reference
+from treeproof.loaders.self_test import run_self_test, self_test_rows
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -20,8 +22,6 @@ from treeproof.model.ensemble import (
     Ensemble,
     Provenance,
 )
-from treeproof.model.loaders.base import Loaded, Reference
-from treeproof.model.self_test import run_self_test, self_test_rows
 
 
 def ensemble(n_trees: int = 20, **changes: Any) -> Ensemble:

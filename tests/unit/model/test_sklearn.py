@@ -26,11 +26,11 @@ from threadpoolctl import threadpool_limits
 from tests.stress_rows import stress_rows
 from tests.unit.model.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, with_categories
 from treeproof.errors import ModelWarning
+from treeproof.loaders import load_ensemble
+from treeproof.loaders.base import Loaded, LoadOptions
+from treeproof.loaders.self_test import run_self_test
+from treeproof.loaders.sklearn.loader import SklearnLoader
 from treeproof.model import evaluate
-from treeproof.model.loaders import load_ensemble
-from treeproof.model.loaders.base import Loaded, LoadOptions
-from treeproof.model.loaders.sklearn import SklearnLoader
-from treeproof.model.self_test import run_self_test
 from treeproof.prediction import Model
 
 # scikit-learn sums rows to look for infinite values, which overflows on huge ones.

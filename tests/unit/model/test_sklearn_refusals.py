@@ -34,8 +34,8 @@ from threadpoolctl import threadpool_limits
 
 from tests.unit.model.sklearn_cases import SAMME, TARGET, Y3, X, Y
 from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.sklearn import SklearnLoader
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.sklearn.loader import SklearnLoader
 
 SMALL_FOREST = RandomForestClassifier(3, max_depth=2, random_state=0)
 
@@ -237,8 +237,8 @@ def test_objects_of_other_libraries_are_left_to_them():
 
 def test_loaders_import_no_library():
     script = (
-        "import sys; import treeproof.model.loaders.sklearn, treeproof.model.loaders.skops,"
-        " treeproof.model.loaders.treelite;"
+        "import sys; import treeproof.loaders.sklearn.loader, treeproof.loaders.sklearn.skops,"
+        " treeproof.loaders.treelite.loader;"
         " print({'sklearn', 'skops', 'treelite', 'numba'} & set(sys.modules))"
     )
     done = subprocess.run(

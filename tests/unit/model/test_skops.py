@@ -27,10 +27,10 @@ from treeproof.errors import (
     TreeproofError,
     UnsupportedModel,
 )
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.sklearn import SklearnLoader
-from treeproof.model.loaders.skops import SkopsLoader
-from treeproof.model.self_test import run_self_test
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.self_test import run_self_test
+from treeproof.loaders.sklearn.loader import SklearnLoader
+from treeproof.loaders.sklearn.skops import SkopsLoader
 
 
 @pytest.fixture(autouse=True, scope="module")

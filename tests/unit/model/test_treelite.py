@@ -22,10 +22,10 @@ from sklearn.ensemble import (
 from tests.stress_rows import stress_rows
 from tests.unit.model.sklearn_cases import TARGET, Y3, X, Y, with_categories, with_missing
 from treeproof.errors import BrokenModelFile, InvalidInput, TreeproofError, UnsupportedModel
-from treeproof.model.loaders.base import LoadOptions
-from treeproof.model.loaders.treelite import TreeliteLoader
-from treeproof.model.loaders.treelite_format import is_checkpoint, read_checkpoint
-from treeproof.model.self_test import run_self_test
+from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.self_test import run_self_test
+from treeproof.loaders.treelite.format import is_checkpoint, read_checkpoint
+from treeproof.loaders.treelite.loader import TreeliteLoader
 from treeproof.prediction import Model
 
 CATEGORIES = with_categories(missing=False)

@@ -12,11 +12,11 @@ from tests.stress_rows import stress_rows
 from tests.unit.model import xgboost_cases
 from tests.unit.model.xgboost_cases import CASES, classifier, data, early_stopped, two_classes
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
+from treeproof.loaders import load_ensemble
+from treeproof.loaders.base import LoadOptions
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
-from treeproof.model.loaders import load_ensemble
-from treeproof.model.loaders.base import LoadOptions
 from treeproof.model.rows import TextTable
 from treeproof.prediction import Model
 

@@ -9,10 +9,10 @@ import xgboost as xgb
 from tests.stress_rows import stress_rows
 from tests.unit.model.xgboost_cases import CASES, booster, data
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.loaders import load_ensemble
+from treeproof.loaders.base import LoadOptions
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
-from treeproof.model.loaders import load_ensemble
-from treeproof.model.loaders.base import LoadOptions
 
 
 def dumped(model: Any, path: Path, **options: Any) -> Path:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.paper_data import paper_data
-from treeproof.model.loaders import load_ensemble
+from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
 
 pytestmark = pytest.mark.paper_data

@@ -15,12 +15,11 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
 from tests.unit.scale.test_runs import assert_same
-from treeproof.scale import cluster as cluster_module
-from treeproof.scale.batches import Batch
-from treeproof.scale.cluster import DaskWorkers, connected
-from treeproof.scale.cluster_model import _ModelPlugin
-from treeproof.scale.questions import Question
-from treeproof.scale.sources import Rows
+from treeproof.data.sources import Rows
+from treeproof.runs import cluster as cluster_module
+from treeproof.runs.batches import Batch
+from treeproof.runs.cluster import DaskWorkers, _ModelPlugin, connected
+from treeproof.runs.questions import Question
 
 N_ROWS = 200
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.model.test_rows import NAMES, ensemble
+from treeproof.data.readers import ReadOptions, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble
-from treeproof.scale.readers import ReadOptions, open_data, parse_rows
 
 N_ROWS = 23
 RNG = np.random.default_rng(0)

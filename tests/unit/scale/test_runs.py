@@ -17,11 +17,11 @@ from sklearn.ensemble import GradientBoostingClassifier
 import treeproof as tp
 from treeproof.results.run_file import read_records
 from treeproof.results.tally import Tally
-from treeproof.scale import batches as batches_module
-from treeproof.scale.batches import BatchSizer
-from treeproof.scale.questions import Question, row_keys
-from treeproof.scale.run_log import open_log
-from treeproof.scale.runner import log_path
+from treeproof.runs import batches as batches_module
+from treeproof.runs.batches import BatchSizer
+from treeproof.runs.questions import Question, row_keys
+from treeproof.runs.run_log import open_log
+from treeproof.runs.runner import log_path
 
 N_ROWS = 150
 COMPARED = (

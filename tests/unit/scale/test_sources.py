@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.scale import readers
-from treeproof.scale.batches import BatchMaker, BatchSizer
-from treeproof.scale.questions import Question
-from treeproof.scale.run_log import NOTHING_FOUND, Found
-from treeproof.scale.sources import ArraySource, FileSource, Rows
+from treeproof.data import readers
+from treeproof.data.sources import ArraySource, FileSource, Rows
+from treeproof.runs.batches import BatchMaker, BatchSizer
+from treeproof.runs.questions import Question
+from treeproof.runs.run_log import NOTHING_FOUND, Found
 
 N_FEATURES = 3
 NAMES = ["a", "b", "c"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
-from treeproof.scale.threats import FeatureThreat, ThreatModel, load_threat
+from treeproof.query.threats import FeatureThreat, ThreatModel, load_threat
 
 NAMES = ("age", "income", "3")
 

@@ -11,8 +11,8 @@ from tests.oracle import brute_force
 from tests.strategies import random_case
 from treeproof.engines.instance import rank_space
 from treeproof.engines.questions import question_of
-from treeproof.kernels.distances import row_distances
-from treeproof.kernels.questions import set_cells, sort_distances
+from treeproof.kernels.baselines.questions import set_cells, sort_distances
+from treeproof.kernels.core.balls import row_distances
 from treeproof.search.distances import distances_of
 
 set_cells, sort_distances = called(set_cells), called(sort_distances)

@@ -12,8 +12,8 @@ import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.cliques import CliqueEngine
-from treeproof.engines.multilevel import MultilevelEngine
+from treeproof.engines.baselines.cliques import CliqueEngine
+from treeproof.engines.baselines.multilevel import MultilevelEngine
 from treeproof.search.anchors import find_anchors
 from treeproof.search.features import scan_features
 

@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from treeproof.spec.rounding import move_rounded_down, round_down
+from treeproof.query.rounding import move_rounded_down, round_down
 
 
 def test_a_move_is_the_largest_double_not_above_the_exact_sum():

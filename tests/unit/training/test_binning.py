@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeproof.kernels.training_histograms import TrainingTable
+from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.training.binning import training_table, usable_features
 
 

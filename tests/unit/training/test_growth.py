@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.training.naive_trees import NaiveNode, NaiveRules, grow
-from treeproof.kernels.training_gradients import round_to_grid
-from treeproof.kernels.training_search import GrowthSettings
+from treeproof.kernels.training.histograms import round_to_grid
+from treeproof.kernels.training.search import GrowthSettings
 from treeproof.training import binning, growing
 from treeproof.training.binning import training_table, usable_features
 from treeproof.training.growing import GrownTree, TreeGrower, TreeTask

@@ -1,0 +1,1 @@
+"""Rows and labels from files of any size, and from arrays."""

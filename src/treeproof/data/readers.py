@@ -1,0 +1,636 @@
+"""Rows and labels from files of any size, chunk by chunk.
+
+CSV, Parquet, NPY, NPZ and LIBSVM files are read so that only one chunk is in memory at a time.
+Values keep the form of the file until a model is known: only the model can say whether a cell is a
+number or a category, and which class a label means.
+"""
+
+import csv
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput, require_backend
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.rows import TextTable, column_order, label_numbers, numeric_rows
+
+FileKind = Literal["csv", "parquet", "npy", "npz", "libsvm"]
+
+_SUFFIXES: dict[str, FileKind] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".libsvm": "libsvm",
+    ".svm": "libsvm",
+    ".svmlight": "libsvm",
+}
+_MAGIC: dict[bytes, FileKind] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+_LIBSVM_LINE = re.compile(rb"[^\s,:]+(?:[ \t]+(?:qid|\d+):[^\s:]+)+\s*(?:#|$)")
+_ROWS = re.compile(r"(\d*):(\d*)")
+
+CELLS_PER_CHUNK = 2**19
+"""Cells in one chunk unless the caller says otherwise: a few megabytes, a few dozen as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a file does not say about itself.
+
+    Attributes
+    ----------
+    label : str or None
+        Column of the labels (CSV, Parquet), or the array of an NPZ file that holds them (default
+        ``y`` where there is one).
+    rows : slice
+        Which rows to read, without a step; numbers start at 0.
+    chunk_rows : int or None
+        Rows per chunk; by default as many as keep a chunk small.
+    array : str
+        Array of an NPZ file that holds the rows.
+    header : bool or None
+        Whether a CSV file begins with column names; by default found out from its first line.
+    delimiter : str or None
+        Sign between CSV cells; by default the most frequent of comma, semicolon and tab.
+    n_features : int or None
+        Columns of a LIBSVM file; by default up to the largest index, which takes a pass of its own.
+    first_index : {0, 1}
+        Index of the first column in a LIBSVM file.
+    absent : {"zero", "missing"}
+        What an entry that a LIBSVM line leaves out stands for.
+    """
+
+    label: str | None = None
+    rows: slice = field(default_factory=lambda: slice(0, None))
+    chunk_rows: int | None = None
+    array: str = "X"
+    header: bool | None = None
+    delimiter: str | None = None
+    n_features: int | None = None
+    first_index: Literal[0, 1] = 1
+    absent: Literal["zero", "missing"] = "zero"
+
+    def __post_init__(self) -> None:
+        """Check what later code relies on."""
+        start, stop = self.rows.start or 0, self.rows.stop
+        if start < 0 or (stop is not None and stop < start) or self.rows.step not in (None, 1):
+            raise InvalidInput(f"'rows' must be a range that counts up. Got {self.rows}.")
+        if self.chunk_rows is not None and self.chunk_rows < 1:
+            raise InvalidInput(f"'chunk_rows' must be at least 1. Got {self.chunk_rows}.")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise InvalidInput(f"'delimiter' must be one character. Got {self.delimiter!r}.")
+
+    @property
+    def first_row(self) -> int:
+        """Number of the first row to read."""
+        return int(self.rows.start or 0)
+
+    def chunk_size(self, n_columns: int) -> int:
+        """Rows per chunk of a file with so many columns."""
+        return self.chunk_rows or max(1, CELLS_PER_CHUNK // max(n_columns, 1))
+
+    def n_wanted(self, n_rows: int) -> int:
+        """How many of a file's rows are in the range."""
+        stop = n_rows if self.rows.stop is None else min(self.rows.stop, n_rows)
+        return max(0, stop - self.first_row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some consecutive rows of a file.
+
+    Attributes
+    ----------
+    first_row : int
+        Number of the first of them in the file, counted from 0.
+    values : ndarray, TextTable or data frame
+        The rows in the form of the file.
+    columns : tuple of str
+        Column names of an array, or empty; tables carry their own.
+    labels : sequence or None
+        One label per row as the file has it, or None.
+    """
+
+    first_row: int
+    values: Any
+    columns: tuple[str, ...] = ()
+    labels: Any = None
+
+    def __len__(self) -> int:
+        if isinstance(self.values, TextTable):
+            return len(next(iter(self.values.columns.values()), []))
+        return len(self.values)
+
+    def matrix(self, ensemble: Ensemble) -> FloatArray:
+        """Rows as the model takes them: float64 (n_rows, n_features)."""
+        values = self.values
+        if self.columns and isinstance(values, np.ndarray):
+            position = {name: number for number, name in enumerate(self.columns)}
+            order = [position[name] for name in column_order(ensemble, list(self.columns))]
+            values = values[:, order]
+        return numeric_rows(ensemble, values)
+
+    def label_numbers(self, ensemble: Ensemble, n_rows: int) -> NDArray[np.int64] | None:
+        """Index into the model's classes of each label, or None where the file has none."""
+        if self.labels is None:
+            return None
+        return label_numbers(ensemble, self.labels, n_rows=n_rows)
+
+
+class DataFile(Protocol):
+    """A data file that is known to exist and to be readable."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the feature columns, or empty where there are none."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows in the chosen range, where that is known without reading everything."""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether chunks carry labels."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning; may be called again."""
+
+
+def file_kind(path: Path) -> FileKind:
+    """Kind of a data file, by its ending, otherwise by its content."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(65536)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    if not head:
+        raise InvalidInput(f"The data file '{path}' is empty.")
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    kind_by_suffix = _SUFFIXES.get(path.suffix.lower())
+    if kind_by_suffix in ("parquet", "npy", "npz"):
+        raise InvalidInput(
+            f"The data file '{path}' is not of the kind that its ending says, or is damaged."
+        )
+    if kind_by_suffix is not None:
+        return kind_by_suffix
+    lines = [line for line in head.splitlines() if line.strip() and not line.startswith(b"#")]
+    return "libsvm" if lines and _LIBSVM_LINE.match(lines[0]) else "csv"
+
+
+def parse_rows(text: str) -> slice:
+    """Read a range such as ``0:500``, ``500:`` or ``:20``.
+
+    Parameters
+    ----------
+    text : str
+        Two row numbers with a colon between them, the second one excluded; either may be left out.
+
+    Returns
+    -------
+    slice
+        The range.
+    """
+    found = _ROWS.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(f"Rows must be given as first:last, for example 0:500. Got {text!r}.")
+    first, last = (int(part) if part else None for part in found.groups())
+    if last is not None and last < (first or 0):
+        raise InvalidInput(f"The last row must not come before the first. Got {text!r}.")
+    return slice(first or 0, last)
+
+
+def unreadable(path: Path, error: Exception) -> InvalidInput:
+    """Return the error for a data file that the system or a library cannot read."""
+    reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
+    return InvalidInput(f"The data file '{path}' cannot be read: {reason.rstrip('.')}.")
+
+
+def require_column(name: str, columns: list[str], path: Path) -> None:
+    """Raise, with the nearest name, unless a file has a column or an array."""
+    if name in columns:
+        return
+    near = get_close_matches(name, columns, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(columns[:10])}."
+    raise InvalidInput(f"The data file '{path}' has no {name!r}.{hint}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    try:
+        # A byte order mark is no part of the first column's name.
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"The data file '{path}' must be UTF-8 text: {error}.") from error
+    except (OSError, csv.Error) as error:
+        raise unreadable(path, error) from error
+
+
+class CsvFile:
+    """A table as text: one line per row, with or without a line of names before them."""
+
+    n_rows = None
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self._options = options
+        with _opened(path) as stream:
+            first_line = stream.readline()
+            self._delimiter = options.delimiter or max(",;\t", key=first_line.count)
+            stream.seek(0)
+            first = next(csv.reader(stream, delimiter=self._delimiter), [])
+        if not first:
+            raise InvalidInput(f"The first line of '{path}' must hold cells. Got an empty line.")
+        self._has_header = _is_header(first) if options.header is None else options.header
+        self._all_columns = (
+            [name.strip() for name in first]
+            if self._has_header
+            else [str(number) for number in range(len(first))]
+        )
+        if len(set(self._all_columns)) != len(first):
+            raise InvalidInput(f"Column names in '{path}' must be unique. Got {first}.")
+        if options.label is not None:
+            require_column(options.label, self._all_columns, path)
+        self.has_labels = options.label is not None
+        self.columns = tuple(name for name in self._all_columns if name != options.label)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        options = self._options
+        size = options.chunk_size(len(self._all_columns))
+        with _opened(self.path) as stream:
+            reader = csv.reader(stream, delimiter=self._delimiter)
+            if self._has_header:
+                next(reader, None)
+            # Blank lines are no rows, as everywhere in CSV tools.
+            lines = (cells for cells in reader if cells)
+            wanted = islice(lines, options.first_row, options.rows.stop)
+            first_row = options.first_row
+            while rows := list(islice(wanted, size)):
+                yield self._chunk(first_row, rows, reader.line_num)
+                first_row += len(rows)
+
+    def _chunk(self, first_row: int, rows: list[list[str]], line: int) -> Chunk:
+        width = len(self._all_columns)
+        for number, cells in enumerate(rows):
+            if len(cells) != width:
+                raise InvalidInput(
+                    f"Every row of '{self.path}' must have {width} cells. Got {len(cells)} in row"
+                    f" {first_row + number} (at or before line {line})."
+                )
+        columns = dict(zip(self._all_columns, map(list, zip(*rows, strict=True)), strict=True))
+        label = self._options.label
+        labels = None if label is None else [cell.strip() for cell in columns.pop(label)]
+        return Chunk(first_row=first_row, values=TextTable(columns), labels=labels)
+
+
+def _is_header(cells: list[str]) -> bool:
+    # Frames without names are written with the header 0,1,2,...: numbers, but no row.
+    if cells == [str(number) for number in range(len(cells))]:
+        return True
+    return not all(_is_number(cell) for cell in cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+class LibsvmFile:
+    """Lines of ``label index:value index:value ...``; what is left out is zero or missing."""
+
+    n_rows = None
+    has_labels = True
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self._options = options
+        self._n_features = options.n_features or self._largest_index() + 1
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        options = self._options
+        size = options.chunk_size(self._n_features)
+        with _opened(self.path) as stream:
+            wanted = islice(_lines(stream), options.first_row, options.rows.stop)
+            first_row = options.first_row
+            while lines := list(islice(wanted, size)):
+                yield self._chunk(first_row, lines)
+                first_row += len(lines)
+
+    def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
+        filling = 0.0 if self._options.absent == "zero" else np.nan
+        values = np.full((len(lines), self._n_features), filling)
+        for row, (line, words) in enumerate(lines):
+            for column, value in self._entries(line, words):
+                if column >= self._n_features:
+                    raise InvalidInput(
+                        f"Line {line} of '{self.path}' must have at most {self._n_features}"
+                        f" columns, the first of which is {self._options.first_index}."
+                        f" Got column {column + self._options.first_index}."
+                    )
+                values[row, column] = value
+        labels = [words[0] for _, words in lines]
+        return Chunk(first_row=first_row, values=values, labels=labels)
+
+    def _entries(self, line: int, words: list[str]) -> Iterator[tuple[int, float]]:
+        first_index = self._options.first_index
+        for word in words[1:]:
+            index, colon, value = word.partition(":")
+            if index == "qid":
+                continue
+            try:
+                column, number = int(index) - first_index, float(value)
+            except ValueError:
+                column, number = -2, 0.0
+            if column == -1:
+                raise InvalidInput(
+                    f"Columns in '{self.path}' must be counted from 1 unless told otherwise. Got a"
+                    f" column 0 in line {line}. Say --first-column 0 (in Python first_index=0)."
+                )
+            if column < 0 or not colon:
+                raise InvalidInput(
+                    f"Line {line} of '{self.path}' must have the form 'label index:value ...'."
+                    f" Got {word!r}."
+                )
+            yield column, number
+
+    def _largest_index(self) -> int:
+        largest = -1
+        with _opened(self.path) as stream:
+            for line, words in _lines(stream):
+                for column, _ in self._entries(line, words):
+                    largest = max(largest, column)
+        return largest
+
+
+def _lines(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+    """Line number and words of each line that is neither blank nor a comment."""
+    for number, line in enumerate(stream, start=1):
+        words = line.partition("#")[0].split()
+        if words:
+            yield number, words
+
+
+_SKIP_BYTES = 2**20
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise unreadable(path, error) from error
+
+
+def _check_rows_array(dtype: np.dtype[Any], shape: tuple[int, ...], path: Path) -> None:
+    if len(shape) != 2 or dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"The rows in '{path}' must be a matrix of numbers. Got {dtype} with shape {shape}."
+        )
+
+
+class NpyFile:
+    """One matrix, mapped into memory."""
+
+    has_labels = False
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self._options = options
+        array = self._array()
+        self.n_rows = options.n_wanted(len(array))
+
+    def _array(self) -> NDArray[Any]:
+        with _readable(self.path):
+            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        _check_rows_array(array.dtype, array.shape, self.path)
+        return np.asarray(array)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        array = self._array()
+        size = self._options.chunk_size(array.shape[1])
+        first = self._options.first_row
+        for start in range(first, first + self.n_rows, size):
+            stop = min(start + size, first + self.n_rows)
+            yield Chunk(first_row=start, values=np.array(array[start:stop]))
+
+
+class NpzFile:
+    """Arrays ``X``, optionally ``y`` and ``feature_names``; only the labels are read whole."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self._options = options
+        with _readable(path), zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            require_column(options.array, names, path)
+            if options.label is not None:
+                require_column(options.label, names, path)
+            with archive.open(f"{options.array}.npy") as stream:
+                self._shape, self._fortran, self._dtype = _npy_header(stream)
+        _check_rows_array(self._dtype, self._shape, path)
+        label = options.label or ("y" if "y" in names else None)
+        self._labels = None if label is None else self._read_labels(label)
+        self.has_labels = label is not None
+        self.columns = self._read_names() if "feature_names" in names else ()
+        self.n_rows = options.n_wanted(self._shape[0])
+
+    def _read(self, name: str) -> NDArray[Any]:
+        with _readable(self.path), np.load(self.path, allow_pickle=False) as arrays:
+            array: NDArray[Any] = arrays[name]
+        return array
+
+    def _read_labels(self, name: str) -> NDArray[Any]:
+        labels = self._read(name)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
+        if labels.shape != self._shape[:1]:
+            raise InvalidInput(
+                f"Array {name!r} of '{self.path}' must have one label per row ({self._shape[0]})."
+                f" Got shape {labels.shape}."
+            )
+        return labels
+
+    def _read_names(self) -> tuple[str, ...]:
+        names = self._read("feature_names")
+        if names.shape != self._shape[1:] or names.dtype.kind != "U":
+            raise InvalidInput(
+                f"Array 'feature_names' of '{self.path}' must have one string per column"
+                f" ({self._shape[1]}). Got {names.dtype} with shape {names.shape}."
+            )
+        return tuple(names.tolist())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        size = self._options.chunk_size(self._shape[1])
+        # Columns of a Fortran array lie one after the other: such rows cannot be streamed.
+        blocks = self._whole(size) if self._fortran else self._streamed(size)
+        for start, values in blocks:
+            labels = None if self._labels is None else self._labels[start : start + len(values)]
+            yield Chunk(first_row=start, values=values, columns=self.columns, labels=labels)
+
+    def _whole(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        array = self._read(self._options.array)
+        first = self._options.first_row
+        for start in range(first, first + self.n_rows, size):
+            yield start, array[start : min(start + size, first + self.n_rows)]
+
+    def _streamed(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        row_bytes = self._shape[1] * self._dtype.itemsize
+        first = self._options.first_row
+        with (
+            _readable(self.path),
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(f"{self._options.array}.npy") as stream,
+        ):
+            _npy_header(stream)
+            _skip(stream, first * row_bytes)
+            for start in range(first, first + self.n_rows, size):
+                n_rows = min(size, first + self.n_rows - start)
+                content = stream.read(n_rows * row_bytes)
+                if len(content) != n_rows * row_bytes:
+                    raise InvalidInput(f"The data file '{self.path}' is cut off.")
+                block = np.frombuffer(content, dtype=self._dtype)
+                yield start, block.reshape(n_rows, self._shape[1])
+
+
+def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy_format.read_magic(stream)
+    if version == (1, 0):
+        return npy_format.read_array_header_1_0(stream)
+    return npy_format.read_array_header_2_0(stream)
+
+
+def _skip(stream: IO[bytes], n_bytes: int) -> None:
+    while n_bytes > 0:
+        n_bytes -= len(stream.read(min(n_bytes, _SKIP_BYTES))) or n_bytes
+
+
+class ParquetFile:
+    """A table in column groups, read with pyarrow batch by batch."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        require_backend("pyarrow.parquet", "parquet")
+        self.path = path
+        self._options = options
+        with self._opened() as file:
+            names = list(file.schema_arrow.names)
+            n_rows = file.metadata.num_rows
+        if options.label is not None:
+            require_column(options.label, names, path)
+        self.has_labels = options.label is not None
+        # pandas stores an unnamed index as a column of this name; it is no feature.
+        kept = [name for name in names if not name.startswith("__index_level_")]
+        self.columns = tuple(name for name in kept if name != options.label)
+        self._read_columns = kept
+        self.n_rows = options.n_wanted(n_rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                yield file
+        except (OSError, pyarrow.ArrowException) as error:
+            raise unreadable(self.path, error) from error
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        import pyarrow
+
+        if self.n_rows == 0:
+            return
+        first, last = self._options.first_row, self._options.first_row + self.n_rows
+        size = self._options.chunk_size(len(self._read_columns))
+        with self._opened() as file:
+            groups, row = _groups_from(file.metadata, first)
+            batches = file.iter_batches(size, row_groups=groups, columns=self._read_columns)
+            for batch in batches:
+                start, stop = max(first, row), min(last, row + batch.num_rows)
+                if start < stop:
+                    table = pyarrow.Table.from_batches([batch.slice(start - row, stop - start)])
+                    yield self._chunk(start, table)
+                row += batch.num_rows
+                if row >= last:
+                    return
+
+    def _chunk(self, first_row: int, table: Any) -> Chunk:
+        label = self._options.label
+        if label is None:
+            return Chunk(first_row=first_row, values=table)
+        labels = np.array(table.column(label).to_pylist(), dtype=object)
+        return Chunk(first_row=first_row, values=table.drop_columns([label]), labels=labels)
+
+
+def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
+    """Row groups from the one that holds a row on, and the number of their first row."""
+    row = 0
+    for group in range(metadata.num_row_groups):
+        n_rows = metadata.row_group(group).num_rows
+        if first < row + n_rows:
+            return list(range(group, metadata.num_row_groups)), row
+        row += n_rows
+    return [], row
+
+
+def open_data(path: Any, options: ReadOptions | None = None) -> DataFile:
+    """Open a data file of any supported kind.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV, Parquet, NPY, NPZ or LIBSVM file, known by its ending or else by its first bytes.
+    options : ReadOptions, optional
+        What the file does not say about itself.
+
+    Returns
+    -------
+    DataFile
+        Gives its rows in chunks.
+    """
+    source = Path(path)
+    options = options or ReadOptions()
+    kind = file_kind(source)
+    if kind == "csv":
+        return CsvFile(source, options)
+    if options.label is not None and kind in ("npy", "libsvm"):
+        raise InvalidInput(
+            f"A label column can be named for CSV, Parquet and NPZ files only. Got '{source.name}'."
+        )
+    if kind == "libsvm":
+        return LibsvmFile(source, options)
+    if kind == "parquet":
+        return ParquetFile(source, options)
+    if kind == "npz":
+        return NpzFile(source, options)
+    return NpyFile(source, options)

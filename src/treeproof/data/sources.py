@@ -1,0 +1,265 @@
+"""Where the rows of a run come from: a data file that is read in chunks, or arrays."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.data.readers import Chunk, DataFile, ReadOptions, open_data, parse_rows
+from treeproof.errors import InvalidInput
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.rows import numeric_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows in the model's column order.
+
+    Attributes
+    ----------
+    number : int64 (n,)
+        Number of each row in the data.
+    values : float64 (n, n_features)
+        Their values.
+    labels : object (n,) or None
+        Their labels, as the model's library reports them.
+    """
+
+    number: NDArray[np.int64]
+    values: FloatArray
+    labels: NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, selection: Any) -> "Rows":
+        """Return a selection of the rows."""
+        labels = None if self.labels is None else self.labels[selection]
+        return Rows(self.number[selection], self.values[selection], labels)
+
+    @staticmethod
+    def join(parts: list["Rows"]) -> "Rows":
+        """Return all rows of several parts, of which there is at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        labels = None
+        if parts[0].labels is not None:
+            labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+        return Rows(
+            np.concatenate([part.number for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            labels,
+        )
+
+
+class Source(Protocol):
+    """Rows of a run, always the same and in the same order."""
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The model that they are for."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many there are, where that is known without reading them."""
+
+    def parts(self) -> Iterator[Rows]:
+        """Give the rows from the beginning, a few thousand at a time."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a run file says about the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySource:
+    """Rows in memory.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        The model that the rows are for.
+    X : array-like or data frame
+        Rows.
+    y : array-like or None
+        Labels.
+    """
+
+    ensemble: Ensemble
+    X: Any
+    y: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.X)
+
+    def parts(self) -> Iterator[Rows]:
+        """All rows at once: they are in memory anyway."""
+        values = numeric_rows(self.ensemble, self.X, allow_empty=False)
+        labels = None
+        if self.y is not None:
+            labels = class_labels(
+                self.ensemble, Chunk(first_row=0, values=None, labels=self.y), values
+            )
+        yield Rows(np.arange(len(values), dtype=np.int64), values, labels)
+
+    def describe(self) -> dict[str, Any]:
+        """Arrays have no name."""
+        return {"file": None, "n_asked": self.n_rows}
+
+
+@dataclass(slots=True)
+class FileSource:
+    """Chosen rows of a data file.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        The model that the rows are for.
+    path : str or path
+        A CSV, Parquet, NPY, NPZ or LIBSVM file.
+    label : str, optional
+        Column of the labels.
+    rows : str, optional
+        A range such as ``0:500``.
+    sample : int, optional
+        How many rows of the range to take at random.
+    seed : int
+        Seed of the sample.
+    first_index : {0, 1}
+        Index of the first column in a LIBSVM file.
+    absent : {"zero", "missing"}
+        What an entry that a LIBSVM line leaves out stands for.
+    """
+
+    ensemble: Ensemble
+    path: str | PathLike[str]
+    label: str | None = None
+    rows: str | None = None
+    sample: int | None = None
+    seed: int = 0
+    first_index: Literal[0, 1] = 1
+    absent: Literal["zero", "missing"] = "zero"
+    _chosen: NDArray[np.int64] | None = field(default=None, init=False)
+
+    def _open(self, *, everything: bool = False) -> DataFile:
+        wanted = slice(0, None) if self.rows is None or everything else parse_rows(self.rows)
+        options = ReadOptions(
+            label=self.label,
+            rows=wanted,
+            n_features=self.ensemble.n_features,
+            first_index=self.first_index,
+            absent=self.absent,
+        )
+        return open_data(self.path, options)
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows are asked about, where the file says how many it has."""
+        in_range = self._open().n_rows
+        if self.sample is None:
+            return in_range
+        return None if in_range is None else min(self.sample, in_range)
+
+    def estimated_rows(self) -> int | None:
+        """How many rows are asked about, for progress: text files are taken by their lines."""
+        known = self.n_rows
+        if known is not None:
+            return known
+        with Path(self.path).open("rb") as file:
+            lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+        wanted = slice(0, None) if self.rows is None else parse_rows(self.rows)
+        in_range = len(range(lines)[wanted])
+        return in_range if self.sample is None else min(self.sample, in_range)
+
+    def parts(self) -> Iterator[Rows]:
+        """Read the chosen rows, chunk by chunk."""
+        chosen = None if self.sample is None else self._sampled()
+        is_empty = True
+        for chunk in self._open().chunks():
+            rows = self._rows_of(chunk)
+            if chosen is not None:
+                rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
+            if len(rows):
+                is_empty = False
+                yield rows
+        if is_empty:
+            raise InvalidInput(
+                f"There must be at least one row to ask about. Got none in '{self.path}'"
+                + (f" within {self.rows}." if self.rows else ".")
+            )
+
+    def _rows_of(self, chunk: Chunk) -> Rows:
+        values = chunk.matrix(self.ensemble)
+        number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
+        return Rows(number, values, class_labels(self.ensemble, chunk, values))
+
+    def _sampled(self) -> NDArray[np.int64] | None:
+        """Numbers of the sampled rows; None for all. Files that do not say it are counted first."""
+        if self._chosen is None:
+            file = self._open()
+            n_rows = file.n_rows
+            if n_rows is None:
+                n_rows = sum(len(chunk) for chunk in file.chunks())
+            if self.sample is None or self.sample >= n_rows:
+                return None
+            first = 0 if self.rows is None else parse_rows(self.rows).start
+            numbers = np.arange(first, first + n_rows, dtype=np.int64)
+            generator = np.random.default_rng(self.seed)
+            self._chosen = np.sort(generator.choice(numbers, self.sample, replace=False))
+        return self._chosen
+
+    def describe(self) -> dict[str, Any]:
+        """File, label column, range and sample."""
+        return {
+            # Names may hold bytes that are no text, which JSON cannot hold as they are.
+            "file": str(self.path).encode("utf-8", "backslashreplace").decode(),
+            "label": self.label,
+            "rows": self.rows,
+            "sample": self.sample,
+            "seed": self.seed if self.sample is not None else None,
+            "n_asked": self.n_rows,
+        }
+
+    def spread(self, kind: Literal["std", "range"]) -> FloatArray:
+        """Spread of each column over all rows of the file, whatever the range.
+
+        Missing entries are left out; a constant column has spread 0, which freezes it.
+        """
+        n = self.ensemble.n_features
+        count, mean, squares = np.zeros(n), np.zeros(n), np.zeros(n)
+        least, largest = np.full(n, np.inf), np.full(n, -np.inf)
+        for chunk in self._open(everything=True).chunks():
+            values = chunk.matrix(self.ensemble)
+            present = np.isfinite(values)
+            added = present.sum(axis=0)
+            values = np.where(present, values, 0.0)
+            chunk_mean = values.sum(axis=0) / np.maximum(added, 1)
+            deviation = np.where(present, values - chunk_mean, 0.0)
+            # Means and squares of two parts are joined as Chan, Golub and LeVeque do.
+            total = np.maximum(count + added, 1)
+            shift = np.where(added > 0, chunk_mean - mean, 0.0)
+            squares += (deviation**2).sum(axis=0) + shift**2 * count * added / total
+            mean += shift * added / total
+            count += added
+            least = np.minimum(least, np.where(present, values, np.inf).min(axis=0))
+            largest = np.maximum(largest, np.where(present, values, -np.inf).max(axis=0))
+        if kind == "range":
+            return np.where(count > 0, largest - least, 0.0)
+        return np.where(largest > least, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+
+
+def class_labels(ensemble: Ensemble, chunk: Chunk, values: FloatArray) -> NDArray[Any] | None:
+    """Labels of a chunk as the model's classes; None without labels, and for scores."""
+    if not ensemble.classes:
+        return None
+    numbers = chunk.label_numbers(ensemble, len(values))
+    if numbers is None:
+        return None
+    classes = np.empty(len(ensemble.classes), dtype=object)
+    classes[:] = ensemble.classes
+    return classes[numbers]

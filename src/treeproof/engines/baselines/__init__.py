@@ -1,0 +1,1 @@
+"""The engines of the paper and those that it compares with."""

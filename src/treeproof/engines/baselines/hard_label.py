@@ -1,0 +1,406 @@
+"""What a query-only attack may see of a model: whether a point breaks the claim, and no more."""
+
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget, for_each_row
+from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.settling import (
+    is_broken_unchanged,
+    settle_broken,
+    settle_falsified,
+    settle_unknown,
+)
+from treeproof.errors import InvalidInput
+from treeproof.model import evaluate
+from treeproof.model.ensemble import FloatArray
+from treeproof.prediction import accumulators
+from treeproof.query.constraints import breaks_claim
+from treeproof.query.query import Query
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import UnknownReason
+
+_FARTHEST = 1e30
+"""Values beyond this are not tried in boxes without an end."""
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Answers questions about points around one row, and counts them.
+
+    Attributes
+    ----------
+    query, row
+        The question.
+    most : int
+        Points that may be asked about.
+    time_limit_s : float
+        Wall-clock seconds.
+    asked : int
+        Points asked about so far.
+    """
+
+    query: Query
+    row: int
+    most: int
+    time_limit_s: float
+    asked: int = 0
+    _deadline: float = field(init=False)
+    _moves: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the clock; missing and categorical entries never move."""
+        self._deadline = time.perf_counter() + self.time_limit_s
+        self._moves = ~np.isnan(self.values) & ~rank_space(self.query.ensemble).categorical
+
+    @property
+    def values(self) -> FloatArray:
+        """The row."""
+        values: FloatArray = self.query.rows[self.row]
+        return values
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return len(self.values)
+
+    @property
+    def scale(self) -> float:
+        """A length to begin with, from the row's own numbers."""
+        finite = np.abs(self.values[np.isfinite(self.values)])
+        return float(max(1e-3, min(finite.max(initial=0.0), 1e6)))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit is over."""
+        return time.perf_counter() > self._deadline
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no more questions are allowed."""
+        return self.asked >= self.most or self.is_late
+
+    def ask(self, points: FloatArray) -> NDArray[np.bool_]:
+        """Whether each point breaks the claim; points beyond the limit are answered no."""
+        broken = np.zeros(len(points), dtype=bool)
+        count = min(len(points), max(self.most - self.asked, 0))
+        if count == 0 or self.is_late:
+            return broken
+        self.asked += count
+        query = self.query
+        sums = accumulators(query.ensemble, np.ascontiguousarray(points[:count]))
+        group = np.full(count, query.group[self.row])
+        broken[:count] = breaks_claim(query.ensemble, query.alternatives, group, sums)
+        return broken
+
+    def points(self, directions: FloatArray, lengths: FloatArray) -> FloatArray:
+        """Points at given lengths along directions, within the domain, in the input precision."""
+        reach = self.query.reach
+        rate = np.where(directions > 0.0, reach.up, reach.down)
+        low = np.minimum(reach.low[self.row], self.values)
+        high = np.maximum(reach.high[self.row], self.values)
+        moved = self.values + lengths[:, np.newaxis] * directions * rate
+        return self._cast(np.clip(moved, low, high), low, high)
+
+    def points_of_box(self, rng: np.random.Generator, count: int) -> FloatArray:
+        """Random points of a box; an infinite side is tried at random lengths from the row."""
+        low, high = (
+            np.array(side[self.row]) for side in (self.query.reach.low, self.query.reach.high)
+        )
+        near = np.clip(np.where(np.isnan(self.values), 0.0, self.values), low, high)
+        near = np.clip(near, -_FARTHEST, _FARTHEST)
+        far = self.scale * 2.0 ** rng.uniform(-10.0, 10.0, size=(count, self.n_features))
+        least = np.where(np.isfinite(low), low, near - far)
+        most = np.where(np.isfinite(high), high, near + far)
+        least, most = np.maximum(least, -_FARTHEST), np.minimum(most, _FARTHEST)
+        inside = least + rng.random((count, self.n_features)) * (most - least)
+        kind = rng.integers(4, size=(count, self.n_features))
+        mixed = np.choose(kind, [inside, least, most, np.broadcast_to(near, inside.shape)])
+        half = np.arange(count)[:, np.newaxis] % 2 == 0
+        return self._cast(np.clip(np.where(half, inside, mixed), low, high), low, high)
+
+    def is_in_box(self, points: FloatArray) -> NDArray[np.bool_]:
+        """Whether each point lies in the box; the row's own values may not."""
+        low, high = self.query.reach.low[self.row], self.query.reach.high[self.row]
+        return np.asarray(np.all(~self._moves | ((low <= points) & (points <= high)), axis=1))
+
+    def is_nearer(self, points: FloatArray, best: float) -> NDArray[np.bool_]:
+        """Whether the distance of each point is below a number by more than rounding."""
+        reach = self.query.reach
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            moved = np.where(self._moves & (points != self.values), points - self.values, 0.0)
+            size = np.abs(moved) / np.where(moved > 0.0, reach.up, reach.down)
+        farthest = np.where(moved == 0.0, 0.0, size).max(axis=1, initial=0.0)
+        return np.asarray(farthest < best * (1.0 - 1e-12))
+
+    def _cast(self, points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Round to the input precision, towards the row where rounding would leave the bounds."""
+        real = np.dtype(self.query.ensemble.input_precision).type
+        cast: FloatArray = evaluate.cast_rows(self.query.ensemble, points)
+        with np.errstate(over="ignore"):
+            below = np.nextafter(cast.astype(real), real(-np.inf)).astype(np.float64)
+            above = np.nextafter(cast.astype(real), real(np.inf)).astype(np.float64)
+        cast = np.where(cast > high, below, np.where(cast < low, above, cast))
+        # Bounds may hold no number of that precision; then the row's own value has to do.
+        is_inside = self._moves & (low <= cast) & (cast <= high)
+        return np.where(is_inside, cast, self.values)
+
+
+_DIRECTIONS = 64
+"""Random directions at each trial length before anything is broken."""
+_DIFFERENCES = 20
+"""Directions in one estimate of the slope."""
+_HALVINGS = 14
+"""Steps of the search along a direction."""
+_SMOOTHING, _FIRST_STEP = 0.005, 0.2
+_PATIENCE = 5
+"""Estimates in a row without a better direction after which the attack starts anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardLabelEngine:
+    """Query-only attack; falsifies rows, never proves them.
+
+    The budget's nodes are queries, too.
+
+    Parameters
+    ----------
+    queries : int
+        How often the model is asked about a row, at most.
+    random_state : int
+        Seed of the random directions; equal seeds give equal answers.
+    """
+
+    queries: int = 20_000
+    random_state: int = 0
+
+    name: ClassVar[str] = "hard_label"
+    is_complete: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that describe no attack."""
+        if isinstance(self.queries, bool) or int(self.queries) != self.queries or self.queries < 1:
+            raise InvalidInput(
+                f"'queries' of hard_label must be a whole number >= 1. Got {self.queries!r}."
+            )
+        if self.random_state < 0:
+            raise InvalidInput(
+                f"'random_state' of hard_label must be >= 0. Got {self.random_state!r}."
+            )
+
+    def refusal(self, query: Query) -> str | None:
+        """Every question can be asked; rows without a violation stay unknown."""
+        del query
+        return None
+
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Look for a violation in the query's own ball or box."""
+        asked = np.zeros(len(query), dtype=np.int64)
+
+        def solve_row(row: int, outcomes: Outcomes) -> None:
+            if is_broken_unchanged(query, row):
+                settle_broken(query, outcomes, row)
+                return
+            oracle = self._oracle(query, row, budget)
+            rng = np.random.default_rng(self.random_state)
+            if query.reach.is_ball:
+                search = _Search(oracle, rng, good_enough=query.reach.radius or 0.0)
+                search.run()
+                point = search.point if search.best <= search.good_enough else None
+            else:
+                point = _sample_box(oracle, rng)
+            asked[row] = oracle.asked
+            if point is None or not settle_falsified(query, outcomes, row, point):
+                settle_unknown(query, outcomes, row, _reason(oracle))
+
+        outcomes = for_each_row(query, n_jobs, solve_row)
+        outcomes.statistics["queries"] = asked
+        return outcomes
+
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Find a near violation of every row; the upper bound is its distance."""
+        asked = np.zeros(len(query), dtype=np.int64)
+
+        def solve_row(row: int, outcomes: Outcomes) -> None:
+            if query.already_broken[row]:
+                settle_broken(query, outcomes, row)
+                return
+            oracle = self._oracle(query, row, budget)
+            search = _Search(oracle, np.random.default_rng(self.random_state))
+            search.run()
+            asked[row] = oracle.asked
+            outcomes.reason[row] = _reason(oracle)
+            if search.point is not None:
+                outcomes.upper[row] = outcomes.witness_distance[row] = search.best
+                outcomes.attained[row] = True
+                outcomes.witness[row] = search.point
+                outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
+
+        outcomes = for_each_row(query, n_jobs, solve_row)
+        outcomes.statistics["queries"] = asked
+        return outcomes
+
+    def _oracle(self, query: Query, row: int, budget: Budget) -> Oracle:
+        most = min(self.queries, budget.node_limit)
+        return Oracle(query, row, most, budget.time_limit_s)
+
+
+def _reason(oracle: Oracle) -> UnknownReason:
+    return UnknownReason.TIME_LIMIT if oracle.is_late else UnknownReason.NO_WITNESS
+
+
+def _sample_box(oracle: Oracle, rng: np.random.Generator) -> FloatArray | None:
+    """A broken point of a box among random ones, half of them at its corners."""
+    while not oracle.is_finished:
+        points = oracle.points_of_box(rng, 4 * _DIRECTIONS)
+        broken = np.flatnonzero(oracle.ask(points) & oracle.is_in_box(points))
+        if broken.size:
+            return np.array(points[broken[0]])
+    return None
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search over directions for one row.
+
+    Attributes
+    ----------
+    oracle : Oracle
+        Answers, and counts the questions.
+    rng : Generator
+        Random directions.
+    good_enough : float
+        Distance at which the search may end.
+    best : float
+        Distance of the nearest broken point.
+    point : float64 (n_features,) or None
+        That point, in the model's input precision.
+    """
+
+    oracle: Oracle
+    rng: np.random.Generator
+    good_enough: float = 0.0
+    best: float = np.inf
+    point: FloatArray | None = None
+    _length: float = field(default=np.inf, init=False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more is wanted or allowed."""
+        return self.best <= self.good_enough or self.oracle.is_finished
+
+    def run(self) -> None:
+        """Start and descend, again and again, until the questions are used up."""
+        while not self.is_finished:
+            direction = self._start()
+            if direction is None:
+                return
+            self._descend(direction)
+
+    def _start(self) -> FloatArray | None:
+        """A direction along which the answer changes, among random ones of growing length."""
+        for power in range(-10, 40):
+            if self.oracle.is_finished:
+                return None
+            directions = self._random(_DIRECTIONS)
+            length = self.oracle.scale * 2.0**power
+            broken = self.oracle.ask(
+                self.oracle.points(directions, np.full(len(directions), length))
+            )
+            if broken.any():
+                lengths = self._lengths(directions[broken], np.full(int(broken.sum()), length))
+                chosen = int(np.argmin(lengths))
+                self._length = float(lengths[chosen])
+                direction: FloatArray = directions[broken][chosen]
+                return direction
+        return None
+
+    def _random(self, count: int) -> FloatArray:
+        """Random directions of length 1 in L∞: normal ones, corners, and a few features only."""
+        n_features = self.oracle.n_features
+        normal = self.rng.normal(size=(count, n_features))
+        corners = np.sign(normal)
+        few = corners * (self.rng.random((count, n_features)) < 2.0 / max(n_features, 2))
+        kind = self.rng.integers(3, size=count)[:, np.newaxis]
+        return _unit(np.where(kind == 0, normal, np.where(kind == 1, corners, few)))
+
+    def _descend(self, direction: FloatArray) -> None:
+        """Follow random differences of the length as long as they lead nearer."""
+        step, failures = _FIRST_STEP, 0
+        while not self.is_finished and failures < _PATIENCE:
+            noise = _unit(self.rng.normal(size=(_DIFFERENCES, self.oracle.n_features)))
+            nearby = _unit(direction + _SMOOTHING * noise)
+            lengths = self._lengths(nearby, np.full(len(nearby), 1.2 * self._length))
+            known = np.isfinite(lengths)
+            slope = np.where(known, lengths, 1.2 * self._length) - self._length
+            gradient = (slope[:, np.newaxis] * noise).mean(axis=0) / _SMOOTHING
+            candidates = [nearby[int(np.argmin(lengths))]]
+            size = float(np.abs(gradient).max())
+            if size > 0.0:
+                steps = step * 2.0 ** np.arange(-4.0, 5.0)
+                candidates += list(_unit(direction - steps[:, np.newaxis] * gradient / size))
+            ends = self._lengths(np.array(candidates), np.full(len(candidates), self._length))
+            chosen = int(np.argmin(ends))
+            if ends[chosen] < self._length:
+                direction, self._length = candidates[chosen], float(ends[chosen])
+                step, failures = (step if chosen == 0 else float(steps[chosen - 1])), 0
+            else:
+                step, failures = step / 4.0, failures + 1
+
+    def _lengths(self, directions: FloatArray, most: FloatArray) -> FloatArray:
+        """Length at which the answer changes along each direction; infinite where not within most.
+
+        Every broken point on the way is a candidate for the best.
+        """
+        low, high = np.zeros(len(directions)), most.copy()
+        points = self.oracle.points(directions, high)
+        broken = self.oracle.ask(points)
+        self._remember(points[broken])
+        result = np.where(broken, high, np.inf)
+        live = np.flatnonzero(broken)
+        for _ in range(_HALVINGS):
+            if live.size == 0 or self.oracle.is_finished:
+                break
+            middle = 0.5 * (low[live] + high[live])
+            points = self.oracle.points(directions[live], middle)
+            broken = self.oracle.ask(points)
+            self._remember(points[broken])
+            high[live] = np.where(broken, middle, high[live])
+            low[live] = np.where(broken, low[live], middle)
+        result[live] = high[live]
+        return result
+
+    def _remember(self, points: FloatArray) -> None:
+        for point in points[self.oracle.is_nearer(points, self.best)]:
+            found = distance(self.oracle.query, self.oracle.row, point)
+            if found < self.best:
+                self.best, self.point = found, np.array(point)
+
+
+def _unit(directions: FloatArray) -> FloatArray:
+    """Directions of length 1 in L∞; zero ones stay zero."""
+    size = np.abs(directions).max(axis=-1, keepdims=True, initial=0.0)
+    unit: NDArray[np.float64] = directions / np.where(size > 0.0, size, 1.0)
+    return unit
+
+
+def hard_label(queries: int = 20_000, *, random_state: int = 0) -> HardLabelEngine:
+    """Options of the engine 'hard_label', to be passed as ``engine=``.
+
+    Parameters
+    ----------
+    queries : int
+        How often the model is asked about a row, at most.
+    random_state : int
+        Seed of the random directions; equal seeds give equal answers.
+
+    Returns
+    -------
+    HardLabelEngine
+        The engine with these options.
+    """
+    return HardLabelEngine(queries=queries, random_state=random_state)

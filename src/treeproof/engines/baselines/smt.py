@@ -1,0 +1,224 @@
+"""`smt`: exact decisions by an SMT solver (z3) in rational arithmetic.
+
+Features are real numbers, thresholds, leaf values and floors are the exact rational values of their
+doubles. z3's "unsat" proves the set. A point that it finds is replayed by the model's own
+arithmetic; where that says no (the library's sums round), its leaves are excluded and z3 goes on.
+"""
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from treeproof.engines.base import Budget, for_each_row
+from treeproof.engines.instance import cells_of, point_in_cells, rank_space
+from treeproof.engines.restricted import Restricted, restricted_to
+from treeproof.engines.settling import (
+    is_broken_unchanged,
+    settle_broken,
+    settle_falsified,
+    settle_unknown,
+    settle_verified,
+)
+from treeproof.errors import require_backend
+from treeproof.model.ensemble import IntArray
+from treeproof.query.query import Query
+from treeproof.results.outcomes import Outcomes
+from treeproof.results.verdict import UnknownReason
+
+
+@dataclass(frozen=True, slots=True)
+class SmtEngine:
+    """Exact for small boxes; `unknown` when the budget runs out.
+
+    The budget's nodes are calls of z3.
+    """
+
+    name: ClassVar[str] = "smt"
+    is_complete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Name the package that brings the solver."""
+        require_backend("z3", "smt")
+
+    def refusal(self, query: Query) -> str | None:
+        """Every question can be asked; only the budget limits the answer."""
+        del query
+        return None
+
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+        """Decide every row at the query's own radius or box."""
+        low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
+        calls = np.zeros(len(query), dtype=np.int64)
+
+        def solve_row(row: int, outcomes: Outcomes) -> None:
+            if is_broken_unchanged(query, row):
+                settle_broken(query, outcomes, row)
+                return
+            cells = cells_of(query, row, low[row], high[row])
+            calls[row] = _solve(query, budget, row, cells, outcomes)
+
+        outcomes = for_each_row(query, n_jobs, solve_row)
+        outcomes.statistics["calls"] = calls
+        return outcomes
+
+
+def _solve(
+    query: Query, budget: Budget, row: int, box: tuple[IntArray, IntArray], outcomes: Outcomes
+) -> int:
+    """Decide every alternative; returns the number of calls of z3."""
+    deadline = time.perf_counter() + budget.time_limit_s
+    calls = 0
+    for constraints in query.alternatives.of_group(int(query.group[row])):
+        restricted = restricted_to(query, row, constraints, *box)
+        if restricted.is_hopeless():
+            continue
+        formula = _Formula(query, row, constraints, restricted)
+        while True:
+            left = deadline - time.perf_counter()
+            if left <= 0.0 or calls >= budget.node_limit:
+                is_late = left <= 0.0
+                reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.NODE_LIMIT
+                settle_unknown(query, outcomes, row, reason)
+                return calls
+            calls += 1
+            answer = formula.check(left)
+            if answer == "unknown":
+                settle_unknown(query, outcomes, row, formula.reason)
+                return calls
+            if answer == "unsat":
+                break
+            cells = formula.cells()
+            point = point_in_cells(query, row, cells, cells)
+            if settle_falsified(query, outcomes, row, point):
+                return calls
+            # Sound: the leaves fix the library's sums, and those break nothing.
+            formula.forbid(restricted.leaves_at(cells))
+    settle_verified(query, outcomes, row)
+    return calls
+
+
+class _Formula:
+    """A violation of one alternative in a box, as a formula for z3."""
+
+    def __init__(self, query: Query, row: int, constraints: range, restricted: Restricted) -> None:
+        import z3
+
+        self._z3 = z3
+        self._restricted = restricted
+        self._space = rank_space(query.ensemble)
+        # Contexts of their own keep rows apart when they run in threads.
+        self._context = z3.Context()
+        self._solver = z3.Solver(ctx=self._context)
+        self._solver.set("random_seed", 0)
+        self._value: dict[int, Any] = {}
+        self._condition = [self._leaf_condition(i) for i in range(len(restricted.leaf_row))]
+        self._add_sums(query, constraints)
+        self.reason = UnknownReason.NONE
+
+    def check(self, seconds: float) -> str:
+        """Return 'sat', 'unsat' or 'unknown'."""
+        milliseconds = min(max(1, int(seconds * 1000.0)), 2**31) if np.isfinite(seconds) else 2**31
+        self._solver.set("timeout", min(milliseconds, 2**32 - 2))
+        answer = str(self._solver.check())
+        if answer == "unknown":
+            why = self._solver.reason_unknown()
+            is_late = any(word in why for word in ("timeout", "canceled", "resource"))
+            self.reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.SOLVER_FAILED
+        return answer
+
+    def cells(self) -> IntArray:
+        """Cells of the point that z3 found."""
+        model, restricted = self._solver.model(), self._restricted
+        # Features that no leaf of the box tests may stay anywhere in it.
+        cells = restricted.low_cell.copy()
+        for feature, variable in self._value.items():
+            number = model.eval(variable, model_completion=True).as_fraction()
+            cuts = self._cuts(feature)
+            cell = sum(1 for cut in cuts if cut <= number)
+            low, high = restricted.low_cell[feature], restricted.high_cell[feature]
+            cells[feature] = min(max(cell, int(low)), int(high))
+        return cells
+
+    def forbid(self, leaves: list[int]) -> None:
+        """Exclude one combination of leaves."""
+        z3 = self._z3
+        always = z3.BoolVal(True, ctx=self._context)
+        self._solver.add(z3.Not(z3.And(always, *(self._condition[leaf] for leaf in leaves))))
+
+    def _cuts(self, feature: int) -> list[Fraction]:
+        first, last = self._space.cut_start[feature], self._space.cut_start[feature + 1]
+        return [_exact(cut) for cut in self._space.cut[first:last]]
+
+    def _number(self, value: Fraction) -> Any:
+        return self._z3.Q(value.numerator, value.denominator, ctx=self._context)
+
+    def _leaf_condition(self, leaf: int) -> Any:
+        z3, restricted = self._z3, self._restricted
+        tests = []
+        for entry in range(restricted.range_start[leaf], restricted.range_start[leaf + 1]):
+            feature = int(restricted.feature[entry])
+            value = self._value.setdefault(feature, z3.Real(f"x{feature}", ctx=self._context))
+            start = self._space.cut_start[feature]
+            low, high = int(restricted.low[entry]), int(restricted.high[entry])
+            if low > restricted.low_cell[feature]:
+                cut = _exact(self._space.cut[start + low - 1])
+                tests.append(value >= self._number(cut))
+            if high < restricted.high_cell[feature]:
+                cut = _exact(self._space.cut[start + high])
+                tests.append(value < self._number(cut))
+        return z3.And(tests) if tests else z3.BoolVal(True, ctx=self._context)
+
+    def _add_sums(self, query: Query, constraints: range) -> None:
+        """Every constraint: exact gains of the leaves add up to at least its floor."""
+        z3, restricted = self._z3, self._restricted
+        start = [Fraction(value) for value in query.ensemble.aggregation.start]
+        for constraint, floor in zip(constraints, restricted.floor.tolist(), strict=True):
+            if floor == -np.inf:
+                continue
+            weights = [Fraction(w) for w in query.alternatives.coefficient[constraint].tolist()]
+            missing = Fraction(floor) - _dot(weights, start)
+            terms = []
+            for tree in range(restricted.n_trees):
+                first, last = (int(i) for i in restricted.leaf_start[tree : tree + 2])
+                if first == last:
+                    continue
+                gains = [
+                    _gain(query, weights, tree, int(i)) for i in restricted.leaf_row[first:last]
+                ]
+                missing -= gains[-1]
+                term = self._number(Fraction(0))
+                for leaf, gain in zip(range(first, last - 1), gains[:-1], strict=True):
+                    term = z3.If(self._condition[leaf], self._number(gain - gains[-1]), term)
+                terms.append(term)
+            total = z3.Sum(terms) if terms else self._number(Fraction(0))
+            self._solver.add(total >= self._number(missing))
+
+
+def _exact(cut: float) -> Fraction:
+    """A threshold as a fraction; only the order counts, so infinite ones become larger than all."""
+    return Fraction(float(cut)) if np.isfinite(cut) else Fraction(int(np.sign(cut)) * 2**1100)
+
+
+def _gain(query: Query, weights: list[Fraction], tree: int, leaf_row: int) -> Fraction:
+    """Exact gain of a leaf."""
+    values = [Fraction(value) for value in query.ensemble.trees.leaf_value[leaf_row].tolist()]
+    output = int(query.ensemble.trees.tree_output[tree])
+    return _dot(weights, values) if output < 0 else weights[output] * values[0]
+
+
+def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+
+
+def smt() -> SmtEngine:
+    """The engine 'smt', to be passed as ``engine=``; it has no options.
+
+    Returns
+    -------
+    SmtEngine
+        The engine.
+    """
+    return SmtEngine()

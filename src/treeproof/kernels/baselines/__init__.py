@@ -1,0 +1,1 @@
+"""Kernels of the paper's engines and of its baselines."""

@@ -1,0 +1,1 @@
+"""What all kernels build on: the compiler, trees, cells, leaves, balls, exact arithmetic."""

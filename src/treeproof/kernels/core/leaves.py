@@ -1,0 +1,367 @@
+"""Trees restricted to a box of cells: leaves that meet it, as sparse products of ranges."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.core.arithmetic import two_product, two_sum
+from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
+from treeproof.kernels.core.compiler import (
+    ONE,
+    inlined_kernel,
+    inner_kernel,
+    kernel,
+    noalloc_kernel,
+)
+from treeproof.kernels.core.trees import is_left
+
+
+class LeafRoom(NamedTuple):
+    """Room for the leaves that `restrict_trees` finds, and its scratch.
+
+    leaf_start    int64   (n_trees + 1,)
+    leaf_gain     float64 (leaf capacity,)
+    leaf_row      int32   (leaf capacity,)
+    range_start   int64   (leaf capacity + 1,)
+    feature       int32   (range capacity,)
+    low, high     int32   (range capacity,)
+    current_low   int32   (n_features,)      scratch: the box of the path
+    current_high  int32   (n_features,)
+    stack         uint32  (2 * max_depth + 4, 5)
+    path          uint32  (3 * max_depth + 4, 4)
+    """
+
+    leaf_start: np.ndarray
+    leaf_gain: np.ndarray
+    leaf_row: np.ndarray
+    range_start: np.ndarray
+    feature: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    current_low: np.ndarray
+    current_high: np.ndarray
+    stack: np.ndarray
+    path: np.ndarray
+
+
+@inner_kernel
+def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
+    """Empty room with the given capacities."""
+    return LeafRoom(
+        np.zeros(n_trees + 1, dtype=np.int64),
+        np.empty(n_leaves, dtype=np.float64),
+        np.empty(n_leaves, dtype=np.int32),
+        np.zeros(n_leaves + 1, dtype=np.int64),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_ranges, dtype=np.int32),
+        np.empty(n_features, dtype=np.int32),
+        np.empty(n_features, dtype=np.int32),
+        # One pending branch per level and split in three at most (zero bands), hence 2 per level.
+        np.empty((2 * max_depth + 4, 5), dtype=np.uint32),
+        np.empty((3 * max_depth + 4, 4), dtype=np.uint32),
+    )
+
+
+@inner_kernel
+def larger_room(room):
+    """Room of twice the capacity with the same leaves in it."""
+    n_leaves = len(room.leaf_gain)
+    n_ranges = len(room.feature)
+    larger = LeafRoom(
+        room.leaf_start,
+        np.empty(2 * n_leaves, dtype=np.float64),
+        np.empty(2 * n_leaves, dtype=np.int32),
+        np.zeros(2 * n_leaves + 1, dtype=np.int64),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        np.empty(2 * n_ranges, dtype=np.int32),
+        room.current_low,
+        room.current_high,
+        room.stack,
+        room.path,
+    )
+    copy_into(larger.leaf_gain, room.leaf_gain)
+    copy_into(larger.leaf_row, room.leaf_row)
+    copy_into(larger.range_start, room.range_start)
+    copy_into(larger.feature, room.feature)
+    copy_into(larger.low, room.low)
+    copy_into(larger.high, room.high)
+    return larger
+
+
+@inner_kernel
+def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
+    """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
+
+    trees        TreeArrays
+    space        RankSpace
+    row          float64 (n_features,)  decides fixed features
+    low_cell     int32   (n_features,)  box in cells, or FIXED
+    high_cell    int32   (n_features,)
+    coefficient  float64 (n_outputs,)   gain of a leaf = coefficient · value; trees of outputs with
+                                        coefficient 0 are left out (no leaves)
+    zero_band    float64
+
+    Returns
+    -------
+    leaf_start   int64   (n_trees + 1,)  leaves of tree k
+    leaf_gain    float64 (n_leaves,)     gain of each leaf
+    leaf_row     int32   (n_leaves,)     row of trees.leaf_value
+    range_start  int64   (n_leaves + 1,) constraints of each leaf
+    feature      int32   (n_ranges,)     constrained feature, at most once per leaf
+    low, high    int32   (n_ranges,)     first and last cell of the leaf in that feature; features
+                                         without an entry span the whole box
+    """
+    n_trees = len(trees.tree_output)
+    room = new_room(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
+    tree = np.int64(0)
+    while tree < n_trees:
+        tree = restrict_trees(
+            trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
+        )
+        if tree < n_trees:
+            room = larger_room(room)
+    n_leaves = room.leaf_start[n_trees]
+    n_ranges = room.range_start[n_leaves]
+    return (
+        room.leaf_start,
+        room.leaf_gain[:n_leaves],
+        room.leaf_row[:n_leaves],
+        room.range_start[: n_leaves + 1],
+        room.feature[:n_ranges],
+        room.low[:n_ranges],
+        room.high[:n_ranges],
+    )
+
+
+@kernel
+def restrict_box(trees, space, row, low_cell, high_cell, coefficient, zero_band):
+    """`restrict`, for Python."""
+    return restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band)
+
+
+@kernel
+def slack_of_sums(trees, coefficient, start, unit, leaf_start, leaf_row):
+    """`summation_slack`, for Python."""
+    return summation_slack(trees, coefficient, start, unit, leaf_start, leaf_row)
+
+
+@noalloc_kernel
+def restrict_trees(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
+    """As `restrict`, from a given tree on, into room that may be too small.
+
+    Returns
+    -------
+    int
+        The first tree whose leaves did not fit, which is left out; the number of trees at the end.
+    """
+    for feature in range(len(low_cell)):
+        room.current_low[feature] = low_cell[feature]
+        room.current_high[feature] = high_cell[feature]
+    n_leaves = room.leaf_start[tree]
+    while tree < len(trees.tree_output):
+        output = trees.tree_output[tree]
+        if output < 0 or coefficient[output] != 0.0:
+            n_leaves = _restrict_tree(
+                trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
+            )
+            if n_leaves < 0:
+                return tree
+        room.leaf_start[tree + 1] = n_leaves
+        tree += 1
+    return tree
+
+
+@inlined_kernel
+def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
+    """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
+    nodes = space.nodes
+    stack, path = room.stack, room.path
+    current_low, current_high = room.current_low, room.current_high
+    n_leaves = np.uint64(room.leaf_start[tree])
+    n_ranges = np.uint64(room.range_start[n_leaves])
+    top = np.uint64(1)
+    stack[0, 0] = trees.root[tree]
+    stack[0, 1] = 0
+    stack[0, 2] = NOTHING
+    length = np.uint64(0)
+    has_room = True
+    while top > 0:
+        top -= ONE
+        node = np.uint64(stack[top, 0])
+        while length > stack[top, 1]:
+            length -= ONE
+            current_low[path[length, 0]] = path[length, 1]
+            current_high[path[length, 0]] = path[length, 2]
+        if stack[top, 2] != NOTHING:
+            length = _narrow(
+                path, length, current_low, current_high, low_cell, high_cell,
+                stack[top, 2], stack[top, 3], stack[top, 4],
+            )  # fmt: skip
+        while nodes[node, TESTED] != NOTHING:
+            tested = nodes[node, TESTED]
+            first = current_low[tested]
+            last = current_high[tested]
+            if first == FIXED:
+                is_near = is_left(trees, node, row[tested], zero_band)
+                node = node + ONE if is_near else np.uint64(nodes[node, NEXT])
+                continue
+            cut = np.int64(nodes[node, CUT])
+            flags = nodes[node, FLAGS]
+            if flags & 2:
+                zero_low = space.zero_low[tested]
+                zero_high = space.zero_high[tested]
+                zero_left = flags & 1 == 1
+                apart = zero_high > cut if zero_left else zero_low <= cut
+                if first >= zero_low and last <= zero_high:
+                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
+                    continue
+                if apart and last >= zero_low and first <= zero_high:
+                    # Zero goes to the other side than its neighbours: the node is a set, not a
+                    # range, so the box is cut into pieces in which it is a plain range again.
+                    if first < zero_low:
+                        top = _postpone(stack, top, node, length, tested, first, zero_low - 1)
+                    if last > zero_high:
+                        top = _postpone(stack, top, node, length, tested, zero_high + 1, last)
+                    length = _narrow(
+                        path, length, current_low, current_high, low_cell, high_cell,
+                        tested, max(first, zero_low), min(last, zero_high),
+                    )  # fmt: skip
+                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
+                    continue
+            if last <= cut:
+                node += ONE
+            elif first > cut:
+                node = np.uint64(nodes[node, NEXT])
+            else:
+                top = _postpone(stack, top, nodes[node, NEXT], length, tested, cut + 1, last)
+                length = _narrow(
+                    path, length, current_low, current_high, low_cell, high_cell,
+                    tested, first, cut,
+                )  # fmt: skip
+                node += ONE
+        if n_leaves == len(room.leaf_gain) or n_ranges + length > len(room.feature):
+            has_room = False
+            break
+        for step in range(length):
+            if path[step, 3]:
+                room.feature[n_ranges] = path[step, 0]
+                room.low[n_ranges] = current_low[path[step, 0]]
+                room.high[n_ranges] = current_high[path[step, 0]]
+                n_ranges += ONE
+        leaf = nodes[node, NEXT]
+        room.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
+        room.leaf_row[n_leaves] = leaf
+        n_leaves += ONE
+        room.range_start[n_leaves] = n_ranges
+    while length > 0:
+        length -= ONE
+        current_low[path[length, 0]] = path[length, 1]
+        current_high[path[length, 0]] = path[length, 2]
+    return np.int64(n_leaves) if has_room else -1
+
+
+@noalloc_kernel
+def gain_of_leaf(trees, tree, leaf, coefficient):
+    """What a leaf adds to the gain: coefficient · value.
+
+    Sound: a product errs by a part of itself, which bounds allow for; a sum of several may cancel
+    and is rounded up.
+    """
+    output = trees.tree_output[tree]
+    if output >= 0:
+        return coefficient[output] * trees.leaf_value[leaf, 0]
+    return combination_up(coefficient, trees.leaf_value[leaf])
+
+
+@noalloc_kernel
+def combination_up(coefficient, values):
+    """Coefficient · values: the number itself where nothing is rounded, otherwise one above it.
+
+    Sound: sums and products are taken with their errors, twice the errors cover the rounding of
+    their own sum, and one float covers the last addition.
+    """
+    total = 0.0
+    lost = 0.0
+    for index in range(len(coefficient)):
+        factor = coefficient[index]
+        if factor == 0.0:
+            continue
+        product = factor * values[index]
+        if abs(factor) != 1.0 and values[index] != 0.0:
+            product, error = two_product(factor, values[index])
+            # The error of a tiny product may itself underflow.
+            lost += abs(error) if abs(product) > 1e-280 else 1e-290
+        total, error = two_sum(total, product)
+        lost += abs(error)
+    return total if lost == 0.0 else np.nextafter(total + 2.0 * lost, np.inf)
+
+
+@inlined_kernel
+def _postpone(stack, top, node, length, feature, low, high):
+    """Remember a branch: where it starts and the range it enters there."""
+    stack[top, 0] = node
+    stack[top, 1] = length
+    stack[top, 2] = feature
+    stack[top, 3] = low
+    stack[top, 4] = high
+    return top + ONE
+
+
+@inlined_kernel
+def _narrow(path, length, current_low, current_high, low_cell, high_cell, feature, low, high):
+    """Enter a cell range, remembering how to leave it; marks a feature's first narrowing."""
+    path[length, 0] = feature
+    path[length, 1] = current_low[feature]
+    path[length, 2] = current_high[feature]
+    is_first = (
+        current_low[feature] == low_cell[feature] and current_high[feature] == high_cell[feature]
+    )
+    path[length, 3] = 1 if is_first else 0
+    current_low[feature] = low
+    current_high[feature] = high
+    return length + ONE
+
+
+@noalloc_kernel
+def summation_slack(trees, coefficient, start, unit, leaf_start, leaf_row):
+    """How far the library's rounded sums can be from the exact ones, over a restricted box.
+
+    Sound: recursive summation errs by at most `unit` times the magnitude of every partial sum, and
+    each partial sum lies in the interval of sums of the reachable leaves' extremes. The factor
+    covers the growth of the partial sums by the errors themselves and our own rounding.
+
+    coefficient  float64 (n_outputs,)
+    start        float64 (n_outputs,)   where the accumulators start
+    unit         float64                rounding unit of the sums; 0 when they are exact
+    leaf_start   int64   (n_trees + 1,) from `restrict`
+    leaf_row     int32   (n_leaves,)
+    """
+    if unit == 0.0:
+        return 0.0
+    slack = 0.0
+    n_trees = len(trees.tree_output)
+    for output in range(len(coefficient)):
+        if coefficient[output] == 0.0:
+            continue
+        least = start[output]
+        most = start[output]
+        error = 0.0
+        for tree in range(n_trees):
+            owner = trees.tree_output[tree]
+            if (owner >= 0 and owner != output) or leaf_start[tree] == leaf_start[tree + 1]:
+                continue
+            column = output if owner < 0 else 0
+            smallest = np.inf
+            largest = -np.inf
+            for leaf in range(leaf_start[tree], leaf_start[tree + 1]):
+                value = trees.leaf_value[leaf_row[leaf], column]
+                smallest = min(smallest, value)
+                largest = max(largest, value)
+            least += smallest
+            most += largest
+            error += max(abs(least), abs(most))
+        slack += abs(coefficient[output]) * error
+    return slack * unit * (1.0 + 4.0 * n_trees * unit + 1e-9)

@@ -1,0 +1,393 @@
+"""Points of a `Problem`: values, coordinate ascent, and moving a witness closer."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.core.balls import cell_distance
+from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.exact.problem import (
+    CELL_START,
+    ENTRY_START,
+    FACTOR,
+    FEATURE,
+    HIGH,
+    LEAF_START,
+    LOW,
+    PAIR_START,
+    SEGMENT_START,
+    SLOT,
+)
+
+
+@inlined_kernel
+def segment_at(problem, state, pair, cell):
+    """Segment of a pair that holds a cell of the box."""
+    segment = problem.pairs[pair, SEGMENT_START] + state.span[pair, LOW]
+    while cell > state.reach[segment, HIGH]:
+        segment += ONE
+    return segment
+
+
+@noalloc_kernel
+def count_misses(problem, state, point, misses):
+    """Value of a point inside the state's box.
+
+    misses  int16 (n_leaves,)  filled in: pairs in which a living leaf does not hold the point
+    """
+    value = problem.base
+    for slot in range(problem.n_slots):
+        value += problem.unary[point[slot]]
+    for factor in range(problem.n_factors):
+        first_leaf = problem.factors[factor, LEAF_START]
+        last_leaf = first_leaf + state.n_alive[factor]
+        for leaf in range(first_leaf, last_leaf):
+            misses[leaf] = 0
+        first_pair = problem.factors[factor, PAIR_START]
+        entry = np.uint64(problem.factors[factor, ENTRY_START])
+        for step in range(state.n_active[factor]):
+            pair = state.active[first_pair + step]
+            here = segment_at(problem, state, pair, point[problem.pairs[pair, SLOT]])
+            for leaf in range(first_leaf, last_leaf):
+                is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
+                misses[leaf] += np.int16(is_outside)
+                entry += ONE
+        for leaf in range(first_leaf, last_leaf):
+            if misses[leaf] == 0:
+                value += state.gain[leaf]
+    return value
+
+
+@noalloc_kernel
+def slot_values(problem, state, cell_now, slot, misses, values):
+    """Part of the value that depends on one slot, for each of its cells, others as they are."""
+    low = np.uint32(state.box[slot, LOW])
+    high = np.uint32(state.box[slot, HIGH])
+    for cell in range(low, high + ONE):
+        values[cell] = problem.unary[cell]
+    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
+        pair = problem.slot_pair[index]
+        step = state.place[pair]
+        if step < 0:
+            continue
+        here = segment_at(problem, state, pair, cell_now)
+        factor = problem.pairs[pair, FACTOR]
+        n_alive = state.n_alive[factor]
+        first_leaf = problem.factors[factor, LEAF_START]
+        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
+            if misses[leaf] == np.int16(is_outside):
+                first = max(state.reach[state.range_low[entry], LOW], low)
+                last = min(state.reach[state.range_high[entry], HIGH], high)
+                for cell in range(first, last + ONE):
+                    values[cell] += state.gain[leaf]
+            entry += ONE
+
+
+@noalloc_kernel
+def move_slot(problem, state, slot, before, after, misses, is_stale):
+    """Account for a slot's new cell; returns what that adds to the value.
+
+    Marks the slots to which the move may matter.
+    """
+    change = problem.unary[after] - problem.unary[before]
+    for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
+        pair = problem.slot_pair[index]
+        step = state.place[pair]
+        if step < 0:
+            continue
+        old = segment_at(problem, state, pair, before)
+        new = segment_at(problem, state, pair, after)
+        if old == new:
+            continue
+        factor = problem.pairs[pair, FACTOR]
+        n_alive = state.n_alive[factor]
+        first_leaf = problem.factors[factor, LEAF_START]
+        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
+        for leaf in range(first_leaf, first_leaf + n_alive):
+            was_outside = (old < state.range_low[entry]) | (old > state.range_high[entry])
+            is_outside = (new < state.range_low[entry]) | (new > state.range_high[entry])
+            if misses[leaf] == 0:
+                change -= state.gain[leaf]
+            misses[leaf] += np.int16(is_outside) - np.int16(was_outside)
+            if misses[leaf] == 0:
+                change += state.gain[leaf]
+            entry += ONE
+        first_pair = problem.factors[factor, PAIR_START]
+        for other in range(first_pair, first_pair + state.n_active[factor]):
+            is_stale[problem.pairs[state.active[other], SLOT]] = True
+    is_stale[slot] = False
+    return change
+
+
+@noalloc_kernel
+def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
+    """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
+
+    misses    int16 (n_leaves,)  from `count_misses`
+    is_stale  bool  (n_slots,)   slots whose best cell may have changed since it was chosen
+    """
+    for _ in range(rounds):
+        is_better = False
+        for slot in range(problem.n_slots):
+            low = state.box[slot, LOW]
+            high = state.box[slot, HIGH]
+            if low == high or not is_stale[slot]:
+                continue
+            is_stale[slot] = False
+            here = point[slot]
+            slot_values(problem, state, here, slot, misses, values)
+            best = here
+            for cell in range(low, high + 1):
+                if values[cell] > values[best] or (
+                    values[cell] == values[best] and distance[cell] < distance[best]
+                ):
+                    best = cell
+            if best != here:
+                is_better = is_better or values[best] > values[here]
+                value += values[best] - values[here]
+                point[slot] = best
+                move_slot(problem, state, slot, here, best, misses, is_stale)
+                if value >= need:
+                    return value
+        if not is_better:
+            break
+    return value
+
+
+@noalloc_kernel
+def decode(problem, state, score, distance, point):
+    """Point that takes the best-scored cell of every slot, the nearest among equals."""
+    for slot in range(problem.n_slots):
+        best = state.box[slot, LOW]
+        for cell in range(best + 1, state.box[slot, HIGH] + 1):
+            if score[cell] > score[best] or (
+                score[cell] == score[best] and distance[cell] < distance[best]
+            ):
+                best = cell
+        point[slot] = best
+
+
+@noalloc_kernel
+def clip_point(problem, state, point):
+    """Move a point into the state's box."""
+    for slot in range(problem.n_slots):
+        point[slot] = min(max(point[slot], state.box[slot, LOW]), state.box[slot, HIGH])
+
+
+@inner_kernel
+def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_high, is_ball):
+    """Radius at which each cell of a problem is reached, rounded down; infinite if never.
+
+    In a box that is no ball every cell is at distance 0; otherwise see `cell_distance`.
+
+    Returns
+    -------
+    distance   float64 (n_cells,)
+    is_beyond  bool    (n_cells,)  the radius is only approached
+    """
+    distance = np.zeros(len(problem.cells), dtype=np.float64)
+    is_beyond = np.zeros(len(problem.cells), dtype=np.bool_)
+    if not is_ball:
+        return distance, is_beyond
+    for slot in range(problem.n_slots):
+        feature = problem.slots[slot, FEATURE]
+        rates = down[feature], up[feature]
+        sides = domain_low[feature], domain_high[feature]
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            distance[cell], is_beyond[cell] = cell_distance(
+                space, feature, problem.cells[cell, LOW], problem.cells[cell, HIGH],
+                row_cell[feature], row[feature], rates, sides,
+            )  # fmt: skip
+    return distance, is_beyond
+
+
+NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
+"""Positions in the array of counts."""
+
+REPAIR_ROUNDS = 2
+"""Rounds of ascent after each step closer."""
+
+
+class Target(NamedTuple):
+    """What a search looks for, and the best that it has found.
+
+    need        float64               value from which a point is worth judging
+    floor       float64               no violation has a value below it
+    distance    float64 (n_cells,)    radius at which each cell is reached
+    is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
+    upper       float64 (1,)          distance of the best witness; infinite without one
+    is_open     bool    (1,)          the best witness only approaches `upper`
+    counts      int64   (4,)          nodes, sweeps, points, restrictions
+    point       int32   (n_slots,)    the point under consideration
+    values      float64 (n_cells,)    scratch
+    n_steps     int64   (1,)          steps by which the point was moved closer
+    saved       int32   (n_slots, 4)  scratch: a box and two points
+    misses      int16   (n_leaves,)   scratch, see `count_misses`
+    is_stale    bool    (n_slots,)    scratch
+    """
+
+    need: float
+    floor: float
+    distance: np.ndarray
+    is_beyond: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    counts: np.ndarray
+    point: np.ndarray
+    values: np.ndarray
+    n_steps: np.ndarray
+    saved: np.ndarray
+    misses: np.ndarray
+    is_stale: np.ndarray
+
+
+@inner_kernel
+def new_target(problem, need, floor, distance, is_beyond, found):
+    """Target of a search in a problem; ``found`` holds what is known about the row."""
+    return Target(
+        need,
+        floor,
+        distance,
+        is_beyond,
+        found.upper,
+        found.is_open,
+        found.counts,
+        np.zeros(problem.n_slots, dtype=np.int32),
+        np.empty(len(problem.unary), dtype=np.float64),
+        np.zeros(1, dtype=np.int64),
+        np.empty((problem.n_slots, 4), dtype=np.int32),
+        np.empty(len(problem.leaf_gain), dtype=np.int16),
+        np.empty(problem.n_slots, dtype=np.bool_),
+    )
+
+
+@noalloc_kernel
+def shrink_box(problem, state, target, upper, is_open):
+    """Keep only cells nearer than a witness; False when some slot has none left.
+
+    A witness that only approaches its distance leaves room for one that attains it. Distances rise
+    outwards from the row's own cell, so what remains of a box is again a box.
+    """
+    distance = target.distance
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low <= high and (
+            distance[low] > upper
+            or (distance[low] == upper and (target.is_beyond[low] or not is_open))
+        ):
+            low += 1
+        while low <= high and (
+            distance[high] > upper
+            or (distance[high] == upper and (target.is_beyond[high] or not is_open))
+        ):
+            high -= 1
+        state.box[slot, LOW] = low
+        state.box[slot, HIGH] = high
+        if low > high:
+            return False
+    return True
+
+
+@noalloc_kernel
+def point_distance(problem, target):
+    """Distance of `target.point`, and whether it is only approached."""
+    largest = 0.0
+    is_open = False
+    for slot in range(problem.n_slots):
+        cell = target.point[slot]
+        if target.distance[cell] > largest:
+            largest = target.distance[cell]
+            is_open = target.is_beyond[cell]
+        elif target.distance[cell] == largest and target.is_beyond[cell]:
+            is_open = True
+    return largest, is_open
+
+
+@noalloc_kernel
+def accept_point(problem, target):
+    """Make the judged point the best witness."""
+    target.n_steps[0] = 0
+    target.upper[0], target.is_open[0] = point_distance(problem, target)
+
+
+@noalloc_kernel
+def climb(problem, state, target, rounds):
+    """Value of `target.point` after at most that many rounds of ascent in the box."""
+    for slot in range(problem.n_slots):
+        target.is_stale[slot] = True
+    value = count_misses(problem, state, target.point, target.misses)
+    if value < target.need:
+        value = ascend(
+            problem, state, target.distance, target.point, value, target.need, rounds,
+            target.misses, target.is_stale, target.values,
+        )  # fmt: skip
+    return value
+
+
+@noalloc_kernel
+def reaches_need(problem, state, target, rounds):
+    """Whether `target.point`, after some rounds of ascent in the box, is worth judging.
+
+    Then it is moved as near as small changes take it; `take_back` undoes that.
+    """
+    value = climb(problem, state, target, rounds)
+    target.n_steps[0] = 0
+    if value < target.need:
+        return False
+    descend(problem, state, target, value)
+    return True
+
+
+@noalloc_kernel
+def descend(problem, state, target, value):
+    """Move a point that reaches the need closer, threshold by threshold, while it still does.
+
+    The farthest slots are moved inwards, and what that spoils is repaired by ascent among the slots
+    concerned. The box stays as it was, since the point may yet be rejected.
+    """
+    saved = target.saved
+    for slot in range(problem.n_slots):
+        saved[slot, 0] = state.box[slot, LOW]
+        saved[slot, 1] = state.box[slot, HIGH]
+        saved[slot, 2] = target.point[slot]
+    while True:
+        for slot in range(problem.n_slots):
+            saved[slot, 3] = target.point[slot]
+        upper, is_open = point_distance(problem, target)
+        if (upper == 0.0 and not is_open) or not shrink_box(problem, state, target, upper, is_open):
+            break
+        for slot in range(problem.n_slots):
+            here = target.point[slot]
+            nearer = min(max(here, state.box[slot, LOW]), state.box[slot, HIGH])
+            if nearer != here:
+                target.point[slot] = nearer
+                value += move_slot(
+                    problem, state, slot, here, nearer, target.misses, target.is_stale
+                )
+                target.is_stale[slot] = True
+        if value < target.need:
+            value = ascend(
+                problem, state, target.distance, target.point, value, target.need,
+                np.int64(REPAIR_ROUNDS), target.misses, target.is_stale, target.values,
+            )  # fmt: skip
+            if value < target.need:
+                break
+        target.n_steps[0] += 1
+    for slot in range(problem.n_slots):
+        state.box[slot, LOW] = saved[slot, 0]
+        state.box[slot, HIGH] = saved[slot, 1]
+        target.point[slot] = saved[slot, 3]
+
+
+@noalloc_kernel
+def take_back(problem, target):
+    """Undo the descent of `target.point`; False when there was none."""
+    if target.n_steps[0] == 0:
+        return False
+    target.n_steps[0] = 0
+    for slot in range(problem.n_slots):
+        target.point[slot] = target.saved[slot, 2]
+    return True

@@ -1,0 +1,1 @@
+"""Robust training: histograms, splits, growth."""

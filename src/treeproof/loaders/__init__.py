@@ -1,0 +1,185 @@
+"""From a live model or a model file to an `Ensemble`."""
+
+import contextlib
+import os
+import re
+import stat
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
+from treeproof.loaders.base import Loaded, LoadOptions
+from treeproof.loaders.registry import loaders, supported_kinds
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.file_format import is_saved, load_saved
+
+MAX_FILE_BYTES = 4 * 2**30
+"""Larger files are refused before they are read: models are far smaller, mistakes are not."""
+
+_HEAD_BYTES = 4096
+_PICKLE_SUFFIXES = {".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle"}
+# Protocols 0 and 1 have no magic number, but begin by naming a global: c<module>\n<name>\n.
+_OLD_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\r?\n[A-Za-z_]\w*\r?\n")
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
+
+@runtime_checkable
+class TrainedHere(Protocol):
+    """An estimator that knows its own ensemble: there is nothing to translate or to test."""
+
+    def to_ensemble(self) -> Ensemble:
+        """Return the trees that were grown."""
+        ...
+
+
+def load_ensemble(
+    source: Any, *, options: LoadOptions | None = None, self_test: bool = True
+) -> Ensemble:
+    """Load a live model or a model file, and test it against its library.
+
+    Parameters
+    ----------
+    source : model object, str or path
+        A trained model of a supported library, or the path of a model file.
+    options : LoadOptions, optional
+        What the model itself does not say.
+    self_test : bool
+        Whether to compare with the source library where it can be imported.
+
+    Returns
+    -------
+    Ensemble
+        With the outcome of the self-test in its provenance.
+
+    Warns
+    -----
+    ModelWarning
+        The model leaves open what is deployed.
+    """
+    # Not at the top: the self-test builds on loaders/base.py.
+    from treeproof.loaders.self_test import run_self_test
+
+    options = options or LoadOptions()
+    if isinstance(source, Ensemble):
+        return source
+    if isinstance(source, TrainedHere):
+        _refuse_options(options, frozenset(), "an estimator of treeproof.training")
+        return source.to_ensemble()
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        head = _head(path)
+        if is_saved(head):
+            _refuse_options(options, frozenset(), "a file written by Model.save")
+            with _naming(path):
+                return load_saved(path)
+        with _naming(path):
+            loaded = _load_file(path, head, options)
+    else:
+        loaded = _load_object(source, options)
+    loaded = _with_cautions(loaded)
+    if self_test:
+        return run_self_test(loaded)
+    return loaded.ensemble.with_provenance(self_test="skipped on request")
+
+
+def _with_cautions(loaded: Loaded) -> Loaded:
+    """Keep what a loader cautions about with the model, and show it now."""
+    for sentence in loaded.cautions:
+        # At the line that called `treeproof.load`.
+        warnings.warn(sentence, ModelWarning, stacklevel=4)
+    notes = loaded.cautions + loaded.ensemble.provenance.notes
+    return replace(loaded, ensemble=loaded.ensemble.with_provenance(notes=notes))
+
+
+def _load_object(source: Any, options: LoadOptions) -> Loaded:
+    for entry, loader in loaders():
+        if loader.accepts_object(source):
+            _refuse_options(options, entry.options, entry.kinds[0])
+            return loader.load_object(source, options)
+    kind = type(source)
+    raise UnsupportedModel(
+        f"Objects of type {kind.__module__}.{kind.__qualname__} cannot be loaded."
+        f" Supported are: {supported_kinds()}."
+    )
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have errors name the file: loaders know its content only, and a user may have many."""
+    try:
+        yield
+    except (BrokenModelFile, UnsupportedModel) as error:
+        if path.name in str(error):
+            raise
+        raise type(error)(f"Model file '{path}': {error}") from error
+
+
+def _load_file(path: Path, head: bytes, options: LoadOptions) -> Loaded:
+    if (head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05") or _OLD_PICKLE.match(head):
+        raise _pickle_error(path)
+    for entry, loader in loaders():
+        if loader.accepts_file(path, head):
+            _refuse_options(options, entry.options, entry.kinds[-1])
+            return loader.load_file(path, options)
+    if path.suffix.lower() in _PICKLE_SUFFIXES:
+        raise _pickle_error(path)
+    for magic, name in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise BrokenModelFile(
+                f"The file '{path}' is compressed with {name}. Decompress it first."
+            )
+    raise BrokenModelFile(
+        f"The file '{path}' is of no known kind. Supported are: {supported_kinds()}."
+    )
+
+
+def _pickle_error(path: Path) -> BrokenModelFile:
+    return BrokenModelFile(
+        f"The file '{path}' is a pickle, which can run any program when it is opened, so treeproof"
+        " never opens one. Save the model in its library's own format, with skops, or with"
+        " Model.save."
+    )
+
+
+def _head(path: Path) -> bytes:
+    """First bytes of a file that exists, can be read and has a sane size."""
+    try:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode):
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+    except FileNotFoundError as error:
+        raise InvalidInput(f"There is no file '{path}'.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"The model file '{path}' cannot be read: {reason}.") from error
+    if not stat.S_ISREG(status.st_mode):
+        what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise InvalidInput(f"A model must be a file. '{path}' is {what}.")
+    if not head:
+        raise BrokenModelFile(f"The model file '{path}' is empty.")
+    if status.st_size > MAX_FILE_BYTES:
+        raise BrokenModelFile(
+            f"A model file may have at most {MAX_FILE_BYTES // 2**30} GB."
+            f" Got {status.st_size / 2**30:.1f} GB in '{path}'."
+        )
+    return head
+
+
+def _refuse_options(options: LoadOptions, known: frozenset[str], kind: str) -> None:
+    """Refuse an option that would be ignored: it would change nothing, or the wrong thing."""
+    for option in fields(options):
+        if option.name not in known and getattr(options, option.name) is not None:
+            raise InvalidInput(
+                f"The option '{option.name}' has no meaning for {kind}, which carries its own"
+                " answer. Leave it out."
+            )

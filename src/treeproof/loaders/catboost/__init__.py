@@ -1,0 +1,1 @@
+"""CatBoost: live models, .cbm and JSON files."""

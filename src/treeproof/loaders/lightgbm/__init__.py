@@ -1,0 +1,1 @@
+"""LightGBM: live models and text files."""

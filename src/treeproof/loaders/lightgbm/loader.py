@@ -1,0 +1,349 @@
+"""LightGBM: boosters, estimators and text model files.
+
+LightGBM sends a row left iff ``x <= t`` in double, and takes every ``|x| <= 1e-35`` for zero before
+it looks at a tree. Both become one canonical threshold. Text files are read without LightGBM; live
+models are read through their own text, which carries every number in full.
+"""
+
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.loaders.base import (
+    Loaded,
+    LoadOptions,
+    Reference,
+    read_model_file,
+    version_notes,
+)
+from treeproof.loaders.decisions import binary_decision, refuse_threshold
+from treeproof.loaders.lightgbm.text import TextModel, parse_model
+from treeproof.loaders.lightgbm.trees import add_tree, coded_features, raw_categories
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
+from treeproof.model.links import sigmoid_float64
+
+OLDEST_VERSION, NEWEST_VERSION = (4, 0), (4, 7)
+"""The range of LightGBM versions that this loader is tested with."""
+
+_SIGMOID = ("binary", "cross_entropy", "xentropy")
+_SOFTMAX, _ONE_VERSUS_ALL = "multiclass", "multiclassova"
+_OUTPUT_RULE = {
+    "poisson": "exp(x)",
+    "gamma": "exp(x)",
+    "tweedie": "exp(x)",
+    "cross_entropy_lambda": "log(1 + exp(x))",
+    "xentlambda": "log(1 + exp(x))",
+}
+_PLAIN = (
+    "regression",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+    "lambdarank",
+    "rank_xendcg",
+)
+
+
+class LightGBMLoader:
+    """Loads `lightgbm.Booster`, the LGBM estimators, and text model files."""
+
+    name: ClassVar[str] = "lightgbm"
+
+    def accepts_object(self, source: Any) -> bool:
+        """Whether the object's class, or one it derives from, is LightGBM's."""
+        return any(c.__module__.partition(".")[0] == "lightgbm" for c in type(source).__mro__)
+
+    def accepts_file(self, path: Path, head: bytes) -> bool:
+        """Whether the file begins as LightGBM's text files do."""
+        return re.match(rb"tree\r?\nversion=", head) is not None
+
+    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
+        """Translate a booster or estimator as its own ``predict`` uses it."""
+        import lightgbm
+
+        estimator = source if isinstance(source, lightgbm.LGBMModel) else None
+        booster = _booster_of(source)
+        text = booster.model_to_string()
+        used = text.count("\nTree=")
+        notes = list(
+            version_notes(
+                "LightGBM", lightgbm.__version__, oldest=OLDEST_VERSION, newest=NEWEST_VERSION
+            )
+        )
+        if used < booster.num_trees():
+            notes.append(
+                f"Only the {used} trees up to the best iteration are used, of"
+                f" {booster.num_trees()}, as LightGBM's predict does."
+            )
+        model = parse_model(text)
+        classifier = isinstance(source, lightgbm.LGBMClassifier)
+        classes = tuple(source.classes_.tolist()) if classifier else None
+        if classifier and callable(source.objective_):
+            classes = None
+            notes.append(
+                "The objective is a Python function, so LightGBM's predict gives scores, no labels."
+            )
+        ensemble = _ensemble(
+            model,
+            options,
+            classes=classes,
+            kind=type(source).__name__,
+            version=lightgbm.__version__,
+            notes=notes,
+        )
+        return Loaded(ensemble, _reference(ensemble, options, lambda: booster, estimator))
+
+    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
+        """Translate a text model file; LightGBM, where importable, serves the self-test only."""
+        file = read_model_file(path)
+        try:
+            text = file.content.decode()
+        except UnicodeDecodeError as error:
+            raise BrokenModelFile(f"'{path.name}' must be UTF-8 text: {error}.") from error
+        model = parse_model(text)
+        notes = []
+        if model.version != "v4":
+            notes.append(
+                f"The file has LightGBM 3's format {model.version}; it is read by the rules of"
+                " LightGBM 4, which sends a missing category right at every split."
+            )
+        ensemble = _ensemble(
+            model,
+            options,
+            classes=None,
+            kind=path.name,
+            version=f"format {model.version}",
+            notes=notes,
+            file_sha256=file.sha256,
+        )
+        if importlib.util.find_spec("lightgbm") is None:
+            return Loaded(ensemble, None)
+        return Loaded(
+            ensemble, _reference(ensemble, options, lambda: _read_booster(model.checked_text), None)
+        )
+
+
+def _booster_of(source: Any) -> Any:
+    """Return the booster of an estimator, or the booster itself; refuses what cannot predict."""
+    import lightgbm
+
+    if isinstance(source, lightgbm.Booster):
+        return source
+    if not isinstance(source, lightgbm.LGBMModel):
+        raise UnsupportedModel(
+            "A LightGBM model must be a Booster or an LGBM estimator."
+            f" Got {type(source).__name__}. Pass one of its boosters."
+        )
+    if hasattr(source, "to_local"):
+        raise UnsupportedModel(
+            f"A {type(source).__name__} predicts on Dask collections. Call .to_local() first."
+        )
+    if not source.__sklearn_is_fitted__():
+        raise UnsupportedModel(f"The {type(source).__name__} is not fitted. Call .fit() first.")
+    if source.get_params().get("pred_early_stop"):
+        raise UnsupportedModel(
+            "pred_early_stop=True skips trees depending on the row, so the model is no sum of"
+            " trees. Set it to False."
+        )
+    return source.booster_
+
+
+def _read_booster(text: str) -> Any:
+    import lightgbm
+
+    try:
+        return lightgbm.Booster(model_str=text)
+    except lightgbm.basic.LightGBMError as error:
+        raise BrokenModelFile(f"LightGBM itself refuses the model file: {error}.") from error
+
+
+def _reference(
+    ensemble: Ensemble,
+    options: LoadOptions,
+    open_booster: Callable[[], Any],
+    estimator: Any,
+) -> Reference:
+    """LightGBM's own margins and labels; a booster is opened when it is first asked."""
+    booster = cache(open_booster)
+    decision, classes = ensemble.decision, ensemble.classes
+
+    def predict(rows: FloatArray, **kind: bool) -> NDArray[Any]:
+        predictor = booster() if estimator is None else estimator
+        with warnings.catch_warnings():
+            # Rows of the self-test are plain arrays, whatever the model was fitted on.
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            return np.asarray(predictor.predict(rows, **kind))
+
+    def margins(rows: FloatArray) -> NDArray[np.floating]:
+        return predict(rows, raw_score=True).reshape(len(rows), -1)
+
+    def labels(rows: FloatArray) -> NDArray[np.int64]:
+        if estimator is not None and options.decision_threshold is None:
+            number = {label: index for index, label in enumerate(classes)}
+            return np.array([number[label] for label in predict(rows).tolist()], dtype=np.int64)
+        probability = np.asarray(booster().predict(rows))
+        if decision.kind == "argmax":
+            return np.argmax(probability, axis=1)
+        if options.decision_threshold is not None:
+            return (probability >= options.decision_threshold).astype(np.int64)
+        return np.argmax(np.stack([1.0 - probability, probability], axis=1), axis=1)
+
+    return Reference(margins=margins, labels=None if decision.kind == "score" else labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Objective:
+    """The objective line of a model: a name, and the factor inside its sigmoid."""
+
+    name: str
+    sigmoid: float
+    squared: bool
+
+
+def _objective(model: TextModel) -> _Objective:
+    name, *words = model.objective.split(" ")
+    if words and not name:
+        raise BrokenModelFile(f"The objective must have a name. Got {model.objective[:60]!r}.")
+    values = dict(word.partition(":")[::2] for word in words)
+    if name in (_SOFTMAX, _ONE_VERSUS_ALL) and values.get("num_class") != str(model.n_outputs):
+        raise BrokenModelFile(
+            f"Objective '{name}' must have one class per output ({model.n_outputs})."
+            f" Got {model.objective[:60]!r}."
+        )
+    sigmoid = 1.0
+    if name in ("binary", _ONE_VERSUS_ALL):
+        sigmoid = _sigmoid_parameter(values.get("sigmoid", ""))
+    return _Objective(name, sigmoid, "sqrt" in words)
+
+
+def _sigmoid_parameter(text: str) -> float:
+    """Read the factor as LightGBM reads it: whole part plus digits divided by a power of ten.
+
+    That is not always the nearest double, and it decides the last bit of probabilities.
+    """
+    match = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(?:e([-+][0-9]{1,2}))?", text)
+    if match is None:
+        raise BrokenModelFile(f"The sigmoid of the objective must be a number. Got {text[:40]!r}.")
+    whole, digits, exponent = match.groups()
+    value = float(whole) + (float(digits) / 10.0 ** len(digits) if digits else 0.0)
+    power = int(exponent or 0)
+    value = value / 10.0**-power if power < 0 else value * 10.0**power
+    if not value > 0.0:
+        raise BrokenModelFile(f"The sigmoid of the objective must be positive. Got {text}.")
+    return value
+
+
+def _ensemble(
+    model: TextModel,
+    options: LoadOptions,
+    *,
+    classes: tuple[Any, ...] | None,
+    kind: str,
+    version: str,
+    notes: list[str],
+    file_sha256: str = "",
+) -> Ensemble:
+    """Translate a parsed model; `classes` are those of an LGBMClassifier."""
+    objective = _objective(model)
+    builder = TreeBuilder()
+    for tree in model.trees:
+        add_tree(builder, tree, tree.number % model.n_outputs)
+    divisor = len(model.trees) / model.n_outputs if model.averaged else 1.0
+    decision = _decision(model, objective, divisor, options, classes)
+    if decision.kind == "score":
+        classes = ()
+    elif classes is None:
+        classes = tuple(range(max(model.n_outputs, 2)))
+    notes = [*notes, *_notes(objective, decision, divisor)]
+    return Ensemble(
+        trees=builder.finish(),
+        n_features=len(model.feature_names),
+        n_outputs=model.n_outputs,
+        input_precision="float64",
+        aggregation=Aggregation(precision="float64", start=(0.0,) * model.n_outputs),
+        decision=decision,
+        classes=classes,
+        feature_names=model.feature_names,
+        categories=raw_categories(model),
+        categorical=tuple(coded_features(model)),
+        provenance=Provenance(
+            library="lightgbm",
+            library_version=version,
+            source=kind,
+            file_sha256=file_sha256,
+            objective=model.objective or "custom",
+            notes=tuple(notes),
+        ),
+    )
+
+
+def _decision(
+    model: TextModel,
+    objective: _Objective,
+    divisor: float,
+    options: LoadOptions,
+    classes: tuple[Any, ...] | None,
+) -> Decision:
+    """How LGBMClassifier labels, also for boosters and files, which give only probabilities.
+
+    It takes the first largest of [1 - p, p], so p = 0.5 means class 0, and small positive margins
+    do have p = 0.5.
+    """
+    name = objective.name
+    if name in (_SOFTMAX, _ONE_VERSUS_ALL):
+        refuse_threshold(options, f"a model of {model.n_outputs} classes")
+        if name == _SOFTMAX:
+            return Decision(kind="argmax", link="softmax_float64", link_divisor=divisor)
+        return Decision(
+            kind="argmax",
+            link="sigmoid_float64",
+            link_divisor=divisor,
+            link_scale=objective.sigmoid,
+        )
+    if model.n_outputs != 1 and name:
+        raise BrokenModelFile(f"Objective '{name}' has one output. Got {model.n_outputs}.")
+    if name in _SIGMOID:
+        scale = objective.sigmoid if name == "binary" else 1.0
+
+        def probability(margin: float) -> float:
+            return sigmoid_float64(margin / divisor, scale)
+
+        return binary_decision(
+            options,
+            probability=probability,
+            is_one=lambda margin: probability(margin) > 1.0 - probability(margin),
+        )
+    if name and name not in _PLAIN and name not in _OUTPUT_RULE:
+        raise UnsupportedModel(f"LightGBM's objective '{name[:40]}' is not known to treeproof.")
+    if classes is not None:
+        raise UnsupportedModel(
+            f"An LGBMClassifier with objective '{name}' gives no probabilities."
+            " Train it with 'binary' or 'multiclass', or pass its booster_ for its scores."
+        )
+    refuse_threshold(options, f"objective '{name or 'custom'}'")
+    return Decision(kind="score")
+
+
+def _notes(objective: _Objective, decision: Decision, divisor: float) -> list[str]:
+    notes = []
+    if divisor != 1.0:
+        notes.append(
+            f"Margins of this averaged forest are sums over {divisor:.0f} iterations, as LightGBM's"
+            " raw_score gives them; its predictions divide them first."
+        )
+    rule = "sign(x) * x * x" if objective.squared else _OUTPUT_RULE.get(objective.name)
+    if rule and decision.kind == "score":
+        notes.append(f"Margins are raw scores x; LightGBM's predict gives {rule}.")
+    return notes

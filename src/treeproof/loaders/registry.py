@@ -1,0 +1,92 @@
+"""All loaders, in the order in which they are asked; the only list of them.
+
+A loader's module is imported when it is first asked, and no loader imports its library before it
+is given something of that library.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from treeproof.loaders.base import Loader
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a loader lives and what it understands.
+
+    Attributes
+    ----------
+    module, class_name : str
+        Home of the loader below `treeproof.loaders`.
+    kinds : tuple of str
+        What it loads, as shown to users.
+    options : frozenset of str
+        Fields of `LoadOptions` that mean something to it; others are refused, not ignored.
+    """
+
+    module: str
+    class_name: str
+    kinds: tuple[str, ...]
+    options: frozenset[str]
+
+
+_THRESHOLD = frozenset({"decision_threshold"})
+
+# Estimators of the boosting libraries inherit from scikit-learn's classes, so scikit-learn comes
+# after them.
+ENTRIES = (
+    Entry(
+        "xgboost",
+        "XGBoostLoader",
+        ("XGBoost Booster and XGB* estimators", "XGBoost .json and .ubj files"),
+        _THRESHOLD | {"rounds"},
+    ),
+    Entry(
+        "xgboost_dump",
+        "XGBoostDumpLoader",
+        ("XGBoost text dumps (dump_format='json')",),
+        _THRESHOLD | {"base_score", "n_classes", "n_features"},
+    ),
+    Entry(
+        "lightgbm",
+        "LightGBMLoader",
+        ("LightGBM Booster and LGBM* estimators", "LightGBM text model files"),
+        _THRESHOLD,
+    ),
+    Entry(
+        "catboost",
+        "CatBoostLoader",
+        ("CatBoost models", "CatBoost .cbm and .json files"),
+        _THRESHOLD,
+    ),
+    Entry("sklearn", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
+    Entry("skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD),
+    Entry(
+        "treelite",
+        "TreeliteLoader",
+        ("treelite .tl checkpoints",),
+        _THRESHOLD | {"input_precision", "tie", "missing"},
+    ),
+)
+
+
+@cache
+def loader_of(entry: Entry) -> Loader:
+    """Return the loader of an entry, importing its module on first use."""
+    module = import_module(f"treeproof.loaders.{entry.module}")
+    loader: Loader = getattr(module, entry.class_name)()
+    return loader
+
+
+def loaders() -> Iterator[tuple[Entry, Loader]]:
+    """Every entry with its loader, in order."""
+    for entry in ENTRIES:
+        yield entry, loader_of(entry)
+
+
+def supported_kinds() -> str:
+    """Everything that can be loaded, in one sentence fragment."""
+    kinds = [kind for entry in ENTRIES for kind in entry.kinds]
+    return ", ".join([*kinds, "files written by Model.save"])

@@ -1,0 +1,1 @@
+"""scikit-learn: live estimators and skops files."""

@@ -1,0 +1,173 @@
+"""Live scikit-learn estimators: which family they belong to, and what is refused."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from treeproof.errors import InvalidInput, UnsupportedModel
+from treeproof.loaders.base import Loaded, LoadOptions, version_notes
+from treeproof.loaders.sklearn.boosting import (
+    load_gradient_boosting,
+    load_hist_gradient_boosting,
+)
+from treeproof.loaders.sklearn.shared import check_threshold, class_names, require_fitted
+from treeproof.loaders.sklearn.trees import (
+    load_adaboost,
+    load_forest,
+    load_isolation_forest,
+    load_single_tree,
+)
+
+OLDEST_VERSION = (1, 5)
+NEWEST_VERSION = (1, 9)
+"""Releases of scikit-learn that the loader is tested with, first and last."""
+
+Family = Callable[[Any, float | None, tuple[str, ...]], Loaded]
+
+_FAMILIES: dict[str, Family] = {
+    "HistGradientBoostingClassifier": load_hist_gradient_boosting,
+    "HistGradientBoostingRegressor": load_hist_gradient_boosting,
+    "GradientBoostingClassifier": load_gradient_boosting,
+    "GradientBoostingRegressor": load_gradient_boosting,
+    "AdaBoostClassifier": load_adaboost,
+    "IsolationForest": load_isolation_forest,
+    "ForestClassifier": load_forest,
+    "ForestRegressor": load_forest,
+    "DecisionTreeClassifier": load_single_tree,
+    "DecisionTreeRegressor": load_single_tree,
+}
+
+_REMEDIES = {
+    "Pipeline": "Pass its last step, and rows that the steps before it have transformed",
+    "ColumnTransformer": "Pass the estimator, and rows that were transformed",
+    "CalibratedClassifierCV": (
+        "Pass the estimator inside (calibration changes probabilities, not their order), with a"
+        " decision_threshold if needed"
+    ),
+    "AdaBoostRegressor": (
+        "It answers with a weighted median, which is no sum of leaves; use gradient boosting"
+    ),
+    "RandomTreesEmbedding": "Pass a RandomForest or ExtraTrees estimator",
+    "VotingClassifier": "Pass one of its members",
+    "VotingRegressor": "Pass one of its members",
+    "StackingClassifier": "Pass one of its members",
+    "StackingRegressor": "Pass one of its members",
+    "BaggingClassifier": "Train a RandomForest or ExtraTrees estimator",
+    "BaggingRegressor": "Train a RandomForest or ExtraTrees estimator",
+    "MultiOutputClassifier": "Pass one of its estimators_",
+    "MultiOutputRegressor": "Pass one of its estimators_",
+    "OneVsRestClassifier": "Pass one of its estimators_",
+    "TransformedTargetRegressor": "Pass its regressor_",
+}
+
+# Every estimator inherits from these, those of other libraries included.
+_SHARED_BASES = ("sklearn.base", "sklearn.utils")
+
+
+class SklearnLoader:
+    """scikit-learn estimators in memory; their files are read by `SkopsLoader`."""
+
+    name: ClassVar[str] = "scikit-learn"
+
+    def accepts_object(self, source: Any) -> bool:
+        """Whether an object is a scikit-learn estimator or inherits from a concrete one."""
+        return any(
+            kind.__module__.startswith("sklearn.") and not kind.__module__.startswith(_SHARED_BASES)
+            for kind in type(source).__mro__
+        )
+
+    def accepts_file(self, path: Path, head: bytes) -> bool:
+        """No file: pickles are never opened."""
+        return False
+
+    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
+        """Translate a fitted estimator."""
+        notes = _version_notes()
+        threshold = options.decision_threshold
+        check_threshold(threshold)
+        estimator, threshold, notes = _unwrap(source, threshold, notes)
+        names = class_names(estimator)
+        for name, family in _FAMILIES.items():
+            if name in names:
+                return family(estimator, threshold, notes)
+        raise _refusal(estimator, names)
+
+    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
+        """Refuse: there is no file format that this loader reads."""
+        raise InvalidInput(
+            f"A scikit-learn model must be given in memory or as a .skops file. Got {path}."
+        )
+
+
+def _version_notes() -> tuple[str, ...]:
+    version = str(sys.modules["sklearn"].__version__)
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST_VERSION:
+        raise UnsupportedModel(
+            f"scikit-learn must be {'.'.join(map(str, OLDEST_VERSION))} or newer, because older"
+            f" releases store trees differently. Got {version}. Upgrade it and train again."
+        )
+    return version_notes("scikit-learn", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION)
+
+
+def _unwrap(
+    source: Any, threshold: float | None, notes: tuple[str, ...]
+) -> tuple[Any, float | None, tuple[str, ...]]:
+    """Look into searches and threshold classifiers for the estimator that they use."""
+    estimator = source
+    while True:
+        names = class_names(estimator)
+        if "BaseSearchCV" in names:
+            require_fitted(estimator, "best_estimator_")
+            notes = (*notes, f"best_estimator_ of {type(estimator).__name__}.")
+            estimator = estimator.best_estimator_
+        elif "BaseThresholdClassifier" in names:
+            own = _own_threshold(estimator)
+            if threshold is None:
+                threshold = own
+                notes = (*notes, f"decision threshold {own} of {type(estimator).__name__}.")
+            estimator = getattr(estimator, "estimator_", estimator.estimator)
+        else:
+            break
+    if not SklearnLoader().accepts_object(estimator):
+        raise UnsupportedModel(
+            f"The estimator inside {type(source).__name__} must be scikit-learn's own."
+            f" Got {type(estimator).__name__}. Pass that estimator itself."
+        )
+    return estimator, threshold, notes
+
+
+def _own_threshold(estimator: Any) -> float:
+    """Probability from which a FixedThreshold or TunedThreshold classifier says class 1."""
+    name = type(estimator).__name__
+    inner = getattr(estimator, "estimator_", estimator.estimator)
+    require_fitted(inner, "classes_")
+    if estimator.response_method not in ("auto", "predict_proba") or not hasattr(
+        inner, "predict_proba"
+    ):
+        raise UnsupportedModel(
+            f"{name} must apply its threshold to probabilities."
+            f" Got response_method={estimator.response_method!r}. Use 'predict_proba'."
+        )
+    positive = getattr(estimator, "pos_label", None)
+    if positive is not None and positive != inner.classes_[-1]:
+        raise UnsupportedModel(
+            f"The positive class of {name} must be the last one, {inner.classes_[-1]!r}."
+            f" Got {positive!r}. Swap the labels, and use one minus the threshold."
+        )
+    own = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
+    return 0.5 if isinstance(own, str) else float(own)
+
+
+def _refusal(estimator: Any, names: list[str]) -> UnsupportedModel:
+    name = type(estimator).__name__
+    remedy = next((_REMEDIES[kind] for kind in names if kind in _REMEDIES), None)
+    if remedy is not None:
+        return UnsupportedModel(f"A {name} is no sum of trees as it stands. {remedy}.")
+    return UnsupportedModel(
+        f"A {name} is not a tree ensemble that can be represented. Supported are decision trees,"
+        " random forests, extra trees, (hist) gradient boosting, AdaBoost classifiers and"
+        " isolation forests."
+    )

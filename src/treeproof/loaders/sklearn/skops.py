@@ -1,0 +1,336 @@
+"""Types that a skops file of a tree ensemble may name."""
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from treeproof.errors import (
+    BrokenModelFile,
+    InvalidInput,
+    TreeproofError,
+    UnsupportedModel,
+    require_backend,
+)
+from treeproof.loaders.base import Loaded, LoadOptions, read_model_file
+from treeproof.loaders.sklearn.loader import SklearnLoader
+from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names
+
+_ESTIMATORS = {
+    "sklearn.tree._classes": (
+        "DecisionTreeClassifier",
+        "DecisionTreeRegressor",
+        "ExtraTreeClassifier",
+        "ExtraTreeRegressor",
+    ),
+    "sklearn.ensemble._forest": (
+        "RandomForestClassifier",
+        "RandomForestRegressor",
+        "ExtraTreesClassifier",
+        "ExtraTreesRegressor",
+    ),
+    "sklearn.ensemble._gb": ("GradientBoostingClassifier", "GradientBoostingRegressor"),
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": (
+        "HistGradientBoostingClassifier",
+        "HistGradientBoostingRegressor",
+    ),
+    "sklearn.ensemble._hist_gradient_boosting.binning": ("_BinMapper",),
+    "sklearn.ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
+    "sklearn.ensemble._weight_boosting": ("AdaBoostClassifier",),
+    "sklearn.ensemble._iforest": ("IsolationForest",),
+    "sklearn.dummy": ("DummyClassifier", "DummyRegressor"),
+    "sklearn.compose._column_transformer": ("ColumnTransformer", "_RemainderColsList"),
+    "sklearn.preprocessing._encoders": ("OrdinalEncoder",),
+    "sklearn.preprocessing._function_transformer": ("FunctionTransformer",),
+    "sklearn.preprocessing._label": ("LabelEncoder",),
+    "sklearn.model_selection._search": ("GridSearchCV", "RandomizedSearchCV"),
+    "sklearn.model_selection._split": ("KFold", "StratifiedKFold"),
+    "sklearn.model_selection._classification_threshold": (
+        "FixedThresholdClassifier",
+        "TunedThresholdClassifierCV",
+    ),
+    "sklearn.metrics._scorer": ("_PassthroughScorer",),
+    "sklearn.utils._metadata_requests": ("MetadataRequest", "MethodMetadataRequest"),
+    "sklearn._loss.link": (
+        "HalfLogitLink",
+        "IdentityLink",
+        "Interval",
+        "LogLink",
+        "LogitLink",
+        "MultinomialLogit",
+    ),
+    "sklearn._loss.loss": (
+        "AbsoluteError",
+        "ExponentialLoss",
+        "HalfBinomialLoss",
+        "HalfGammaLoss",
+        "HalfMultinomialLoss",
+        "HalfPoissonLoss",
+        "HalfSquaredError",
+        "HuberLoss",
+        "PinballLoss",
+    ),
+}
+
+_OBJECTS = frozenset(f"{module}.{name}" for module, names in _ESTIMATORS.items() for name in names)
+
+_FUNCTIONS = frozenset({"sklearn.utils.validation.check_array"})
+
+# What skops builds from the file's numbers and texts alone, without a type of the file's choice.
+_PLAIN = frozenset(
+    {
+        "CachedNode",
+        "DictNode",
+        "JsonNode",
+        "ListNode",
+        "MaskedArrayNode",
+        "NdArrayNode",
+        "SetNode",
+        "SliceNode",
+        "TupleNode",
+        "TypeNode",
+    }
+)
+
+RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
+"""States of random number generators, which no prediction needs."""
+
+
+def is_known(loader: str, name: str) -> bool:
+    """Whether a node of a skops file is one that tree ensembles consist of.
+
+    Parameters
+    ----------
+    loader : str
+        Kind of node, which decides how skops builds it.
+    name : str
+        Full name of the type or function that the node asks for.
+    """
+    if loader == "ObjectNode":
+        return name in _OBJECTS
+    if loader == "FunctionNode":
+        return name in _FUNCTIONS
+    if loader == "PartialNode":
+        return name == "functools.partial"
+    if loader == "TreeNode":
+        return name == "sklearn.tree._tree.Tree"
+    if loader == "LossNode":
+        return name.startswith(("sklearn._loss._loss.Cy", "_loss.Cy"))
+    return loader in _PLAIN or loader in RANDOM_NODES
+
+
+def trusted_names() -> list[str]:
+    """Names that skops may load besides those that it trusts by itself."""
+    return sorted(_OBJECTS | _FUNCTIONS | {"functools.partial"})
+
+
+OLDEST_VERSION = (0, 11)
+NEWEST_VERSION = (0, 16)
+"""Releases of skops that the loader is tested with, first and last."""
+
+_EXPANSION = 100
+_SMALL = 64 * 2**20
+
+_NOTHING = {
+    "__class__": "str",
+    "__module__": "builtins",
+    "__loader__": "JsonNode",
+    "content": "null",
+    "is_json": True,
+}
+
+Value = TypeVar("Value")
+
+
+class SkopsLoader:
+    """``.skops`` files of scikit-learn tree ensembles."""
+
+    name: ClassVar[str] = "skops"
+
+    def accepts_object(self, source: Any) -> bool:
+        """No object: skops is a file format."""
+        return False
+
+    def accepts_file(self, path: Path, head: bytes) -> bool:
+        """Whether a file is called ``.skops``."""
+        return path.suffix.lower() == ".skops"
+
+    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
+        """Refuse: live estimators are loaded by `SklearnLoader`."""
+        raise InvalidInput(f"A skops model must be a file. Got {type(source).__name__}.")
+
+    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
+        """Translate a file in which only known types are allowed."""
+        require_backend("skops.io", "skops")
+        file = read_model_file(path)
+        estimator, notes = _read_estimator(file.content, path)
+        if not SklearnLoader().accepts_object(estimator):
+            raise UnsupportedModel(
+                f"The file '{path}' must hold a scikit-learn estimator."
+                f" Got {type(estimator).__name__}. Save the estimator itself."
+            )
+        loaded = _guarded(lambda: SklearnLoader().load_object(estimator, options), path)
+        known = loaded.ensemble.provenance
+        ensemble = loaded.ensemble.with_provenance(
+            source=str(path), file_sha256=file.sha256, notes=notes + known.notes
+        )
+        return replace(loaded, ensemble=ensemble)
+
+
+def _guarded(action: Callable[[], Value], path: Path) -> Value:
+    """Run something on content that anyone may have written; its failures are the file's."""
+    try:
+        return action()
+    except TreeproofError:
+        raise
+    except Exception as error:
+        # Broad on purpose: a tampered file can break skops and scikit-learn at any statement.
+        raise BrokenModelFile(
+            f"The file '{path}' is damaged or no scikit-learn model"
+            f" ({type(error).__name__}: {str(error)[:200]})."
+        ) from error
+
+
+def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+    import skops.io
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    harmless, unknown = _guarded(lambda: _without_trees(content), path)
+    if unknown:
+        raise UnsupportedModel(
+            f"The file '{path}' holds types that no tree ensemble needs, and loading them could run"
+            f" foreign code: {', '.join(sorted(unknown)[:10])}. Save the tree ensemble alone."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", InconsistentVersionWarning)
+        untrusted = set(_guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
+            trusted_names()
+        )
+        if untrusted:
+            raise UnsupportedModel(
+                f"The file '{path}' holds types that skops does not trust:"
+                f" {', '.join(sorted(untrusted)[:10])}. Save the tree ensemble alone."
+            )
+        estimator = _guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
+    _guarded(lambda: _restore_trees(estimator), path)
+    versions = {
+        (
+            str(warning.message.original_sklearn_version),
+            str(warning.message.current_sklearn_version),
+        )
+        for warning in caught
+        if isinstance(warning.message, InconsistentVersionWarning)
+    }
+    notes = tuple(
+        f"Written by scikit-learn {written}; margins and labels are those of {installed}."
+        for written, installed in sorted(versions)
+    )
+    return estimator, notes
+
+
+def _without_trees(content: bytes) -> tuple[bytes, set[str]]:
+    """Return the file with plain values for trees, and the types that it may not name."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+        if size > max(_SMALL, _EXPANSION * len(content)):
+            raise BrokenModelFile(
+                f"A skops file must not grow more than {_EXPANSION} times when it is unpacked."
+                f" Got {size} bytes from {len(content)}."
+            )
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(parts.pop("schema.json"))
+    unknown = _simplify(schema)
+    harmless = io.BytesIO()
+    with zipfile.ZipFile(harmless, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+        archive.writestr("schema.json", json.dumps(schema))
+    return harmless.getvalue(), unknown
+
+
+def _simplify(schema: Any) -> set[str]:
+    """Replace trees by tuples of their parts, in place; return the unknown types."""
+    unknown: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if "__loader__" in item:
+                loader = str(item["__loader__"])
+                name = f"{item.get('__module__')}.{item.get('__class__')}"
+                if not is_known(loader, name):
+                    unknown.add(name)
+                elif loader == "TreeNode":
+                    item.update(
+                        __class__="tuple",
+                        __module__="builtins",
+                        __loader__="TupleNode",
+                        content=[item.pop("__reduce__")["args"], item["content"]],
+                    )
+                elif loader in RANDOM_NODES:
+                    # No prediction needs random numbers, and seeding can take for ever.
+                    item.clear()
+                    item.update(_NOTHING)
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return unknown
+
+
+def _restore_trees(estimator: Any) -> None:
+    """Turn the plain tuples in ``tree_`` back into trees, wherever the estimator holds them."""
+    waiting, seen = [estimator], set()
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, np.ndarray) and item.dtype == object:
+            waiting.extend(item.ravel().tolist())
+        elif class_names(item) and hasattr(item, "__dict__"):
+            if isinstance(vars(item).get("tree_"), tuple):
+                item.tree_ = _tree(*item.tree_)
+            waiting.extend(vars(item).values())
+
+
+def _tree(arguments: Any, state: Any) -> Any:
+    """Build a ``Tree`` whose arrays have the sizes that its compiled code relies on."""
+    from sklearn.tree._tree import Tree
+
+    n_features, n_classes, n_targets = arguments
+    n_classes = np.asarray(n_classes, dtype=np.intp)
+    nodes = np.ascontiguousarray(state["nodes"])
+    values = np.ascontiguousarray(state["values"], dtype=np.float64)
+    fits = (
+        isinstance(n_features, int)
+        and 1 <= n_features <= MAX_FEATURES
+        and isinstance(n_targets, int)
+        and n_classes.shape == (n_targets,)
+        and bool(np.all((n_classes >= 1) & (n_classes <= MAX_FEATURES)))
+        and nodes.ndim == 1
+        and len(nodes) >= 1
+        and values.shape == (len(nodes), n_targets, int(n_classes.max(initial=0)))
+    )
+    if not fits:
+        raise BrokenModelFile("A tree in the file has arrays of the wrong sizes.")
+    tree = Tree(n_features, n_classes, n_targets)
+    tree.__setstate__(
+        {
+            "max_depth": int(state["max_depth"]),
+            "node_count": len(nodes),
+            "nodes": nodes,
+            "values": values,
+        }
+    )
+    return tree

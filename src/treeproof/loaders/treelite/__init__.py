@@ -1,0 +1,1 @@
+"""treelite: live models and checkpoints."""

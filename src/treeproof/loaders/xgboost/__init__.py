@@ -1,0 +1,1 @@
+"""XGBoost: live models, JSON and UBJSON files, text dumps."""

@@ -1,0 +1,244 @@
+"""`LInf` and `Box`: how a row may change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.query.names import feature_number, in_feature_order, numbers_of
+from treeproof.query.rounding import FloatArray, move_rounded_down
+
+PerFeature = ArrayLike | Mapping[Any, Any]
+"""One number, or one for each feature: in the model's order, or by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LInf:
+    """Every feature may move by at most eps, in units of its scale.
+
+    Parameters
+    ----------
+    eps : float or None
+        Radius of the ball; None where the radius is what is asked for.
+    scale : dict, Series or array-like of shape (n_features,), optional
+        Unit of each feature (for example its standard deviation); default 1.
+    below, above : float, bool, dict, Series or array-like, optional
+        How far a feature may go down and up, as a multiple of ``eps * scale``; 0 or False forbids
+        that direction.
+    frozen : str, int or sequence of them, optional
+        Features that do not move, by name or number.
+    low, high : float, dict, Series or array-like of shape (n_features,), optional
+        Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
+
+    Notes
+    -----
+    A Series (or a frame of one row) must name every feature of the model, in any order; one whose
+    index only counts from 0 has no names. A dict may leave features out. Arrays, lists and Series
+    without an index are in the order of the model's features.
+    """
+
+    eps: float | None = None
+    scale: PerFeature | None = None
+    below: PerFeature = 1.0
+    above: PerFeature = 1.0
+    frozen: int | str | Sequence[int | str] = ()
+    low: PerFeature = -np.inf
+    high: PerFeature = np.inf
+
+    def __post_init__(self) -> None:
+        """Refuse radii that are no distance; one frozen feature is a sequence of one."""
+        if isinstance(self.frozen, str | int | np.integer):
+            object.__setattr__(self, "frozen", (self.frozen,))
+        if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
+            raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
+
+    def in_order(self, names: Sequence[str], n_features: int) -> "LInf":
+        """Return the same ball with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
+        defaults = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
+        # Frozen features by the model's own spelling of their names.
+        frozen = [
+            names[feature_number(item, n_features, names)] if isinstance(item, str) else item
+            for item in cast("Sequence[int | str]", self.frozen)
+        ]
+        return replace(self, frozen=frozen, **_in_order(self, defaults, names, n_features))
+
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+        """Return the reach of this perturbation around given rows.
+
+        Parameters
+        ----------
+        rows : float64 (n_rows, n_features)
+            Rows in the model's input precision.
+        names : sequence of str
+            Feature names of the model.
+        """
+        n_features = rows.shape[1]
+        ball = self.in_order(names, n_features)
+        scale = _per_feature("scale", 1.0 if ball.scale is None else ball.scale, n_features)
+        down = scale * _per_feature("below", ball.below, n_features)
+        up = scale * _per_feature("above", ball.above, n_features)
+        for name, rate in (("scale", scale), ("below", down), ("above", up)):
+            if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
+                raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
+        for feature in cast("Sequence[int | str]", ball.frozen):
+            number = feature_number(feature, n_features, names)
+            down[number] = up[number] = 0.0
+        low = _per_feature("low", ball.low, n_features)
+        high = _per_feature("high", ball.high, n_features)
+        if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
+            raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
+        return Reach(
+            down=down,
+            up=up,
+            low=np.broadcast_to(low, rows.shape),
+            high=np.broadcast_to(high, rows.shape),
+            radius=None if self.eps is None else float(self.eps),
+            is_ball=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Every feature may take any value between two bounds.
+
+    Parameters
+    ----------
+    low, high : dict, Series, frame or array-like of shape (n_features,) or (n_rows, n_features)
+        Bounds, inclusive; infinite sides are allowed. Missing and categorical entries of a row
+        stay as they are. Names are matched as those of `LInf` are; rows of frames are those of
+        the question in their order.
+    """
+
+    low: PerFeature
+    high: PerFeature
+
+    def in_order(self, names: Sequence[str], n_features: int) -> "Box":
+        """Return the same box with numbers in the order of a model's features, without names.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Feature names of the model.
+        n_features : int
+            Number of features.
+        """
+        defaults = {"low": -np.inf, "high": np.inf}
+        return replace(self, **_in_order(self, defaults, names, n_features))
+
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+        """Return the reach of this box for given rows.
+
+        Parameters
+        ----------
+        rows : float64 (n_rows, n_features)
+            Rows in the model's input precision.
+        names : sequence of str
+            Feature names of the model.
+        """
+        box = self.in_order(names, rows.shape[1])
+        low, high = (_box_side(side, rows) for side in (box.low, box.high))
+        if np.any(low > high):
+            row, feature = np.argwhere(low > high)[0]
+            raise InvalidInput(
+                "'low' of Box must not exceed 'high'."
+                f" Got {low[row, feature]} > {high[row, feature]} in row {row}, feature {feature}."
+            )
+        rates = np.full(rows.shape[1], np.inf)
+        return Reach(down=rates, up=rates, low=low, high=high, radius=np.inf, is_ball=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A perturbation in numbers.
+
+    At radius r, feature f of a row x may take any real value in
+    ``[max(low, x - r * down), min(high, x + r * up)]``.
+
+    Attributes
+    ----------
+    down, up : float64 (n_features,)
+        Rates of movement; infinite for a box.
+    low, high : float64 (n_rows, n_features)
+        Bounds that hold at any radius.
+    radius : float or None
+        The radius of the question; None when it is what is asked for.
+    is_ball : bool
+        False for boxes, which have no radius.
+    """
+
+    down: FloatArray
+    up: FloatArray
+    low: FloatArray
+    high: FloatArray
+    radius: float | None
+    is_ball: bool
+
+    def box(self, rows: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+        """Closed box around each row at a radius, as doubles that decide ``x < T`` exactly.
+
+        A value of the row outside the domain bounds stays allowed as it is. NaN stays NaN.
+        """
+        if not self.is_ball:
+            return self.low, self.high
+        low = np.maximum(move_rounded_down(rows, radius, self.down, -1), self.low)
+        high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
+        return np.minimum(low, rows), np.maximum(high, rows)
+
+    def take(self, selection: Any) -> "Reach":
+        """Return the reach of a selection of rows."""
+        return Reach(
+            down=self.down,
+            up=self.up,
+            low=self.low[selection],
+            high=self.high[selection],
+            radius=self.radius,
+            is_ball=self.is_ball,
+        )
+
+
+def _in_order(
+    shape: LInf | Box, defaults: dict[str, float], names: Sequence[str], n_features: int
+) -> dict[str, Any]:
+    """Some fields of a perturbation without names; `defaults` are for what a dict leaves out."""
+    return {
+        field: in_feature_order(
+            f"'{field}' of {type(shape).__name__}",
+            getattr(shape, field),
+            names,
+            n_features,
+            default,
+        )
+        for field, default in defaults.items()
+    }
+
+
+def _per_feature(name: str, value: PerFeature, n_features: int) -> FloatArray:
+    array = numbers_of(f"'{name}' of LInf", value)
+    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_features):
+        raise InvalidInput(
+            f"'{name}' must be one number or one per feature ({n_features})."
+            f" Got shape {array.shape}."
+        )
+    return np.array(np.broadcast_to(array, (n_features,)))
+
+
+def _box_side(side: PerFeature, rows: FloatArray) -> NDArray[np.float64]:
+    array = numbers_of("A side of Box", side)
+    if array.shape not in ((), rows.shape[1:], rows.shape):
+        raise InvalidInput(
+            f"A side of Box must have shape {rows.shape[1:]} or {rows.shape}. Got {array.shape}."
+        )
+    if np.isnan(array).any():
+        raise InvalidInput("A side of Box must not contain NaN. Use -inf or inf for a free side.")
+    return np.broadcast_to(array, rows.shape)

@@ -1,0 +1,365 @@
+"""A run file that grows: every append is on disk when it returns.
+
+A process may be killed at any moment. What it leaves is a header, whole lines, and perhaps the torn
+beginning of one more line, which readers leave out and the next writer cuts off.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.query.arithmetic import arithmetic_of
+from treeproof.results.results import Results
+from treeproof.results.run_file import (
+    COMPLETE,
+    UNDERWAY,
+    check_header,
+    number,
+    read_records,
+    replacing,
+    row_records,
+    unwritable,
+)
+from treeproof.results.tally import Tally
+from treeproof.runs.questions import key_text
+
+if sys.platform != "win32":
+    import fcntl
+
+_BLOCK = 4096
+_STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
+_NAMES = ("lower", "upper", "exact", "attained", "seconds", "verdict", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows that a run file holds already.
+
+    Attributes
+    ----------
+    row : int64 (n,)
+        Their numbers, ascending.
+    key : uint64 (n,)
+        Their keys.
+    """
+
+    row: NDArray[np.int64]
+    key: NDArray[np.uint64]
+
+    def missing(
+        self, rows: NDArray[np.int64], keys: NDArray[np.uint64], path: Any
+    ) -> NDArray[np.bool_]:
+        """Which of some rows are not there; rows that have changed since then are refused."""
+        if len(self.row) == 0:
+            return np.ones(len(rows), dtype=bool)
+        place = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
+        there = self.row[place] == rows
+        changed = there & (self.key[place] != keys)
+        if changed.any():
+            raise InvalidInput(
+                f"Row {rows[changed][0]} of the data must be the one that the run file '{path}'"
+                " has an answer for. Got other values or another label. Give another file with"
+                " --out, or the data of the first run."
+            )
+        return ~there
+
+
+NOTHING_FOUND = Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))
+
+
+class RunLog:
+    """A run file open for appending; see `open_log`."""
+
+    def __init__(
+        self, path: Path, file: IO[bytes], header: dict[str, Any], *, durable: bool
+    ) -> None:
+        self.path = path
+        self.header = header
+        self._file = file
+        self._durable = durable
+        self._encoder = msgspec.json.Encoder()
+        self._rows = array("q")
+        self._offsets = array("q")
+
+    def append(self, pieces: Sequence[Results], keys: NDArray[np.uint64]) -> None:
+        """Write answers; they are on disk when this returns, or none of them is in the file."""
+        lines, numbers, lengths = [], [], []
+        records = itertools.chain.from_iterable(map(row_records, pieces))
+        for record, key in zip(records, keys, strict=True):
+            record["key"] = key_text(key)
+            line = self._encoder.encode(record) + b"\n"
+            lines.append(line)
+            numbers.append(record["row"])
+            lengths.append(len(line))
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(b"".join(lines))
+            self._flush()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, end)
+            raise unwritable(self.path, error) from error
+        self.note(numbers, (end + np.cumsum([0, *lengths[:-1]])).tolist())
+
+    def note(self, rows: Sequence[int], offsets: Sequence[int]) -> None:
+        """Remember where rows are, for `records`."""
+        self._rows.extend(rows)
+        self._offsets.extend(offsets)
+
+    def _flush(self) -> None:
+        self._file.flush()
+        if self._durable:
+            os.fsync(self._file.fileno())
+
+    def set_state(self, state: str) -> None:
+        """Write over the header whether every row is answered, and how many there are."""
+        if state == self.header["state"]:
+            return
+        n_rows = len(self) if state == COMPLETE else 0
+        new = _state_text(state, n_rows)
+        try:
+            with self.path.open("r+b") as file:
+                found = list(_STATE.finditer(file.readline()))
+                if not found:
+                    return
+                file.seek(found[-1].start())
+                # A header of another writer may have no room for the number of rows.
+                has_room = len(found[-1][0]) == len(new)
+                file.write(new if has_room else new.partition(b",")[0])
+                file.flush()
+                if self._durable:
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self.header |= {"state": state, "n_rows": n_rows}
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Row records of the file in the order of the rows."""
+        rows = np.array(self._rows, dtype=np.int64)
+        offsets = np.array(self._offsets, dtype=np.int64)
+        with self.path.open("rb") as file:
+            for place in np.argsort(rows, kind="stable"):
+                file.seek(int(offsets[place]))
+                yield msgspec.json.decode(file.readline())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+def header_line(header: dict[str, Any]) -> bytes:
+    """Header record of a run file that can grow: state and number of rows can be written over."""
+    fixed = {name: value for name, value in header.items() if name not in ("state", "n_rows")}
+    state = _state_text(header["state"], header.get("n_rows", 0))
+    return msgspec.json.encode(fixed)[:-1] + b"," + state + b"}\n"
+
+
+def _state_text(state: str, n_rows: int) -> bytes:
+    return b'"state":"%s","n_rows":%15d' % (state.encode(), n_rows)
+
+
+def open_log(
+    path: Path,
+    header: dict[str, Any],
+    tally: Tally,
+    *,
+    resume: bool = False,
+    durable: bool = True,
+) -> tuple[RunLog, Found]:
+    """Open a run file for appending.
+
+    Parameters
+    ----------
+    path : path
+        The file; without `resume` a new one takes the place of a complete one.
+    header : dict
+        Header of the run.
+    tally : Tally
+        Takes in the answers that are there already.
+    resume : bool
+        Whether to go on with what is there; another model or question is refused.
+    durable : bool
+        Whether to wait until appended rows are on disk.
+
+    Returns
+    -------
+    RunLog, Found
+        The open file, and what it holds.
+    """
+    exists = path.exists()
+    try:
+        if exists and not resume:
+            _check_replaceable(path)
+        if not exists or not resume:
+            with replacing(path) as new:
+                new.write(header_line(header))
+        file = path.open("r+b")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        _lock(file, path)
+        log = RunLog(path, file, dict(header), durable=durable)
+        if not (exists and resume):
+            return log, NOTHING_FOUND
+        log.header = first_record(path)
+        check_same(log.header, header, path)
+        found = _scan(log, tally)
+        _cut_torn_line(file)
+        log.set_state(UNDERWAY)
+    except BaseException:
+        file.close()
+        raise
+    return log, found
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    if sys.platform == "win32":
+        return  # two writers must be kept apart by their users
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InvalidInput(
+            f"The run file '{path}' must have one writer at a time. Another process is writing it."
+        ) from error
+    except OSError:  # a file system without locks
+        return
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """Header of a run file."""
+    header, _ = next(read_records(path), ({}, 0))
+    check_header(header if header.get("record") == "header" else {}, path)
+    return header
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to write over what is no run file, or over a run that can be resumed."""
+    with path.open("r+b") as file:
+        _lock(file, path)
+    if path.stat().st_size == 0:
+        return
+    try:
+        header = first_record(path)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"The file '{path}' is there already and is no run file. Give another one with --out."
+        ) from error
+    has_rows = sum(1 for _, _ in zip(read_records(path), range(2), strict=False)) > 1
+    if header.get("state") == UNDERWAY and has_rows:
+        raise InvalidInput(
+            f"The run file '{path}' holds a run that is not complete. Go on with --resume, or"
+            " delete it to start anew."
+        )
+
+
+def check_same(there: dict[str, Any], header: dict[str, Any], path: Path) -> None:
+    """Refuse the header of a run file that is about another model or question."""
+    for name in ("fingerprint", "classes"):
+        if there["model"].get(name) != header["model"][name]:
+            raise InvalidInput(
+                f"The run file '{path}' must be about the same model. Its {name} there:"
+                f" {_short(there['model'].get(name))}, here: {_short(header['model'][name])}."
+                " Give another file with --out."
+            )
+    if there.get("question_hash") != header["question_hash"]:
+        raise InvalidInput(
+            f"The run file '{path}' must be about the same question.{_difference(there, header)}"
+            " Give another file with --out."
+        )
+
+
+def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
+    if "question_hash" not in there:
+        return " It was not written by a run, and has no keys."
+    old, new = arithmetic_of(there["question"]), arithmetic_of(here["question"])
+    if old != new:
+        return (
+            f" Its arithmetic is {_short(old)} there, and {_short(new)} here (--arithmetic {old}"
+            " asks as it does)."
+        )
+    for part in ("question", "limits"):
+        names = set(there.get(part, {})) | set(here[part])
+        for name in sorted(names - {"arithmetic", "domain"}):
+            old, new = there.get(part, {}).get(name), here[part].get(name)
+            if old != new:
+                return f" Its {name} is {_short(old)} there, and {_short(new)} here."
+    return " One of them asks for evidence, the other does not."
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _scan(log: RunLog, tally: Tally) -> Found:
+    """Take in the rows of a file: numbers, keys, places, and the summary."""
+    rows, keys = array("q"), array("Q")
+    block: list[dict[str, Any]] = []
+    try:
+        for record, offset in read_records(log.path):
+            if record["record"] != "row":
+                continue
+            rows.append(record["row"])
+            keys.append(int(record["key"], 16))
+            log.note([record["row"]], [offset])
+            block.append({name: record[name] for name in _NAMES})
+            if len(block) == _BLOCK:
+                tally.add(_answers(block))
+                block = []
+        if block:
+            tally.add(_answers(block))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"A row record of {log.path} is incomplete: {error}.") from error
+    numbers = np.array(rows, dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    return Found(numbers[order], np.array(keys, dtype=np.uint64)[order])
+
+
+def _answers(block: list[dict[str, Any]]) -> Any:
+    columns: dict[str, Any] = {
+        name: np.array([number(record[name]) for record in block])
+        for name in ("lower", "upper", "seconds")
+    }
+    for name in ("exact", "attained", "verdict", "reason"):
+        columns[name] = np.array([record[name] for record in block])
+    return SimpleNamespace(**columns)
+
+
+def _cut_torn_line(file: IO[bytes]) -> None:
+    """Cut off what follows the last end of line; a whole record without one is given it."""
+    end = file.seek(0, os.SEEK_END)
+    start = end
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        start = max(0, start - 65536)
+        file.seek(start)
+        tail = file.read(end - start)
+    torn = tail[tail.rfind(b"\n") + 1 :]
+    if not torn:
+        return
+    try:
+        msgspec.json.decode(torn)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        file.truncate(end - len(torn))
+    else:
+        file.seek(end)
+        file.write(b"\n")
+    file.flush()

@@ -1,1 +1,0 @@
-"""Many rows: reading files of any size, runs that survive, workers."""
