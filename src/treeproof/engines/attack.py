@@ -10,21 +10,25 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
     Replays,
     Sides,
-    arguments_of,
+    batch_of,
     broken_rows,
     common_outcomes,
     empty_columns,
+    forest_of,
     in_batches,
     part_of,
+    part_of_batch,
+    single_constraints,
 )
 from treeproof.errors import InvalidInput
-from treeproof.kernels.exact.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
+from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT
+from treeproof.kernels.exact.attack import AttackLimits, attack_batch
 from treeproof.kernels.exact.row import Columns
 from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 
-_REASONS = {OUT_OF_TIME: UnknownReason.TIME_LIMIT, OUT_OF_STARTS: UnknownReason.NODE_LIMIT}
+_REASONS = {TIME_LIMIT: UnknownReason.TIME_LIMIT, NODE_LIMIT: UnknownReason.NODE_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +111,14 @@ class AttackEngine:
         is_ball: bool,
     ) -> tuple[Columns, NDArray[np.bool_], NDArray[np.bool_]]:
         columns, skip = empty_columns(query), broken_rows(query)
-        arguments, skipped = arguments_of(query, sides), skip.copy()
+        forest, alternatives = forest_of(query), single_constraints(query)
+        batch = batch_of(query, sides, skip)
+        limits = AttackLimits(int(self.starts), int(budget.node_limit), float(budget.time_limit_s))
+        seed = np.uint64(self.random_state + 1)
 
         def run(part: slice) -> None:
-            attack_batch(
-                *arguments(part),
-                is_ball,
-                int(self.starts),
-                int(budget.node_limit),
-                np.uint64(self.random_state + 1),
-                skipped[part],
-                float(budget.time_limit_s),
-                part_of(columns, part),
-            )
+            rows, found = part_of_batch(batch, part), part_of(columns, part)
+            attack_batch(forest, alternatives, rows, is_ball, seed, limits, found)
 
         # Rows start from their own scale, not from that of others: answers must not depend on
         # how rows are cut into blocks.

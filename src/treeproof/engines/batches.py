@@ -3,13 +3,13 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import distances, lie_in_set, rank_space
 from treeproof.engines.settling import is_broken_unchanged, settle_broken
+from treeproof.kernels.core.cells import Batch
 from treeproof.kernels.core.emulation import (
     AFFINE,
     DIVIDE,
@@ -18,6 +18,7 @@ from treeproof.kernels.core.emulation import (
     RISING,
     SIGMOID,
     SOFTMAX,
+    Forest,
     Semantics,
 )
 from treeproof.kernels.exact.row import Alternatives, Columns
@@ -32,7 +33,6 @@ _REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
 
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
-Arguments = tuple[Any, Any, Semantics, Alternatives, bool, Any, Any, Any, Any, Any, Any]
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
 _LINK = {
@@ -49,36 +49,41 @@ def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: in
     in_slices(range(first, n_rows, CHUNK), thread_count(n_jobs), run)
 
 
-def _setting(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
-    """The model and the claims as kernels take them."""
+def forest_of(query: Query) -> Forest:
+    """The model as kernels take it."""
     ensemble = query.ensemble
-    return (
-        ensemble.trees,
-        rank_space(ensemble),
-        _semantics(ensemble, query.alternatives.judgement),
-        _single_constraints(query),
-        ensemble.input_precision == "float32",
+    semantics = _semantics(ensemble, query.alternatives.judgement)
+    return Forest(ensemble.trees, rank_space(ensemble), semantics)
+
+
+def batch_of(query: Query, sides: Sides, skip: NDArray[np.bool_]) -> Batch:
+    """The rows as kernels take them; sides are the domain of balls, or the boxes.
+
+    Copies are writable and contiguous whatever the caller passed: one compiled signature.
+    """
+    low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
+    return Batch(
+        query.group.copy(),
+        query.rows.copy(),
+        query.reach.down.copy(),
+        query.reach.up.copy(),
+        low,
+        high,
+        skip.copy(),
     )
 
 
-def arguments_of(query: Query, sides: Sides) -> Callable[[slice], Arguments]:
-    """What kernels over batches take first, for any slice of the rows.
-
-    Parameters
-    ----------
-    query : Query
-        The question.
-    sides : float64 (n_rows, n_features), twice
-        The domain of balls, or the boxes.
-    """
-    setting = _setting(query)
-    # Copies are writable and contiguous whatever the caller passed: one compiled signature.
-    rows, group = query.rows.copy(), query.group.copy()
-    down, up = query.reach.down.copy(), query.reach.up.copy()
-    low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
-    return lambda part: (
-        *setting, group[part], rows[part], down, up, low[part], high[part]
-    )  # fmt: skip
+def part_of_batch(batch: Batch, part: slice) -> Batch:
+    """A slice of the rows."""
+    return Batch(
+        batch.groups[part],
+        batch.rows[part],
+        batch.down,
+        batch.up,
+        batch.low[part],
+        batch.high[part],
+        batch.skip[part],
+    )
 
 
 def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
@@ -86,6 +91,7 @@ def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
     bias = np.zeros(ensemble.n_outputs)
     bias[: len(aggregation.bias)] = aggregation.bias
     return Semantics(
+        is_input_single=ensemble.input_precision == "float32",
         is_single=aggregation.precision == "float32",
         start=np.array(aggregation.start, dtype=np.float64),
         finish=_FINISH[aggregation.finish],
@@ -101,7 +107,7 @@ def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
     )
 
 
-def _single_constraints(query: Query) -> Alternatives:
+def single_constraints(query: Query) -> Alternatives:
     """Every alternative as one constraint.
 
     Sound for a target that must beat all other classes at once: wherever all constraints hold,
@@ -139,7 +145,7 @@ def empty_columns(query: Query) -> Columns:
         witness=np.full((n_rows, n_features), np.nan),
         seconds=np.zeros(n_rows),
         counts=np.zeros((n_rows, 4), dtype=np.int64),
-        cheap=np.zeros(n_rows),
+        eq6_radius=np.zeros(n_rows),
     )
 
 

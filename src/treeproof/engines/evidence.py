@@ -18,18 +18,12 @@ from numpy.typing import NDArray
 
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
-from treeproof.engines.instance import rank_space
-from treeproof.kernels.exact.proof import (
-    MEMORY_LIMIT,
-    NODE_LIMIT,
-    RECORDED,
-    TIME_LIMIT,
-    RecordLimits,
-    Ways,
-    record_batch,
-)
+from treeproof.engines.batches import batch_of, forest_of, part_of_batch, single_constraints
+from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.proof import RecordLimits, record_batch
+from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
@@ -75,11 +69,10 @@ def record_evidence(
         Threads over rows.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
-    low, high = set_ends(query, claimed, radius)
+    batch = batch_of(query, set_ends(query, claimed, radius), claimed == CLAIM_NOTHING)
     status, seconds = np.zeros(len(query), dtype=np.int64), np.zeros(len(query))
     records: list[bytes] = [b""] * len(query)
-    setting = _setting(query)
-    rows, group = query.rows.copy(), query.group.copy()
+    forest, alternatives = forest_of(query), _alternatives(query)
     limits = RecordLimits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
@@ -90,15 +83,7 @@ def record_evidence(
     def run(first: int) -> None:
         part = slice(first, first + _CHUNK)
         data, ends = record_batch(
-            *setting,
-            group[part],
-            rows[part],
-            low[part],
-            high[part],
-            claimed[part] != CLAIM_NOTHING,
-            limits,
-            status[part],
-            seconds[part],
+            forest, alternatives, part_of_batch(batch, part), limits, status[part], seconds[part]
         )
         content, begin = data.tobytes(), 0
         for number, end in enumerate(ends.tolist()):
@@ -144,7 +129,7 @@ def _texts(
     for row in range(len(query)):
         if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
             yield None
-        elif status[row] != RECORDED:
+        elif status[row] != PROVED:
             yield NO_EVIDENCE + _REASONS[int(status[row])]
         else:
             claim = write(row, int(claimed[row]), float(radius[row]))
@@ -231,31 +216,16 @@ def grid_exponent(ensemble: Ensemble) -> int:
     return int(np.min(exponent - 53 + trailing))
 
 
-def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
-    """Model and claims as kernels take them; sums are of plain outputs, without their scale."""
-    ensemble, table = query.ensemble, query.alternatives
-    scale = ensemble.aggregation.scale if table.judgement in (LABEL_CHANGES, LABEL_IS_TARGET) else 1
-    if ensemble.aggregation.finish != "affine":
-        scale = 1.0
-    first = table.alternative_start[:-1]
-    # Sound for a target that must beat every other class: where all sums reach their needs, so
-    # does their sum.
-    coefficient = (
-        np.add.reduceat(table.coefficient, first, axis=0)
-        if len(first)
-        else np.zeros((0, ensemble.n_outputs))
+def _alternatives(query: Query) -> Alternatives:
+    """What could break the claims; sums are of plain outputs, without their scale."""
+    aggregation, table = query.ensemble.aggregation, single_constraints(query)
+    is_label = query.alternatives.judgement in (LABEL_CHANGES, LABEL_IS_TARGET)
+    scale = aggregation.scale if is_label and aggregation.finish == "affine" else 1.0
+    return table._replace(
+        coefficient=np.rint(table.coefficient / scale),
+        need=table.need / scale,
+        link_slack=table.link_slack / scale,
     )
-    need = np.add.reduceat(table.need, first) if len(first) else np.zeros(0)
-    slack = np.add.reduceat(table.link_slack, first) if len(first) else np.zeros(0)
-    ways = Ways(
-        start=table.group_start,
-        coefficient=np.ascontiguousarray(np.rint(coefficient / scale)),
-        need=need / scale,
-        slack=slack / scale,
-        unit=float(table.unit[0]) if len(table.unit) else 0.0,
-    )
-    start = np.array(ensemble.aggregation.start, dtype=np.float64)
-    return ensemble.trees, rank_space(ensemble), start, ZERO_BAND, ways
 
 
 def semantics_text(ensemble: Ensemble) -> str:

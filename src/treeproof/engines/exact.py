@@ -1,7 +1,7 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
 docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact/problem.py,
-dual.py, primal.py, branching.py and exact.py.
+dual.py, primal.py, search.py and row.py.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,18 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import (
     Replays,
     Sides,
-    arguments_of,
+    batch_of,
     broken_rows,
     common_outcomes,
     empty_columns,
+    forest_of,
     in_batches,
     part_of,
+    part_of_batch,
+    single_constraints,
 )
-from treeproof.kernels.exact.row import Columns, Limits, solve_batch
-from treeproof.kernels.exact.search import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.status import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
 from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -64,7 +67,7 @@ class ExactEngine:
         columns, skip = empty_columns(query), broken_rows(query)
         run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
         replays = Replays(query, columns, skip, asks_radius=False)
-        in_batches(len(query), n_jobs, replays.after(partial(run, False, 0.0, 1.0)))
+        in_batches(len(query), n_jobs, replays.after(partial(run, False, FirstGuess(0.0, 1.0))))
         return _verify_outcomes(query, columns, skip, replays.finished())
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
@@ -82,7 +85,7 @@ class ExactEngine:
                 before = part_of(columns, slice(start, first))
                 expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
-                search = partial(run, True, *_first_guess(before))
+                search = partial(run, True, _first_guess(before))
                 in_batches(last, threads, replays.after(search), first)
                 first = last
         return _radius_outcomes(query, columns, skip, replays.finished())
@@ -94,46 +97,39 @@ def _runner(
     sides: Sides,
     skip: NDArray[np.bool_],
     columns: Columns,
-) -> Callable[[bool, float, float, slice], None]:
+) -> Callable[[bool, FirstGuess, slice], None]:
     """Return a function that solves a slice of the rows into the columns."""
-    arguments, skipped = arguments_of(query, sides), skip.copy()
+    forest, alternatives = forest_of(query), single_constraints(query)
+    batch = batch_of(query, sides, skip)
     limits = Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
     )
 
-    def run(is_ball: bool, start: float, margin: float, part: slice) -> None:
-        solve_batch(
-            *arguments(part),
-            is_ball,
-            start,
-            margin,
-            skipped[part],
-            limits,
-            part_of(columns, part),
-        )
+    def run(is_ball: bool, guess: FirstGuess, part: slice) -> None:
+        rows, found = part_of_batch(batch, part), part_of(columns, part)
+        solve_batch(forest, alternatives, rows, is_ball, guess, limits, found)
 
     return run
 
 
-def _first_guess(before: Columns) -> tuple[float, float]:
+def _first_guess(before: Columns) -> FirstGuess:
     """Where to look first, from the rows already solved.
 
-    Returns
-    -------
-    radius, margin : float
-        The median radius, 0 when there is none; by what factor most radii exceed the cheap ones.
+    The median radius, 0 when there is none; and by what factor most radii exceed those of eq. 6.
     """
-    radius, cheap = before.upper, before.cheap
-    known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
+    radius, eq6_radius = before.upper, before.eq6_radius
+    known = np.isfinite(radius) & (radius > 0.0) & (eq6_radius > 0.0)
     if not known.any():
-        return 0.0, FIRST_MARGIN
+        return FirstGuess(0.0, FIRST_MARGIN)
     with np.errstate(over="ignore"):
-        ratio = np.sort(radius[known] / cheap[known])
+        ratio = np.sort(radius[known] / eq6_radius[known])
     solved = np.sort(radius[known])
     margin = float(ratio[int(MOST * len(ratio))])
-    return float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
+    return FirstGuess(
+        float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
+    )
 
 
 def _verify_outcomes(

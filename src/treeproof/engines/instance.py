@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.core.balls import ball_distances, lie_in_sets
+from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets
 from treeproof.kernels.core.cells import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
 from treeproof.model.ensemble import (
@@ -295,15 +295,18 @@ def lie_in_set(
     if upper is None or is_open is None:
         upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
         is_open = np.zeros(len(rows), dtype=bool)
-    inside: NDArray[np.bool_] = lie_in_sets(
-        rank_space(query.ensemble),
+    sets = Sets(
         query.rows[rows],
-        np.array(points),
-        (reach.down.copy(), reach.up.copy()),
-        (reach.low[rows], reach.high[rows]),
+        reach.down.copy(),
+        reach.up.copy(),
+        reach.low[rows],
+        reach.high[rows],
         upper,
         is_open,
         reach.is_ball,
-        query.ensemble.input_precision == "float32",
+    )
+    is_single = query.ensemble.input_precision == "float32"
+    inside: NDArray[np.bool_] = lie_in_sets(
+        rank_space(query.ensemble), sets, np.array(points), is_single
     )
     return inside

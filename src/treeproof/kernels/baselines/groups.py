@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.baselines.narrowing import enter, leave, meets
+from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import gain_of_leaf, restrict_trees
@@ -389,7 +390,7 @@ def restrict_row(trees, space, question, row, low_cell, high_cell, room):
     mask = question.group_mask[question.group[row]]
     n_trees = len(trees.tree_output)
     return n_trees == restrict_trees(
-        trees, space, question.rows[row], low_cell, high_cell, mask, question.zero_band,
+        trees, space, question.rows[row], CellBox(low_cell, high_cell), mask, question.zero_band,
         np.int64(0), room,
     )  # fmt: skip
 

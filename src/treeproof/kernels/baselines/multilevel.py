@@ -21,7 +21,7 @@ from treeproof.kernels.core.arrays import grown, sorted_order
 from treeproof.kernels.core.balls import collect_distances
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import larger_room, new_room
+from treeproof.kernels.core.leaves import grow_buffer, new_buffer
 
 
 class Options(NamedTuple):
@@ -478,13 +478,13 @@ def verify_rows(trees, space, question, radius, first, last, options, out):
     nodes = np.zeros(2, dtype=np.int64)
     clock = np.empty(2, dtype=np.int64)
     n_features = len(low_cell)
-    room = new_room(len(trees.tree_output), n_features, space.max_depth, _LEAVES, 4 * _LEAVES)
+    room = new_buffer(len(trees.tree_output), n_features, space.max_depth, _LEAVES, 4 * _LEAVES)
     restricted = new_restricted(room, n_features, low_cell, high_cell, nodes, clock, question.share)
     for row in range(first, last):
         deadline = _begin_row(out, row, nodes, options, clock)
         set_cells(space, question, row, radius, low_cell, high_cell)
         while not restrict_row(trees, space, question, row, low_cell, high_cell, room):
-            room = larger_room(room)
+            room = grow_buffer(room)
             restricted = new_restricted(
                 room, n_features, low_cell, high_cell, nodes, clock, question.share
             )
@@ -639,7 +639,7 @@ def search_rows(trees, space, question, search, first, last, options, out):
     nodes = np.zeros(2, dtype=np.int64)
     clock = np.empty(2, dtype=np.int64)
     n_features = len(low_cell)
-    room = new_room(len(trees.tree_output), n_features, space.max_depth, _LEAVES, 4 * _LEAVES)
+    room = new_buffer(len(trees.tree_output), n_features, space.max_depth, _LEAVES, 4 * _LEAVES)
     restricted = new_restricted(room, n_features, low_cell, high_cell, nodes, clock, question.share)
     proved_to = np.empty(question.most_alternatives + 1)
     state = np.empty(4)
@@ -668,7 +668,7 @@ def search_rows(trees, space, question, search, first, last, options, out):
             outer = state[0]
             set_cells(space, question, row, outer, low_cell, high_cell)
             while not restrict_row(trees, space, question, row, low_cell, high_cell, room):
-                room = larger_room(room)
+                room = grow_buffer(room)
                 restricted = new_restricted(
                     room, n_features, low_cell, high_cell, nodes, clock, question.share
                 )
