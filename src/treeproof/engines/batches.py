@@ -52,7 +52,7 @@ def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: in
 def forest_of(query: Query) -> Forest:
     """The model as kernels take it."""
     ensemble = query.ensemble
-    semantics = _semantics(ensemble, query.alternatives.judgement)
+    semantics = semantics_of(ensemble, query.alternatives.judgement)
     return Forest(ensemble.trees, rank_space(ensemble), semantics)
 
 
@@ -86,7 +86,8 @@ def part_of_batch(batch: Batch, part: slice) -> Batch:
     )
 
 
-def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
+def semantics_of(ensemble: Ensemble, judgement: int) -> Semantics:
+    """How sums are formed and judged, as kernels take it."""
     aggregation = ensemble.aggregation
     bias = np.zeros(ensemble.n_outputs)
     bias[: len(aggregation.bias)] = aggregation.bias
