@@ -67,7 +67,7 @@ def command(
     while the features of an anchor set keep their values. Categories and missing values never move:
     they are listed, and nothing is claimed about other values of them.
     """
-    from treeproof.search.asking import refuse_outside
+    from treeproof.query.build import refuse_outside
 
     asking, loading = Asking.split(options)
     pixels = _pixels(shape)
@@ -146,12 +146,12 @@ def _ask(model: Any, rows: Any, labels: Any, what: str, ball: Any, asking: Askin
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.query.description import plain
     from treeproof.results.run_file import replacing
-    from treeproof.search.asking import nested_plain
 
     lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]
-    text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
+    text = "".join(json.dumps(plain(line)) + "\n" for line in lines)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
 
@@ -170,11 +170,11 @@ def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
 
 
 def _print(results: Any, asking: Asking) -> None:
-    from treeproof.search.asking import nested_plain
+    from treeproof.query.description import plain
 
     records = results.records()
     if asking.output_format == "json":
-        print_json(_header(results) | {"records": nested_plain(records)})
+        print_json(_header(results) | {"records": plain(records)})
         return
     if asking.output_format == "csv":
         for line in results.summary().splitlines():

@@ -14,7 +14,7 @@ from treeproof.cli.asking import (
 from treeproof.cli.options import model_argument
 
 if TYPE_CHECKING:
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
 
 
 @click.command(short_help="Find how far every row may change before the answer does.")
@@ -55,8 +55,8 @@ def command(
         found.end(asking, fail_under=fail_under, share=share)
 
 
-def _summary(tally: "Tally") -> dict[str, Any]:
-    from treeproof.results.run_file import plain
+def _summary(tally: "RunSummary") -> dict[str, Any]:
+    from treeproof.query.description import plain
 
     return {
         "rows": tally.n_rows,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.results.accuracy import certified_share, has_radii, resisting_share
+from treeproof.results.curves import certified_share, has_radii, resisting_share
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from treeproof.results.run_file import (
     row_records,
     unwritable,
 )
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.runs.questions import key_text
 
 if sys.platform != "win32":
@@ -177,7 +177,7 @@ def _state_text(state: str, n_rows: int) -> bytes:
 def open_log(
     path: Path,
     header: dict[str, Any],
-    tally: Tally,
+    tally: RunSummary,
     *,
     resume: bool = False,
     durable: bool = True,
@@ -190,7 +190,7 @@ def open_log(
         The file; without `resume` a new one takes the place of a complete one.
     header : dict
         Header of the run.
-    tally : Tally
+    tally : RunSummary
         Takes in the answers that are there already.
     resume : bool
         Whether to go on with what is there; another model or question is refused.
@@ -307,7 +307,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _scan(log: RunLog, tally: Tally) -> Found:
+def _scan(log: RunLog, tally: RunSummary) -> Found:
     """Take in the rows of a file: numbers, keys, places, and the summary."""
     rows, keys = array("q"), array("Q")
     block: list[dict[str, Any]] = []

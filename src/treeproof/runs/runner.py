@@ -20,7 +20,7 @@ from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer
 from treeproof.runs.questions import Question
 from treeproof.runs.run_log import (
@@ -48,7 +48,7 @@ class Run:
     ----------
     header : dict
         The model, the question and the versions.
-    tally : Tally
+    tally : RunSummary
         Counts and averages over all rows, those of earlier sittings included.
     path : path or None
         The run file.
@@ -59,7 +59,7 @@ class Run:
     """
 
     header: dict[str, Any]
-    tally: Tally
+    tally: RunSummary
     path: Path | None
     n_new: int
     is_complete: bool
@@ -109,7 +109,7 @@ class Runner:
     keeps_records: bool = False
     first_rows: int = 0
     first: Results | None = None
-    tally: Tally = None  # type: ignore[assignment] # made by `opened`
+    tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
     _found: Found = NOTHING_FOUND
@@ -123,7 +123,7 @@ class Runner:
         self.question.check(self.model.ensemble, look.values, look.number)
         self.header = self.question.header(self.model, look.values, look.labels)
         self.header["data"] = self.source.describe()
-        self.tally = Tally(self.question.kind == "radius", self.radii)
+        self.tally = RunSummary(self.question.kind == "radius", self.radii)
         with contextlib.ExitStack() as stack:
             if self.out is not None:
                 path = log_path(self.out)

@@ -16,7 +16,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
 from treeproof.results.run_file import read_records
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.runs import batches as batches_module
 from treeproof.runs.batches import BatchSizer
 from treeproof.runs.questions import Question, row_keys
@@ -303,13 +303,13 @@ def test_a_run_file_has_one_writer(model: tp.Model, rows: tuple[Any, Any], tmp_p
     path = tmp_path / "run.jsonl"
     question = Question(kind="radius", perturbation=tp.LInf())
     header = question.header(model, rows[0][:1], None)
-    log, found = open_log(path, header, Tally(True))
+    log, found = open_log(path, header, RunSummary(True))
     assert len(found.row) == 0
     for resume in (False, True):
         with pytest.raises(tp.InvalidInput, match="Another process is writing it"):
-            open_log(path, header, Tally(True), resume=resume)
+            open_log(path, header, RunSummary(True), resume=resume)
     log.close()
-    open_log(path, header, Tally(True), resume=True)[0].close()
+    open_log(path, header, RunSummary(True), resume=True)[0].close()
 
 
 def test_a_row_that_fails_is_recorded_and_the_run_goes_on(

@@ -14,18 +14,18 @@ import numpy as np
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.baselines.milp import Encoding, RowSearch, encode, safe_bound, solve
 from treeproof.engines.instance import cells_of
-from treeproof.engines.restricted import Level, restricted_to
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_unknown,
+    mark_verified,
 )
+from treeproof.engines.restricted import Level, restricted_to
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_down
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _SCALING_ERROR = 1e-12
@@ -62,13 +62,13 @@ class LpEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Prove every row whose relaxation has no violation in the query's own set."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
             if self.of == "decision" or not query.reach.is_ball:
@@ -79,18 +79,18 @@ class LpEngine:
                 is_proved = level is None or level > (Fraction(radius), False)
                 # A level that is only exceeded is beyond the closed ball of its own distance.
             if is_proved:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
             else:
-                settle_unknown(query, outcomes, row, _reason(search))
+                mark_unknown(query, outcomes, row, _reason(search))
 
         return for_each_row(query, n_jobs, solve_row)
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Bound the minimal perturbation of every row from below."""
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
             is_decision = self.of == "decision"
