@@ -1,5 +1,7 @@
 """The public functions: each checks its arguments, calls one layer below, and returns."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -103,7 +105,7 @@ def load(
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
 
-    _refuse_others("load", options, FileOptions)
+    refuse_others("load", options, FileOptions)
     given = LoadOptions(decision_threshold=decision_threshold, **options)
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
@@ -114,7 +116,7 @@ def verify(
     y: Any = None,
     perturbation: LInf | Box | None = None,
     *,
-    engine: "str | Engine" = "exact",
+    engine: str | Engine = "exact",
     n_jobs: int = 1,
     **options: Unpack[AskOptions],
 ) -> Results:
@@ -157,6 +159,7 @@ def verify(
     """
     from treeproof.search.question import Question
 
+    refuse_others("verify", options, AskOptions)
     if perturbation is None:
         raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
     if isinstance(perturbation, LInf) and perturbation.eps is None:
@@ -164,7 +167,6 @@ def verify(
             "To verify, LInf must have a radius, such as LInf(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
-    _refuse_others("verify", options, AskOptions)
     question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
     return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
@@ -175,8 +177,8 @@ def radius(
     y: Any = None,
     perturbation: LInf | None = None,
     *,
-    engine: "str | Engine" = "exact",
-    search: "PaperProtocol | None" = None,
+    engine: str | Engine = "exact",
+    search: PaperProtocol | None = None,
     n_jobs: int = 1,
     **options: Unpack[AskOptions],
 ) -> Results:
@@ -211,8 +213,8 @@ def radius(
     """
     from treeproof.search.question import Question
 
+    refuse_others("radius", options, AskOptions)
     ball = _without_radius(perturbation, "LInf(scale=...)")
-    _refuse_others("radius", options, AskOptions)
     question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
     return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
@@ -227,7 +229,7 @@ def unimportant_features(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
-) -> "FeatureResults":
+) -> FeatureResults:
     """Find the features that, moved alone, provably cannot change the answer.
 
     Parameters
@@ -271,7 +273,7 @@ def feature_radius(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
-) -> "FeatureResults":
+) -> FeatureResults:
     """Find for every row and feature the smallest movement of that feature alone that matters.
 
     Parameters
@@ -305,10 +307,10 @@ def anchor_features(
     y: Any = None,
     perturbation: LInf | Box | None = None,
     *,
-    engine: "str | Engine" = "exact",
+    engine: str | Engine = "exact",
     n_jobs: int = 1,
     **options: Unpack[AnchorOptions],
-) -> "AnchorResults":
+) -> AnchorResults:
     """Find a small set of features that, once fixed, provably fixes the answer.
 
     Parameters
@@ -341,9 +343,9 @@ def anchor_features(
     from treeproof.query.description import describe
     from treeproof.search.anchors import find_anchors
 
+    refuse_others("anchor_features", options, AnchorOptions)
     if isinstance(perturbation, LInf) and perturbation.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
-    _refuse_others("anchor_features", options, AnchorOptions)
     chosen = engine_named(engine)
     budget = Budget(
         time_limit_s=options.pop("time_limit_s", math.inf),
@@ -373,7 +375,7 @@ def _without_radius(perturbation: LInf | None, example: str) -> LInf:
 
 def _query(
     model: Any, X: Any, y: Any, perturbation: LInf | Box, n_jobs: int, **options: Any
-) -> "Query":
+) -> Query:
     from treeproof.prediction import accumulators
     from treeproof.query.build import build_query
 
@@ -381,7 +383,7 @@ def _query(
     return build_query(_loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 
 
-def _refuse_others(function: str, options: Any, known: Any) -> None:
+def refuse_others(function: str, options: Any, known: Any) -> None:
     """Refuse options that a function does not have, as Python does; `domain` is an old name."""
     if "arithmetic" in known.__annotations__:
         rename_domain(options, stacklevel=3)

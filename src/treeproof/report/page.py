@@ -5,6 +5,8 @@ policy lets nothing run but the script that is named by its hash. Text from mode
 escaped by the template; numbers for the script travel as JSON that cannot end its element.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Results as pictures and in notebooks. matplotlib is imported when something is drawn."""
 
+from __future__ import annotations
+
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +62,9 @@ class VerifiedAccuracyDisplay:
         *,
         radii: ArrayLike | None = None,
         name: str | None = None,
-        ax: "Axes | None" = None,
+        ax: Axes | None = None,
         **line_options: Any,
-    ) -> "VerifiedAccuracyDisplay":
+    ) -> VerifiedAccuracyDisplay:
         """Draw the curve of some results.
 
         Parameters
@@ -97,8 +99,8 @@ class VerifiedAccuracyDisplay:
         return display.plot(ax=ax, **line_options)
 
     def plot(
-        self, *, ax: "Axes | None" = None, name: str | None = None, **line_options: Any
-    ) -> "VerifiedAccuracyDisplay":
+        self, *, ax: Axes | None = None, name: str | None = None, **line_options: Any
+    ) -> VerifiedAccuracyDisplay:
         """Draw the curve: certified, attacked, and the gap between them shaded.
 
         Parameters

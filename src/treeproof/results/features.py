@@ -1,5 +1,7 @@
 """What was found about single features, and about sets of features that fix the answer."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 

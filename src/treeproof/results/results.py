@@ -4,6 +4,8 @@ Engines fill an empty table; labels, the question and the rows are added to it w
 and run files, curves, summaries and reports are made from it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
@@ -84,7 +86,7 @@ class Results:
     evidence: NDArray[Any] | None = None
 
     @classmethod
-    def empty(cls, n_rows: int, n_features: int) -> "Results":
+    def empty(cls, n_rows: int, n_features: int) -> Results:
         """Return a table that claims nothing: unknown, lower 0, upper infinite, no witness.
 
         Parameters
@@ -172,7 +174,7 @@ class Results:
         return frame_of(columns, library)
 
     @classmethod
-    def join(cls, parts: Sequence["Results"]) -> "Results":
+    def join(cls, parts: Sequence[Results]) -> Results:
         """Join answers to one question about several blocks of rows.
 
         Parameters
@@ -198,7 +200,7 @@ class Results:
         }
         return cls(statistics=statistics, header=dict(parts[0].header), **columns)
 
-    def take(self, selection: Any) -> "Results":
+    def take(self, selection: Any) -> Results:
         """Answers for a selection of the rows.
 
         Parameters
