@@ -101,7 +101,7 @@ class VerifiedAccuracyDisplay:
     def plot(
         self, *, ax: Axes | None = None, name: str | None = None, **line_options: Any
     ) -> VerifiedAccuracyDisplay:
-        """Draw the curve: certified, attacked, and the gap between them shaded.
+        """Draw the curve: certified, resisting, and the gap between them shaded.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class VerifiedAccuracyDisplay:
                 drawstyle="steps-post",
                 color=colour,
                 linestyle="--",
-                label=f"{shown} (attacked)" if shown else "attacked",
+                label=f"{shown} (resisting)" if shown else "resisting",
             )[0]
             self.gap_ = ax.fill_between(
                 self.radii, self.certified, self.resisting, step="post", color=colour, alpha=_SHADE

@@ -63,9 +63,11 @@ class Question(question.Question):
             "node_limit": None if self.node_limit >= 2**62 else int(self.node_limit),
             "memory_limit_mb": float(self.memory_limit_mb),
         }
-        # Version 0.1.0 called the arithmetic the domain; with its word here its runs are known.
+        # With the words of version 0.1.0 here its runs are known.
         words = dict(header["question"])
         words["domain"] = words.pop("arithmetic")
+        old = {"relaxation": "of"}
+        words["engine"] = {old.get(key, key): value for key, value in words["engine"].items()}
         asked: dict[str, Any] = {"question": words, "limits": limits}
         if self.evidence:
             asked["evidence"] = True

@@ -139,19 +139,3 @@ def _leaves_of(
         # Sound: gains are rounded once when scaled; sums over trees are in the floor's slack.
         1e-12,
     )
-
-
-def combination(splits: int = 0) -> CombinationEngine:
-    """Options of the engine 'combination', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    splits : int
-        How often a set may be split, over all alternatives of a row; 0 for the direct bound.
-
-    Returns
-    -------
-    CombinationEngine
-        The engine with these options.
-    """
-    return CombinationEngine(splits=splits)

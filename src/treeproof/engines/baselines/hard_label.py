@@ -386,21 +386,3 @@ def _unit(directions: FloatArray) -> FloatArray:
     size = np.abs(directions).max(axis=-1, keepdims=True, initial=0.0)
     unit: NDArray[np.float64] = directions / np.where(size > 0.0, size, 1.0)
     return unit
-
-
-def hard_label(queries: int = 20_000, *, random_state: int = 0) -> HardLabelEngine:
-    """Options of the engine 'hard_label', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    queries : int
-        How often the model is asked about a row, at most.
-    random_state : int
-        Seed of the random directions; equal seeds give equal answers.
-
-    Returns
-    -------
-    HardLabelEngine
-        The engine with these options.
-    """
-    return HardLabelEngine(queries=queries, random_state=random_state)

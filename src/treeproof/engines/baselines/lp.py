@@ -5,7 +5,8 @@ distance over the whole model. A bound is computed afresh from the solver's mult
 rounding error; multipliers of any quality give a valid one, so the solver is not trusted.
 """
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import InitVar, dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -40,21 +41,33 @@ class LpEngine:
 
     Parameters
     ----------
-    of : {"decision", "distance"}
+    relaxation : {"decision", "distance"}
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
         paper's baseline, how near one is, over the whole model (boxes have no distance, so they
         are decided).
+    of : optional
+        Old name of `relaxation`.
     """
 
-    of: Literal["decision", "distance"] = "decision"
+    relaxation: Literal["decision", "distance"] = "decision"
+    of: InitVar[str | None] = None
 
     name: ClassVar[str] = "lp"
     is_complete: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, of: str | None) -> None:
         """Refuse unknown programs, and name the package that brings the solver."""
-        if self.of not in ("decision", "distance"):
-            raise InvalidInput(f"'of' of lp must be 'decision' or 'distance'. Got {self.of!r}.")
+        if of is not None:
+            warnings.warn(
+                "The option 'of' of lp is called 'relaxation' now, and the old name will go away.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "relaxation", of)
+        if self.relaxation not in ("decision", "distance"):
+            raise InvalidInput(
+                f"'relaxation' of lp must be 'decision' or 'distance'. Got {self.relaxation!r}."
+            )
         require_backend("highspy", "milp")
 
     def refusal(self, query: Query) -> str | None:
@@ -71,7 +84,7 @@ class LpEngine:
                 mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
-            if self.of == "decision" or not query.reach.is_ball:
+            if self.relaxation == "decision" or not query.reach.is_ball:
                 is_proved = _excludes(search, *cells_of(query, row, low[row], high[row]))
             else:
                 level = _nearest_possible(search)
@@ -93,7 +106,7 @@ class LpEngine:
                 mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
-            is_decision = self.of == "decision"
+            is_decision = self.relaxation == "decision"
             level = _largest_excluded(search) if is_decision else _nearest_possible(search)
             outcomes.lower[row] = np.inf if level is None else round_down(level[0])
             if level is None:
@@ -183,21 +196,3 @@ def _nearest_possible(search: RowSearch) -> Level | None:
     distance = Fraction(max(nearest, 0.0)) * scale
     # Only an exact argument could exclude the last distance, too.
     return next((level for level in levels if level[0] >= distance), levels[-1])
-
-
-def lp(of: Literal["decision", "distance"] = "decision") -> LpEngine:
-    """Options of the engine 'lp', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    of : {"decision", "distance"}
-        What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
-        paper's baseline, how near one is, over the whole model (boxes have no distance, so they
-        are decided).
-
-    Returns
-    -------
-    LpEngine
-        The engine with these options.
-    """
-    return LpEngine(of=of)

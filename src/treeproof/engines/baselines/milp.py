@@ -802,20 +802,3 @@ def _counted(outcomes: Results, counts: NDArray[np.int64]) -> Results:
     outcomes.statistics["programs"] = counts[:, 0]
     outcomes.statistics["excluded"] = counts[:, 1]
     return outcomes
-
-
-def milp(form: Literal["restricted", "whole"] = "restricted") -> MilpEngine:
-    """Options of the engine 'milp', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    form : {"restricted", "whole"}
-        Where the radius is first looked for: in balls that grow, over the leaves that they reach,
-        or in one program over the whole model, as in the paper. Both end with the same proof.
-
-    Returns
-    -------
-    MilpEngine
-        The engine with these options.
-    """
-    return MilpEngine(form=form)

@@ -190,31 +190,3 @@ def _radius_outcomes(query: Query, answers: RowAnswers) -> Results:
     for row in np.flatnonzero(query.already_broken):
         mark_broken(query, outcomes, int(row))
     return outcomes
-
-
-def multilevel(
-    T: int = 2,
-    L: int = 1,
-    *,
-    bound: Literal["sum", "path"] = "sum",
-    grouping: Literal["order", "shared"] = "order",
-) -> MultilevelEngine:
-    """Options of the engine 'multilevel', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    T : int
-        Trees (or groups of the level below) that are merged into one group, at least 2.
-    L : int
-        Number of levels, at least 1.
-    bound : {"sum", "path"}
-        How the groups of the last level are combined: eq. 6 or eq. 7 of the paper.
-    grouping : {"order", "shared"}
-        Consecutive trees, as in the paper, or trees that share features.
-
-    Returns
-    -------
-    MultilevelEngine
-        The engine with these options.
-    """
-    return MultilevelEngine(T=T, L=L, bound=bound, grouping=grouping)
