@@ -117,17 +117,7 @@ class Instance:
 def instance_of(
     query: Query, row: int, constraint: int, low: FloatArray, high: FloatArray
 ) -> Instance:
-    """Restrict one constraint of a query to a closed box around a row.
-
-    Parameters
-    ----------
-    query : Query
-        The question.
-    row, constraint : int
-        Which row, and which constraint of ``query.alternatives``.
-    low, high : float64 (n_features,)
-        The box, as `Reach.box` gives it.
-    """
+    """Restrict one constraint of a query to a closed box around a row, as `Reach.box` gives it."""
     low_cell, high_cell = cells_of(query, row, low, high)
     return instance_of_cells(query, row, constraint, low_cell, high_cell)
 
@@ -283,13 +273,8 @@ def lie_in_set(
 ) -> NDArray[np.bool_]:
     """Whether each point lies in the set around the row of the query that it belongs to.
 
-    Parameters
-    ----------
-    query, rows, points
-        The question; numbers of rows, and a point of each.
-    upper, is_open : float64 (n,), bool (n,), optional
-        Radius of each ball, and whether every larger ball is meant instead; by default the query's
-        own closed ball or box.
+    By default the query's own closed ball or box; otherwise balls of the radii `upper`, or every
+    larger one where `is_open`.
     """
     reach = query.reach
     if upper is None or is_open is None:

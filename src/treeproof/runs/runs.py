@@ -84,14 +84,14 @@ def run(
         Summary and file; `Run.load` reads all answers.
     """
     import treeproof
-    from treeproof.query.perturbations import Box, LInf
+    from treeproof.query.perturbations import Box, LInf, in_order
 
     loaded = model if isinstance(model, Model) else treeproof.load(model)
     ball = LInf() if perturbation is None else perturbation
     question = Question(
         kind="radius" if isinstance(ball, LInf) and ball.eps is None else "verify",
         # Without names, so that workers need no data frames.
-        perturbation=ball.in_order(loaded.feature_names, loaded.n_features)
+        perturbation=in_order(ball, loaded.feature_names, loaded.n_features)
         if isinstance(ball, LInf | Box)
         else ball,
         engine=engine,

@@ -4,7 +4,6 @@ Along one feature the model is constant between thresholds, so one point per cel
 model's own arithmetic, settles every question about that feature exactly; no bound is needed.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
 from treeproof.kernels.core.cells import FIXED
-from treeproof.prediction import accumulators, thread_count
+from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
@@ -45,8 +44,12 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
         question=question | query.words(),
     )
     results.unimportant &= results.examined
-    with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
-        list(pool.map(lambda row: _scan_row(query, row, results), range(n_rows)))
+
+    def scan(part: slice) -> None:
+        for row in range(part.start, part.stop):
+            _scan_row(query, row, results)
+
+    in_slices(range(n_rows), thread_count(n_jobs), scan)
     return results
 
 
