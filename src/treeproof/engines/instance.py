@@ -117,7 +117,17 @@ class Instance:
 def instance_of(
     query: Query, row: int, constraint: int, low: FloatArray, high: FloatArray
 ) -> Instance:
-    """Restrict one constraint of a query to a closed box around a row, as `Reach.box` gives it."""
+    """Restrict one constraint of a query to a closed box around a row.
+
+    Parameters
+    ----------
+    query : Query
+        The question.
+    row, constraint : int
+        Which row, and which constraint of ``query.alternatives``.
+    low, high : float64 (n_features,)
+        The box, as `Reach.box` gives it.
+    """
     low_cell, high_cell = cells_of(query, row, low, high)
     return instance_of_cells(query, row, constraint, low_cell, high_cell)
 

@@ -1,6 +1,7 @@
 """Queries as arrays for kernels that answer many rows in one call."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,20 @@ import numpy as np
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.baselines.questions import Question
 from treeproof.model.ensemble import ZERO_BAND
-from treeproof.prediction import in_slices, thread_count
+from treeproof.prediction import thread_count
 from treeproof.query.query import Query
 
 
 def question_of(query: Query, *, share: bool = False) -> Question:
-    """Return a query as arrays for kernels; `share` groups trees by shared features."""
+    """Return a query as arrays for kernels.
+
+    Parameters
+    ----------
+    query : Query
+        The question.
+    share : bool
+        Whether trees are grouped by shared features.
+    """
     ensemble, alternatives, reach = query.ensemble, query.alternatives, query.reach
     space = rank_space(ensemble)
     n_groups = len(alternatives.group_label)
@@ -49,5 +58,10 @@ def question_of(query: Query, *, share: bool = False) -> Question:
 def in_chunks(n_rows: int, n_jobs: int, run: Callable[[int, int], Any]) -> None:
     """Call with ranges of rows, in threads when asked; every call writes its own rows."""
     threads = thread_count(n_jobs)
-    size = n_rows if threads == 1 else max(1, n_rows // (8 * threads))
-    in_slices(range(0, n_rows, size), threads, lambda part: run(part.start, part.stop))
+    if threads == 1 or n_rows == 1:
+        run(0, n_rows)
+        return
+    size = max(1, n_rows // (8 * threads))
+    with ThreadPoolExecutor(threads) as pool:
+        starts = range(0, n_rows, size)
+        list(pool.map(lambda first: run(first, min(first + size, n_rows)), starts))
