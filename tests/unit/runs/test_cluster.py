@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
-from tests.unit.scale.test_runs import assert_same
+from tests.unit.runs.test_runs import assert_same
 from treeproof.data.sources import Rows
 from treeproof.runs import cluster as cluster_module
 from treeproof.runs.batches import Batch
