@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
-    from treeproof.runs.merging import merge_runs
-    from treeproof.runs.runner import Run
-    from treeproof.runs.runs import run
+    from treeproof.runs.merge import merge_runs
+    from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
 
 __version__ = "0.1.0"
@@ -131,11 +130,11 @@ _HOMES = {
     "load": "treeproof.api",
     "load_results": "treeproof.results.run_file",
     "lp": "treeproof.engines.baselines.lp",
-    "merge_runs": "treeproof.runs.merging",
+    "merge_runs": "treeproof.runs.merge",
     "milp": "treeproof.engines.baselines.milp",
     "multilevel": "treeproof.engines.baselines.multilevel",
     "radius": "treeproof.api",
-    "run": "treeproof.runs.runs",
+    "run": "treeproof.runs.runner",
     "smt": "treeproof.engines.baselines.smt",
     "unimportant_features": "treeproof.api",
     "verified_accuracy_score": "treeproof.gates",

@@ -140,35 +140,21 @@ def verify(
     Results
         Verdict, bounds and witness of every row.
     """
-    from treeproof.engines.base import Budget
-    from treeproof.engines.registry import engine_named, require_support
-    from treeproof.search.asking import ask, describe, results_of
+    from treeproof.search.question import Question
 
-    if perturbation is None:
-        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
-    if isinstance(perturbation, LInf) and perturbation.eps is None:
-        raise InvalidInput(
-            "To verify, LInf must have a radius, such as LInf(0.1). Got none."
-            " Ask treeproof.radius for the radius itself."
-        )
-    chosen = engine_named(engine)
-    budget = Budget(
-        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
-    )
-    query = ask(
-        _loaded(model).ensemble,
-        X,
-        y,
-        perturbation,
+    question = Question(
+        kind="verify",
+        perturbation=perturbation,  # type: ignore[arg-type] # the question refuses None
+        engine=engine,
         goal=goal,
         arithmetic=arithmetic,
         attacker_class=attacker_class,
-        n_jobs=n_jobs,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+        evidence=evidence,
     )
-    require_support(chosen, query)
-    outcomes = chosen.verify(query, budget, n_jobs=n_jobs)
-    question = {"kind": "verify", "engine": describe(chosen)}
-    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
+    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain
@@ -214,37 +200,22 @@ def radius(
     Results
         Lower and upper bound of every row; equal, and `exact`, where the search was closed.
     """
-    from treeproof.engines.base import Budget
-    from treeproof.engines.registry import engine_named, require_support
-    from treeproof.search.asking import ask, describe, results_of
-    from treeproof.search.radius import find_radius
+    from treeproof.search.question import Question
 
-    ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, LInf) or ball.eps is not None:
-        raise InvalidInput(
-            "A radius is searched with an LInf without eps, such as LInf(scale=...)."
-            f" Got {perturbation!r}."
-        )
-    chosen = engine_named(engine)
-    budget = Budget(
-        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
-    )
-    query = ask(
-        _loaded(model).ensemble,
-        X,
-        y,
-        ball,
+    question = Question(
+        kind="radius",
+        perturbation=LInf() if perturbation is None else perturbation,
+        engine=engine,
+        search=search,
         goal=goal,
         arithmetic=arithmetic,
         attacker_class=attacker_class,
-        n_jobs=n_jobs,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+        evidence=evidence,
     )
-    require_support(chosen, query)
-    outcomes = find_radius(chosen, query, budget, protocol=search, n_jobs=n_jobs)
-    question: dict[str, Any] = {"kind": "radius", "engine": describe(chosen)}
-    if search is not None:
-        question["search"] = describe(search)
-    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
+    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain

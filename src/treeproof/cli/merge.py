@@ -17,7 +17,7 @@ def command(run_paths: tuple[str, ...], out: str) -> None:
     Where several runs have an answer for a row, a settled one is taken. Runs about another model or
     question, and rows whose values differ, are refused.
     """
-    from treeproof.runs.merging import merge_runs
+    from treeproof.runs.merge import merge_runs
 
     check_out(out)
     n_rows = merge_runs(run_paths, out)

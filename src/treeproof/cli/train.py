@@ -12,7 +12,7 @@ from treeproof.cli.console import print_note, printable
 from treeproof.cli.options import libsvm_options, libsvm_reading
 from treeproof.cli.run_output import check_out, progress_bar
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
 
 if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
@@ -341,7 +341,7 @@ def _save(estimator: Any, out: str) -> None:
     from treeproof.results.run_file import unwritable
 
     try:
-        with in_place_of(Path(out)) as temporary:
+        with atomic_replace(Path(out)) as temporary:
             if temporary.suffix == ".treeproof":
                 save_ensemble(estimator.to_ensemble(), temporary)
             else:
