@@ -10,6 +10,7 @@ import logging
 import tempfile
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
@@ -154,6 +155,8 @@ class DaskExecutor:
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
         self._heard = self._had_workers = time.monotonic()
         self._batches: dict[Any, Batch] = {}
+        self._suspects: deque[Batch] = deque()
+        self._tested: Any = None
         self._completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         require_worker(client)
         self._plugin = f"treeproof-model-{uuid.uuid4().hex}"
@@ -174,15 +177,19 @@ class DaskExecutor:
     @property
     def n_pending(self) -> int:
         """Batches that are submitted and not taken."""
-        return len(self._batches)
+        return len(self._batches) + len(self._suspects)
 
     def submit(self, batch: Batch) -> None:
         """Have a batch answered."""
+        self._send(batch)
+
+    def _send(self, batch: Batch) -> Any:
         future = self._client.submit(
             _answer_here, self._plugin, self._question, batch.rows, pure=False, retries=_RETRIES
         )
         self._batches[future] = batch
         self._completed.add(future)
+        return future
 
     def wait(self) -> None:
         """Wait until there may be something to take; a cluster that stays empty is refused."""
@@ -208,57 +215,56 @@ class DaskExecutor:
         is_forgotten = processing and not known & {future.key for future in self._batches}
         if is_forgotten and now - self._heard > _FORGOTTEN_S:
             self._heard = now
-            self._submit_again(list(self._batches))
-
-    def _submit_again(self, futures: list[Any]) -> None:
-        for future in futures:
-            batch = self._batches.pop(future)
-            future.release()
-            self.submit(batch)
+            batches, self._batches = list(self._batches.values()), {}
+            for batch in batches:
+                self.submit(batch)
 
     def take(self) -> Finished | None:
         """Give a finished batch, if there is one."""
-        from distributed import KilledWorker
-
         while self._completed.has_ready():
             future, outcome = next(self._completed)
-            if future not in self._batches:
+            batch = self._batches.pop(future, None)
+            if batch is None:
                 continue  # it was sent again in the meantime
             self._heard = self._had_workers = time.monotonic()
-            if isinstance(outcome, Answer):
-                return self._batches.pop(future), outcome
-            error = outcome[1] if isinstance(outcome, tuple) else outcome
-            if isinstance(error, KilledWorker):
-                finished = self._split(self._batches.pop(future))
-                if finished is not None:
-                    return finished
-            elif not isinstance(error, CancelledError):
-                return self._batches.pop(future), _as_sentence(error)
-            elif self._client.status != "running":
-                lost = InvalidInput("The connection to the Dask scheduler was lost.")
-                return self._batches.pop(future), lost
-            else:  # such as by a restart of the workers
-                self._submit_again([future])
+            finished = self._judge(batch, outcome, is_tested=future is self._tested)
+            if self._suspects and self._tested not in self._batches:
+                self._tested = self._send(self._suspects.popleft())
+            if finished is not None:
+                return finished
         return None
 
-    def _split(self, batch: Batch) -> Finished | None:
-        """Send a batch that has cost many workers in smaller parts; a single row has failed.
+    def _judge(self, batch: Batch, outcome: Any, *, is_tested: bool) -> Finished | None:
+        """What is known of a batch now; None where it, or its parts, are sent again."""
+        from distributed import KilledWorker
 
-        First unit by unit, so that the answers of others are the same as ever.
-        """
-        if len(batch) == 1:
-            why = "the workers that answered it were lost"
-            return batch, Answer([failed(self._model, self._question, batch.rows, why)], 0.0)
-        unit = self._question.unit_rows
-        size = unit if len(batch) > unit else 1
-        for start in range(0, len(batch), size):
-            self.submit(batch.take(slice(start, start + size)))
+        if isinstance(outcome, Answer):
+            return batch, outcome
+        error = outcome[1] if isinstance(outcome, tuple) else outcome
+        if isinstance(error, KilledWorker):
+            # Batches that only waited on the lost workers are suspected, too. So suspects are sent
+            # one after the other: unit by unit, which gives the same answers as ever, then row by
+            # row, until a single row is found to cost all workers that it is given.
+            if is_tested and len(batch) == 1:
+                why = "the workers that answered it were lost"
+                return batch, Answer([failed(self._model, self._question, batch.rows, why)], 0.0)
+            unit = self._question.unit_rows
+            size = unit if len(batch) > unit else 1
+            parts = (slice(start, start + size) for start in range(0, len(batch), size))
+            self._suspects.extend(batch.take(part) for part in parts)
+            return None
+        if not isinstance(error, CancelledError):
+            return batch, _as_sentence(error)
+        if self._client.status != "running":
+            return batch, InvalidInput("The connection to the Dask scheduler was lost.")
+        self.submit(batch)  # cancelled such as by a restart of the workers
         return None
 
     def stop(self) -> None:
         """Answer nothing more."""
         left = list(self._batches)
         self._batches.clear()
+        self._suspects.clear()
         with contextlib.suppress(Exception):
             if left:
                 self._client.cancel(left)
