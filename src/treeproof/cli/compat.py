@@ -3,16 +3,19 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from treeproof.cli.console import print_note, printable
+from treeproof.cli.options import FILE, POSITIVE, Command, absent_option
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.prediction import Model
     from treeproof.results.results import Results
+
+Absent = Literal["zero", "missing"]
 
 _NEEDED: dict[str, type] = {
     "inputs": str,
@@ -46,18 +49,12 @@ class Configuration:
     feature_start: int = 1
 
 
-@click.command(short_help="Answer a configuration file of treeVerification.")
-@click.argument("config_path", metavar="CONFIG", type=click.Path())
-@click.option(
-    "--absent",
-    type=click.Choice(["zero", "missing"]),
-    default="zero",
-    show_default=True,
-    help="What an entry that a LIBSVM line leaves out stands for.",
-)
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Threads.")
-@click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file.")
-def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
+@click.command(cls=Command, example="treeproof compat config.json --out run.jsonl")
+@click.argument("config_path", metavar="CONFIG", type=FILE)
+@absent_option
+@click.option("--jobs", type=POSITIVE, default=1, help="Number of threads.")
+@click.option("--out", metavar="RUN", type=FILE, help="Save the answers as a run file.")
+def command(config_path: str, absent: Absent, jobs: int, out: str | None) -> None:
     """Answer CONFIG, a configuration file of treeVerification, and print its two figures.
 
     The bounds are those of its algorithm with the same first radius, clique size, levels and
@@ -120,7 +117,7 @@ def _value(path: Path, name: str, kind: type, value: Any) -> Any:
     raise InvalidInput(f"'{name}' in '{path}' must be {words[kind]}. Got {value!r}.")
 
 
-def answer_configuration(configuration: Configuration, *, absent: str, jobs: int) -> "Results":
+def answer_configuration(configuration: Configuration, *, absent: Absent, jobs: int) -> "Results":
     """Load model and rows, and bound the radius of every row as treeVerification does."""
     import numpy as np
 
@@ -168,7 +165,7 @@ def answer_configuration(configuration: Configuration, *, absent: str, jobs: int
     return results
 
 
-def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]:
+def _read(configuration: Configuration, absent: Absent) -> tuple["Model", Any, Any]:
     """Model, rows and labels; column k of the rows is the model's feature k."""
     import numpy as np
 
@@ -180,7 +177,7 @@ def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]
     options = ReadOptions(
         rows=slice(first, first + configuration.num_attack),
         first_index=0,
-        absent="zero" if absent == "zero" else "missing",
+        absent=absent,
     )
     chunks = list(LibsvmFile(configuration.inputs, options).chunks())
     if not chunks:

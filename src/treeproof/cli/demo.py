@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import console
+from treeproof.cli.options import FILE, Command, jobs_option
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,20 +28,9 @@ _N_FROZEN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One data set of the demo.
+    """One data set of the demo: the robust model is trained for `eps`, rows are verified at `at`.
 
-    Attributes
-    ----------
-    name : str
-        Name of its files.
-    title : str
-        Heading of its report.
-    eps : float
-        Radius that the robust model is trained for.
-    at : float
-        Radius that is verified, and that the report opens with.
-    shape : tuple of int or None
-        Height and width where rows are images.
+    `shape` is the height and width where rows are images.
     """
 
     name: str
@@ -57,12 +47,15 @@ TASKS = (
 )  # fmt: skip
 
 
-@click.command(short_help="Train, prove, check and compare two models on small data.")
+@click.command(cls=Command, example="treeproof demo --out demo-output")
 @click.option(
-    "--out", metavar="FOLDER", type=click.Path(), default="demo-output", show_default=True,
+    "--out",
+    metavar="FOLDER",
+    type=FILE,
+    default="demo-output",
     help="Where runs and reports go.",
-)  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Threads. [default: all cores]")
+)
+@jobs_option
 def command(out: str, jobs: int | None) -> None:
     """Train a natural and a robust model on data that comes with scikit-learn, and compare them.
 

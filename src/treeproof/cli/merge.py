@@ -3,13 +3,14 @@
 import click
 
 from treeproof.cli.console import printable
+from treeproof.cli.options import FILE, Command
 from treeproof.cli.run_output import check_out
 
 
-@click.command(short_help="Join runs about the same model and question into one file.")
-@click.argument("run_paths", metavar="RUN...", type=click.Path(), nargs=-1, required=True)
+@click.command(cls=Command, example="treeproof merge first.jsonl second.jsonl --out merged.parquet")
+@click.argument("run_paths", metavar="RUN...", type=FILE, nargs=-1, required=True)
 @click.option(
-    "--out", metavar="RUN", type=click.Path(), required=True, help="The file to write, in one step."
+    "--out", metavar="RUN", type=FILE, required=True, help="The file to write, in one step."
 )
 def command(run_paths: tuple[str, ...], out: str) -> None:
     """Join run files about the same model and question into one, in the order of the rows.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class ThreatModel:
     """
 
     eps: float | None = None
-    scale: str = "one"
+    scale: Literal["one", "std", "range"] = "one"
     frozen: tuple[str | int, ...] = ()
     low: float = -math.inf
     high: float = math.inf
