@@ -1,6 +1,6 @@
 """`treeproof attack`: near changes of every row that break its label."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -38,7 +38,8 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
         raise click.UsageError(f"--engine of attack must be one of {', '.join(ATTACKS)}.")
     if options.evidence:
         raise click.UsageError("--evidence is about proofs, and an attack gives none.")
-    kind = "radius" if eps is None and options.threat.eps is None else "verify"
+    has_radius = eps is not None or options.threat.eps is not None
+    kind: Literal["verify", "radius"] = "verify" if has_radius else "radius"
     with run_question(model_path, data_path, options, kind, eps=eps) as (run, runner):
         summary = _summary(run.tally)
         broken = summary["broken"]

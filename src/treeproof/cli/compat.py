@@ -1,7 +1,7 @@
 """`treeproof compat`: answers a configuration file of treeVerification, the paper's own program."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,26 +17,16 @@ if TYPE_CHECKING:
 
 Absent = Literal["zero", "missing"]
 
-_NEEDED: dict[str, type] = {
-    "inputs": str,
-    "model": str,
-    "start_idx": int,
-    "num_attack": int,
-    "eps_init": float,
-    "max_clique": int,
-    "max_search": int,
-    "max_level": int,
-    "num_classes": int,
-}
-_OPTIONAL: dict[str, type] = {"dp": int, "one_attr": int, "feature_start": int}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The keys of a configuration file, under their own names; paths are complete."""
+    """The keys of a configuration file, under their own names; those without a default are needed.
 
-    inputs: Path
-    model: Path
+    Paths are complete.
+    """
+
+    inputs: str
+    model: str
     start_idx: int
     num_attack: int
     eps_init: float
@@ -87,16 +77,18 @@ def read_configuration(path: Path) -> Configuration:
         raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"The configuration '{path}' must be a JSON object.")
-    for name in set(content) - set(_NEEDED) - set(_OPTIONAL):
+    keys = {key.name: key for key in fields(Configuration)}
+    for name in set(content) - set(keys):
         print_note(f"the key {printable(name)!r} of the configuration is not known, and ignored.")
     values: dict[str, Any] = {}
-    for name, kind in (_NEEDED | _OPTIONAL).items():
+    for name, key in keys.items():
         if name in content:
+            kind = key.type if key.type in (str, float) else int
             values[name] = _value(path, name, kind, content[name])
-        elif name in _NEEDED:
+        elif key.default is MISSING:
             raise InvalidInput(f"The configuration '{path}' must have the key '{name}'. Got none.")
     for name in ("inputs", "model"):
-        values[name] = path.parent / values[name]
+        values[name] = str(path.parent / values[name])
     if values["start_idx"] < 0 or values["num_attack"] < 1:
         raise InvalidInput(
             "'start_idx' must be at least 0 and 'num_attack' at least 1."
@@ -105,7 +97,7 @@ def read_configuration(path: Path) -> Configuration:
     return Configuration(**values)
 
 
-def _value(path: Path, name: str, kind: type, value: Any) -> Any:
+def _value(path: Path, name: str, kind: Any, value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is str and isinstance(value, str):
         return value
@@ -179,7 +171,7 @@ def _read(configuration: Configuration, absent: Absent) -> tuple["Model", Any, A
         first_index=0,
         absent=absent,
     )
-    chunks = list(LibsvmFile(configuration.inputs, options).chunks())
+    chunks = list(LibsvmFile(Path(configuration.inputs), options).chunks())
     if not chunks:
         raise InvalidInput(f"'{configuration.inputs}' must have a row {first}. Got fewer rows.")
     rows = np.concatenate([chunk.values for chunk in chunks])
@@ -196,7 +188,7 @@ def _read(configuration: Configuration, absent: Absent) -> tuple["Model", Any, A
     return model, np.hstack([rows, padding]), _labels(words, n_classes, configuration.inputs)
 
 
-def _labels(words: list[str], n_classes: int, path: Path) -> Any:
+def _labels(words: list[str], n_classes: int, path: str) -> Any:
     """Class of each row: above one half is class 1 of two, otherwise the number itself."""
     import numpy as np
 

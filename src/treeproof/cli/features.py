@@ -114,22 +114,23 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
     """Ask the library."""
     import treeproof
 
-    asked = (model, rows.values, rows.labels)
-    shared: dict[str, Any] = {
+    asked: dict[str, Any] = {
+        "model": model,
+        "X": rows.values,
+        "y": rows.labels,
         "goal": options.goal,
         "n_jobs": options.jobs,
         "arithmetic": options.threat.arithmetic,
     }
     if what == "radius":
-        return treeproof.feature_radius(*asked, ball, **shared)
+        return treeproof.feature_radius(perturbation=ball, **asked)
     if ball.eps is None:
         # Anywhere within the bounds of the data; frozen features keep the row's values.
         ball = dataclasses.replace(ball, eps=math.inf, scale=None)
     if what == "unimportant":
-        return treeproof.unimportant_features(*asked, ball, **shared)
-    return treeproof.anchor_features(
-        *asked, ball, engine=options.engine, **shared, **options.limits
-    )
+        return treeproof.unimportant_features(perturbation=ball, **asked)
+    asked |= {"engine": options.engine} | options.limits
+    return treeproof.anchor_features(perturbation=ball, **asked)
 
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:

@@ -1,6 +1,5 @@
 """`treeproof train`: a robust model from a data file, saved as an XGBoost model."""
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,6 +113,8 @@ def command(
     report take it as any other.
     """
     require_backend("sklearn", "sklearn")
+    import numpy as np
+
     _check_out(out)
     data = _read(data_path, label, rows, options)
     tested = None if test_path is None else _read(test_path, label, None, options)
@@ -123,23 +124,23 @@ def command(
     with progress_bar(options["trees"]) as advance:
         estimator.set_params(progress=lambda done, planned, scores: advance(done))
         try:
-            estimator.fit(_named(data), data.labels)
+            estimator.fit(data.values, data.labels)
         except ValueError as error:  # scikit-learn's own refusals are sentences, too
             raise InvalidInput(str(error).split("\n", 1)[0]) from error
     estimator.set_params(progress=None)
-    _save(estimator, out)
-    n_classes = len(estimator.classes_)
-    click.echo(
+    lines = [
         f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
-        f" features and {n_classes} classes, against eps {options['eps']:g}"
-    )
-    click.echo(f"accuracy on these rows: {estimator.score(_named(data), data.labels):.6g}")
+        f" features and {len(estimator.classes_)} classes, against eps {options['eps']:g}",
+        f"accuracy on these rows: {estimator.score(data.values, data.labels):.6g}",
+    ]
     if tested is not None:
-        accuracy = estimator.score(_named(tested), tested.labels)
-        click.echo(
-            f"accuracy on {len(tested.labels)} rows of {printable(str(test_path))}: {accuracy:.6g}"
-        )
-    click.echo(f"saved as {printable(out)}")
+        accuracy = estimator.score(tested.values, tested.labels)
+        lines.append(f"accuracy on {len(tested.labels)} rows of {test_path}: {accuracy:.6g}")
+    if data.names:  # as if it had learnt from a data frame, which needs no library this way
+        estimator.feature_names_in_ = np.array(data.names, dtype=object)
+    _save(estimator, out)
+    for line in (*lines, f"saved as {out}"):
+        click.echo(printable(line))
     _say_classes(estimator.classes_.tolist(), out)
 
 
@@ -252,16 +253,6 @@ def _label_array(labels: list[Any]) -> Any:
             f"Labels must be classes, whole numbers or texts. Got {numbers[broken][0]}."
         )
     return numbers.astype(np.int64)
-
-
-def _named(data: _Data) -> Any:
-    """Rows as a data frame, which is how scikit-learn learns names; plain where there are none."""
-    if data.names:
-        for library in ("pandas", "polars"):
-            with contextlib.suppress(ImportError):
-                frame = __import__(library).DataFrame
-                return frame({name: data.values[:, i] for i, name in enumerate(data.names)})
-    return data.values
 
 
 def _estimator(data: _Data, options: dict[str, Any]) -> Any:

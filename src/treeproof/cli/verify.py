@@ -38,7 +38,7 @@ def command(
     if eps is None and options.threat.eps is None:
         raise click.MissingParameter(param_hint="'--eps'", param_type="option")
     with run_question(model_path, data_path, options, "verify", eps=eps) as (run, runner):
-        tally, at = run.tally, runner.question.perturbation.eps
+        tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
         counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
         share = counts["verified"] / tally.n_rows
         lines = [*tally.lines(), f"verified at radius {at:g}: {share:.6g} of the rows"]
