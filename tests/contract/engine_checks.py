@@ -10,7 +10,7 @@ from tests.strategies import SMALL, Case, Sizes, random_case
 from treeproof.engines.base import Budget, Engine
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.radius import find_radius
 
@@ -59,7 +59,7 @@ def may_be_near_tie(query: Query, row: int) -> bool:
     return query.ensemble.decision.link != "identity" and brute_force.has_near_tie(query, row)
 
 
-def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
+def check_verdict(engine: Engine, query: Query, row: int, outcomes: Results) -> None:
     """Compare one verdict with the oracle."""
     verdict, point = outcomes.verdict[row], brute_force.violation(query, row)
     if verdict is Verdict.VERIFIED:
@@ -87,7 +87,7 @@ def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) ->
         assert np.isnan(outcomes.upper[row])
 
 
-def check_bounds_of_ball(query: Query, row: int, outcomes: Outcomes) -> None:
+def check_bounds_of_ball(query: Query, row: int, outcomes: Results) -> None:
     """The bounds of a verdict at a fixed radius hold for the minimal perturbation."""
     truth = brute_force.radius(query, row)
     assert outcomes.lower[row] <= truth.value
@@ -103,7 +103,7 @@ def check_radii(engine: Engine, rng: np.random.Generator, n_cases: int) -> None:
             check_radius(engine, case.query, row, outcomes)
 
 
-def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
+def check_radius(engine: Engine, query: Query, row: int, outcomes: Results) -> None:
     """Compare one radius with the oracle."""
     truth = brute_force.radius(query, row)
     assert outcomes.lower[row] <= truth.value
@@ -175,7 +175,7 @@ def check_determinism(engine: Engine, rng: np.random.Generator) -> None:
         assert_same(first, find_radius(engine, case.query, Budget(), n_jobs=n_jobs))
 
 
-def assert_same(first: Outcomes, second: Outcomes) -> None:
+def assert_same(first: Results, second: Results) -> None:
     """Require equal answers in every column but the time."""
     for name in ("verdict", "reason"):
         assert getattr(first, name).tolist() == getattr(second, name).tolist()

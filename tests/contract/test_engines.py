@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from tests.contract import engine_checks
-from treeproof.engines.attack import attack
-from treeproof.engines.baselines.combination import combination
-from treeproof.engines.baselines.hard_label import hard_label
-from treeproof.engines.baselines.lp import lp
-from treeproof.engines.baselines.milp import milp
+from treeproof import attack, combination, hard_label, lp, milp
 from treeproof.engines.registry import engine_named, engines
 
 NAMES = list(engines())

@@ -8,7 +8,7 @@ from treeproof.cli.options import DISTANCE, Command, data_argument, model_argume
 from treeproof.cli.question_options import QuestionOptions, run_options
 
 if TYPE_CHECKING:
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
 
 ATTACKS = ("attack", "hard_label")
 
@@ -53,7 +53,7 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
         conclude(run, runner, options, summary, lines)
 
 
-def _summary(tally: "Tally") -> dict[str, Any]:
+def _summary(tally: "RunSummary") -> dict[str, Any]:
     n_found, broken, mean = tally.verdicts["falsified"], None, None
     if tally.asks_radius:
         # Rows that are broken as they stand have a distance of 0 and are no find.

@@ -11,7 +11,7 @@ from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
 
 _FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
 
@@ -36,16 +36,16 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **gi
 
     Either from the saved run RUN of `treeproof radius`, or for the rows of DATA and the model
     MODEL, whose radii are then found first. The certified side counts rows that are proved to keep
-    their label at a radius, the attacked side rows for which no attack is known; the truth lies
+    their label at a radius, the resisting side rows that no known change breaks; the truth lies
     between, and where every radius is exact both are equal.
     """
     from treeproof.cli.execute import run_question
     from treeproof.cli.run_output import finish
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
 
     if data_path is None:
         results = _saved(source_path)
-        tally = Tally(True, at)
+        tally = RunSummary(True, at)
         tally.add(results)
         header, is_complete = results.header, True
     else:
@@ -76,23 +76,23 @@ def _saved(path: str) -> "Results":
     return results
 
 
-def _point(tally: "Tally", eps: float) -> dict[str, Any]:
+def _point(tally: "RunSummary", eps: float) -> dict[str, Any]:
     n, certified = tally.n_rows, tally.proved[eps]
-    resisting = n - tally.attacked[eps]
+    resisting = n - tally.broken[eps]
     return {
         "eps": eps,
         "certified": certified / n,
-        "attacked": resisting / n,
+        "resisting": resisting / n,
         "undecided": (resisting - certified) / n,
     }
 
 
-def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
+def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
     from treeproof.query.arithmetic import in_words
 
     arithmetic = in_words(header) or "not recorded"
-    columns = ("eps", "certified", "attacked", "undecided")
+    columns = ("eps", "certified", "resisting", "undecided")
     points = [_point(tally, eps) for eps in tally.radii]
     if output_format == "json":
         said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}

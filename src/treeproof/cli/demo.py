@@ -228,7 +228,7 @@ def _frozen_runs(
 ) -> list[Path]:
     """Radii with a feature frozen, for those changed most often; a single pixel tells little."""
     import treeproof
-    from treeproof.results.accuracy import changed_features
+    from treeproof.results.curves import changed_features
 
     changed = changed_features(results)
     if task.shape is not None or changed is None:

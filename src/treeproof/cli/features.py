@@ -63,8 +63,8 @@ def command(
     while the features of an anchor set keep their values. Categories and missing values never move:
     they are listed, and nothing is claimed about other values of them.
     """
+    from treeproof.query.build import refuse_outside
     from treeproof.report.images import parse_shape
-    from treeproof.search.asking import refuse_outside
 
     options = QuestionOptions.parse(given)
     pixels = None if shape is None else parse_shape(shape)
@@ -135,12 +135,12 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.query.description import plain
     from treeproof.results.run_file import replacing
-    from treeproof.search.asking import nested_plain
 
     lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]
-    text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
+    text = "".join(json.dumps(plain(line)) + "\n" for line in lines)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
 
@@ -159,11 +159,11 @@ def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
 
 
 def _print(results: Any, options: QuestionOptions) -> None:
-    from treeproof.search.asking import nested_plain
+    from treeproof.query.description import plain
 
     records = results.records()
     if options.output_format == "json":
-        print_json(_header(results) | {"records": nested_plain(records)})
+        print_json(_header(results) | {"records": plain(records)})
         return
     if options.output_format == "csv":
         for line in results.summary().splitlines():

@@ -32,7 +32,7 @@ def command(
     """
     from treeproof.cli.execute import run_question
     from treeproof.cli.run_output import conclude
-    from treeproof.results.run_file import plain
+    from treeproof.query.description import plain
 
     if fail_under is not None and at is None:
         raise click.UsageError("--fail-under needs a radius: give it with --at.")

@@ -15,7 +15,7 @@ from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.cli.question_options import QuestionOptions
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
     from treeproof.runs.runner import Run, Runner
 
 EXIT_GATE_FAILED = 1
@@ -72,7 +72,7 @@ def conclude(
 
 
 def finish(
-    tally: "Tally",
+    tally: "RunSummary",
     *,
     is_complete: bool,
     strict: bool,

@@ -35,7 +35,6 @@ from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
 from treeproof.query.query import Query
 from treeproof.query.rounding import move_rounded_down
-from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -57,7 +56,7 @@ CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
 
 
 def record_evidence(
-    query: Query, outcomes: Outcomes, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+    query: Query, outcomes: Results, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
@@ -65,7 +64,7 @@ def record_evidence(
     ----------
     query : Query
         The question.
-    outcomes : Outcomes
+    outcomes : Results
         What an engine found.
     budget : Budget
         Limits per row, for recording alone.
@@ -109,7 +108,8 @@ def record_evidence(
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
         list(pool.map(run, firsts))
     outcomes.statistics["evidence_seconds"] = seconds
-    outcomes.evidence = list(_texts(query, outcomes, claimed, radius, status, records))
+    outcomes.evidence = np.full(len(query), None, dtype=object)
+    outcomes.evidence[:] = list(_texts(query, outcomes, claimed, radius, status, records))
 
 
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
@@ -131,7 +131,7 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
 
 def _texts(
     query: Query,
-    outcomes: Outcomes,
+    outcomes: Results,
     claimed: NDArray[np.int64],
     radius: FloatArray,
     status: NDArray[np.int64],
@@ -164,7 +164,7 @@ def _packed(claim: bytes, proof: bytes) -> bytes:
 
 
 def claimed_sets(
-    query: Query, outcomes: Outcomes, asks_radius: bool
+    query: Query, outcomes: Results, asks_radius: bool
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return which set each row's answer claims to be free of violations, and its radius.
 

@@ -1,5 +1,7 @@
 """`LInf` and `Box`: how a row may change."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -55,7 +57,7 @@ class LInf:
         if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
 
-    def in_order(self, names: Sequence[str], n_features: int) -> "LInf":
+    def in_order(self, names: Sequence[str], n_features: int) -> LInf:
         """Return the same ball with numbers in the order of a model's features, without names.
 
         Parameters
@@ -73,7 +75,7 @@ class LInf:
         ]
         return replace(self, frozen=frozen, **_in_order(self, defaults, names, n_features))
 
-    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
         """Return the reach of this perturbation around given rows.
 
         Parameters
@@ -123,7 +125,7 @@ class Box:
     low: PerFeature
     high: PerFeature
 
-    def in_order(self, names: Sequence[str], n_features: int) -> "Box":
+    def in_order(self, names: Sequence[str], n_features: int) -> Box:
         """Return the same box with numbers in the order of a model's features, without names.
 
         Parameters
@@ -136,7 +138,7 @@ class Box:
         defaults = {"low": -np.inf, "high": np.inf}
         return replace(self, **_in_order(self, defaults, names, n_features))
 
-    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
+    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
         """Return the reach of this box for given rows.
 
         Parameters
@@ -195,7 +197,7 @@ class Reach:
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
 
-    def take(self, selection: Any) -> "Reach":
+    def take(self, selection: Any) -> Reach:
         """Return the reach of a selection of rows."""
         return Reach(
             down=self.down,

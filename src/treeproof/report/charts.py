@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from treeproof.report.axes import Axis, number, percent
 from treeproof.report.runs import Run
-from treeproof.results.accuracy import certified_share, resisting_share
+from treeproof.results.curves import certified_share, resisting_share
 
 FloatArray = NDArray[np.float64]
 

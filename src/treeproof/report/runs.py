@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
-from treeproof.results.accuracy import (
+from treeproof.results.curves import (
+    certified_at_lower,
     certified_share,
-    certified_when_equal,
     changed_features,
     clean_share,
     has_radii,
@@ -127,7 +127,7 @@ class Run:
     @cached_property
     def closed(self) -> NDArray[np.bool_]:
         """Rows that are certified at their lower bound itself, not only below it."""
-        return certified_when_equal(self.results)
+        return certified_at_lower(self.results, asks_radius=self.results.asks_radius)
 
     def certified(self, radius: float) -> float:
         """Share of rows that are proved to keep their claim within a radius."""

@@ -1,14 +1,16 @@
 """What was found about single features, and about sets of features that fix the answer."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BackendMissing
 from treeproof.query.arithmetic import summary_lines
 from treeproof.query.names import listed
+from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]
 
@@ -235,15 +237,3 @@ def _kept_lines(results: FeatureResults | AnchorResults) -> list[str]:
     names = dict.fromkeys(name for row in range(len(results)) for name in results.kept_names(row))
     n_rows = sum(bool(results.kept_names(row)) for row in range(len(results)))
     return [f"{KEPT_FIXED} in {n_rows} rows: {listed(list(names))}"] if names else []
-
-
-def frame_of(records: list[dict[str, Any]]) -> Any:
-    """Return records as a data frame of the first library that is installed."""
-    for name in ("pandas", "polars"):
-        try:
-            return __import__(name).DataFrame(records)
-        except ImportError:
-            continue
-    raise BackendMissing(
-        "A data frame needs pandas or polars. Install it with: pip install pandas."
-    )

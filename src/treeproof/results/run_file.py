@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.files import atomic_replace
+from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
@@ -145,15 +146,6 @@ def _witness_column(witness: FloatArray) -> list[Any]:
     if not is_missing.any():
         return _matrix_column(witness)
     return [None if is_missing[i].all() else _plain_column(row) for i, row in enumerate(witness)]
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
 
 
 def number(value: Any) -> float:
@@ -336,11 +328,11 @@ def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
-        verdict=np.array([record["verdict"] for record in rows], dtype=np.str_),
+        verdict=_objects(rows, "verdict"),
         exact=np.array([record["exact"] for record in rows], dtype=bool),
         attained=np.array([record["attained"] for record in rows], dtype=bool),
         witness=_matrix(rows, "witness", n_features),
-        reason=np.array([record["reason"] for record in rows], dtype=np.str_),
+        reason=_objects(rows, "reason"),
         statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.query.description import plain
 from treeproof.results.results import Results
-from treeproof.results.run_file import number, plain, replacing, results_of
+from treeproof.results.run_file import number, replacing, results_of
 
 _HEADER_KEY = b"treeproof"
 _ROWS_PER_GROUP = 4096

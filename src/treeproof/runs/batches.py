@@ -9,14 +9,32 @@ from numpy.typing import NDArray
 
 from treeproof.data.sources import Rows, Source
 from treeproof.errors import TreeproofError
+from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
+from treeproof.query.build import refuse_outside
+from treeproof.query.perturbations import LInf
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 from treeproof.runs.run_log import Found, row_keys
 from treeproof.search.question import Question
 
+_RADIUS_UNIT = 32
+"""Rows of one radius question. The engine learns the scale of the later ones from the first, so
+that witnesses may depend on who is asked together; with units that never change they do not."""
+
 LARGEST_BATCH = 8192
 _GROWTH = 4
+
+
+def unit_rows(question: Question) -> int:
+    """Rows of a block that a run always asks about together; see `Query`."""
+    return _RADIUS_UNIT if question.kind == "radius" else 1
+
+
+def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
+    """Refuse rows outside the bounds of a question, under their numbers in the data."""
+    if isinstance(question.perturbation, LInf):
+        refuse_outside(ensemble, rows.values, question.perturbation, rows.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +91,7 @@ class BatchMaker:
 
     def next_batch(self, n_rows: int) -> Batch | None:
         """The next rows that are not answered, as many whole units as fit, at least one."""
-        unit = self._question.unit_rows
+        unit = unit_rows(self._question)
         taken: list[Batch] = []
         n_taken = 0
         while n_taken < n_rows:
@@ -101,10 +119,10 @@ class BatchMaker:
         return rows
 
     def _missing(self, rows: Rows) -> Batch:
-        self._question.check(self._source.ensemble, rows.values, rows.number)
+        check_rows(self._question, self._source.ensemble, rows)
         keys = row_keys(self._header, rows.values, rows.labels)
         missing = self._found.missing(rows.number, keys, self._path)
-        unit = self._question.unit_rows
+        unit = unit_rows(self._question)
         starts = np.arange(0, len(rows), unit)
         needed = np.repeat(np.logical_or.reduceat(missing, starts), unit)[: len(rows)]
         return Batch(rows, keys, missing).take(needed)
@@ -141,7 +159,7 @@ def answer_batch(model: Model, question: Question, rows: Rows) -> Answer:
     """Answer a batch in this thread; a row that fails is recorded, and the others go on."""
     began = time.perf_counter()
     # After a failure unit by unit, so that the answers of others are the same as ever.
-    pieces = _answer_in_parts(model, question, rows, [len(rows), question.unit_rows, 1])
+    pieces = _answer_in_parts(model, question, rows, [len(rows), unit_rows(question), 1])
     return Answer(pieces, time.perf_counter() - began)
 
 
@@ -153,7 +171,8 @@ def _answer_in_parts(
     for start in range(0, len(rows), sizes[0]):
         part = rows.take(slice(start, start + sizes[0]))
         try:
-            pieces.append(question.answer(model, part.values, part.labels, in_units=True))
+            unit = unit_rows(question)
+            pieces.append(question.answer(model, part.values, part.labels, unit_rows=unit))
         except TreeproofError:
             raise  # about the question or its input, not about a row
         except Exception as error:
@@ -168,4 +187,4 @@ def failed(model: Model, question: Question, rows: Rows, why: str) -> Results:
     """Record that rows failed, with the reason."""
     said = why.split("\n", 1)[0].rstrip(": ")
     reason = f"{UnknownReason.ROW_FAILED.value}: {said}"
-    return question.undecided(model, rows.values, rows.labels, reason)
+    return question.unanswered(model, rows.values, rows.labels, reason)

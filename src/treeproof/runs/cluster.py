@@ -23,7 +23,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
-from treeproof.runs.batches import Answer, Batch, answer_batch, failed
+from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
 from treeproof.runs.executors import Finished
 from treeproof.search.question import Question
 
@@ -248,7 +248,7 @@ class DaskExecutor:
             if is_tested and len(batch) == 1:
                 why = "the workers that answered it were lost"
                 return batch, Answer([failed(self._model, self._question, batch.rows, why)], 0.0)
-            unit = self._question.unit_rows
+            unit = unit_rows(self._question)
             size = unit if len(batch) > unit else 1
             parts = (slice(start, start + size) for start in range(0, len(batch), size))
             self._suspects.extend(batch.take(part) for part in parts)

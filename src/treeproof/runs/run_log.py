@@ -26,6 +26,7 @@ from treeproof.files import exclusive
 from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import arithmetic_of
+from treeproof.query.description import plain
 from treeproof.results.results import Results
 from treeproof.results.run_file import (
     AS_FINISHED,
@@ -33,13 +34,12 @@ from treeproof.results.run_file import (
     UNDERWAY,
     check_header,
     number,
-    plain,
     read_records,
     replacing,
     row_records,
     unwritable,
 )
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.search.question import Question
 
 _BLOCK = 4096
@@ -51,15 +51,17 @@ def run_header(
     question: Question, model: Model, rows: FloatArray, labels: NDArray[Any] | None
 ) -> dict[str, Any]:
     """Header of a run; the rows are only looked at."""
-    header = question.undecided(model, rows, labels).header
+    header = question.unanswered(model, rows, labels).header
     limits = {
         "time_limit_s": None if math.isinf(question.time_limit_s) else float(question.time_limit_s),
         "node_limit": None if question.node_limit >= 2**62 else int(question.node_limit),
         "memory_limit_mb": float(question.memory_limit_mb),
     }
-    # Version 0.1.0 called the arithmetic the domain; with its word here its runs are known.
+    # With the words of version 0.1.0 here its runs are known.
     words = dict(header["question"])
     words["domain"] = words.pop("arithmetic")
+    old = {"relaxation": "of"}
+    words["engine"] = {old.get(key, key): value for key, value in words["engine"].items()}
     asked: dict[str, Any] = {"question": words, "limits": limits}
     if question.evidence:
         asked["evidence"] = True
@@ -211,7 +213,7 @@ def _state_text(state: str, n_rows: int) -> bytes:
 def open_log(
     path: Path,
     header: dict[str, Any],
-    tally: Tally,
+    tally: RunSummary,
     *,
     resume: bool = False,
     durable: bool = True,
@@ -317,7 +319,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _scan(log: RunLog, tally: Tally) -> Found:
+def _scan(log: RunLog, tally: RunSummary) -> Found:
     """Take in the rows of a file: numbers, keys, places, and the summary."""
     rows, keys = array("q"), array("Q")
     block: list[dict[str, Any]] = []

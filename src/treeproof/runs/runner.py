@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 import numpy as np
 
+from treeproof.api import AskOptions, refuse_others
 from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
-from treeproof.query.arithmetic import Arithmetic, summary_lines, takes_domain
+from treeproof.query.arithmetic import summary_lines
 from treeproof.query.perturbations import Box, LInf
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
-from treeproof.results.tally import Tally
-from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer
+from treeproof.results.summary import RunSummary
+from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer, check_rows, unit_rows
 from treeproof.runs.executors import Executor, ThreadExecutor
 from treeproof.runs.run_log import (
     NOTHING_FOUND,
@@ -37,7 +38,6 @@ from treeproof.search.question import Question
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
-    from treeproof.query.goals import Goal
 
 _SMALLEST_BATCH = 32
 """Rows that are worth a batch of their own."""
@@ -46,7 +46,18 @@ Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
 
 
-@takes_domain
+class RunOptions(AskOptions, total=False):
+    """Options of `run`, which explains them."""
+
+    engine: "str | Engine"
+    label: str | None
+    rows: str | None
+    client: Any
+    radii: Sequence[float]
+    batch_rows: int | None
+    on_progress: Progress | None
+
+
 def run(
     model: Any,
     data: Any,
@@ -55,21 +66,8 @@ def run(
     *,
     out: str | PathLike[str] | None = None,
     resume: bool = False,
-    client: Any = None,
     n_jobs: int = -1,
-    label: str | None = None,
-    rows: str | None = None,
-    engine: "str | Engine" = "exact",
-    goal: "Goal | None" = None,
-    arithmetic: Arithmetic = "float64",
-    attacker_class: Any = None,
-    time_limit_s: float = np.inf,
-    node_limit: int = 2**62,
-    memory_limit_mb: float = 4096.0,
-    evidence: bool = False,
-    radii: Sequence[float] = (),
-    batch_rows: int | None = None,
-    on_progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> "Run":
     """Answer one question about many rows, into a file that survives whatever happens.
 
@@ -90,20 +88,20 @@ def run(
     resume : bool
         Resume the run in `out`: rows that it has are left out. Another model or question is
         refused.
-    client : distributed.Client, optional
-        A Dask cluster that answers instead of threads of this process.
     n_jobs : int
         Threads; -1 for all cores.
-    label, rows : str, optional
-        Column of the labels, and a range such as ``0:500``, for data files.
-    engine, goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, evidence
-        See `verify`.
-    radii : sequence of float
-        Radii at which proved rows are counted in `Run.tally`.
-    batch_rows : int, optional
-        Rows per batch, fewer towards the end; by default as many as take about half a second.
-    on_progress : callable, optional
-        Called with the rows answered so far, and with all rows (or None, where that is not known).
+    **options
+        The engine and the options of `verify`, such as ``time_limit_s`` or ``evidence``, and:
+
+        * ``label``, ``rows`` (str): column of the labels, and a range such as ``0:500``, for data
+          files.
+        * ``client`` (distributed.Client): a Dask cluster that answers instead of threads of this
+          process.
+        * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
+        * ``batch_rows`` (int): rows per batch, fewer towards the end; by default as many as take
+          about half a second.
+        * ``on_progress`` (callable): called with the rows answered so far, and with all rows (or
+          None, where that is not known).
 
     Returns
     -------
@@ -112,22 +110,18 @@ def run(
     """
     import treeproof
 
+    refuse_others("run", options, RunOptions)
     loaded = model if isinstance(model, Model) else treeproof.load(model)
     ball = LInf() if perturbation is None else perturbation
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         ball = ball.in_order(loaded.feature_names, loaded.n_features)
-    question = Question(
-        kind="radius" if isinstance(ball, LInf) and ball.eps is None else "verify",
-        perturbation=ball,
-        engine=engine,
-        goal=goal,
-        arithmetic=arithmetic,
-        attacker_class=attacker_class,
-        time_limit_s=time_limit_s,
-        node_limit=node_limit,
-        memory_limit_mb=memory_limit_mb,
-        evidence=evidence,
-    )
+    client, radii = options.pop("client", None), options.pop("radii", ())
+    batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
+    label, rows = options.pop("label", None), options.pop("rows", None)
+    kind: Literal["radius", "verify"] = "verify"
+    if isinstance(ball, LInf) and ball.eps is None:
+        kind = "radius"
+    question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     source: Source
     if isinstance(data, str | PathLike):
         source = FileSource(loaded.ensemble, data, label=label, rows=rows)
@@ -151,7 +145,7 @@ class Run:
     ----------
     header : dict
         The model, the question and the versions.
-    tally : Tally
+    tally : RunSummary
         Counts and averages over all rows, those of earlier sittings included.
     path : path or None
         The run file.
@@ -162,7 +156,7 @@ class Run:
     """
 
     header: dict[str, Any]
-    tally: Tally
+    tally: RunSummary
     path: Path | None
     n_new: int
     is_complete: bool
@@ -200,7 +194,7 @@ class Runner:
     keeps_records: bool = False
     first_rows: int = 0
     first: Results | None = None
-    tally: Tally = None  # type: ignore[assignment] # made by `opened`
+    tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
     _found: Found = NOTHING_FOUND
@@ -211,10 +205,10 @@ class Runner:
         """Check the question, and open the run file."""
         _refuse_bounds_per_row(self.question)
         look = next(iter(self.source.parts())).take(slice(0, 1))
-        self.question.check(self.model.ensemble, look.values, look.number)
+        check_rows(self.question, self.model.ensemble, look)
         self.header = run_header(self.question, self.model, look.values, look.labels)
         self.header["data"] = self.source.describe()
-        self.tally = Tally(self.question.kind == "radius", self.radii)
+        self.tally = RunSummary(self.question.kind == "radius", self.radii)
         with contextlib.ExitStack() as stack:
             path = None
             if self.out is not None:
@@ -248,7 +242,7 @@ class Runner:
 
             executor = DaskExecutor(self.model, self.question, client)
         sizer = BatchSizer(
-            self.question.unit_rows, executor.target_s, batch_rows or 0, batch_rows is not None
+            unit_rows(self.question), executor.target_s, batch_rows or 0, batch_rows is not None
         )
         total = self.source.n_rows
         is_complete = False

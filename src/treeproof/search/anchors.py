@@ -20,9 +20,8 @@ from treeproof.prediction import accumulators
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.features import AnchorResults
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import class_labels, never_moved, question_words
 
 Features = frozenset[int]
 
@@ -30,54 +29,43 @@ Features = frozenset[int]
 def find_anchors(
     engine: Engine, query: Query, question: dict[str, Any], budget: Budget, *, n_jobs: int = 1
 ) -> AnchorResults:
-    """Find a small sufficient set of features for every row.
+    """Find a small sufficient set of features for every row; limits count over all sets tried.
 
-    Parameters
-    ----------
-    engine : Engine
-        Proves sets; a complete one also proves minimality.
-    query : Query
-        A box, or a ball with a radius: how features outside the set may move.
-    question : dict
-        What was asked, for the results.
-    budget : Budget
-        Limits per row, over all sets tried.
-    n_jobs : int
-        Threads over rows.
+    The query is a box, or a ball with a radius: how features outside the set may move. A complete
+    engine also proves that sets are minimal.
     """
     n_rows = len(query)
     results = AnchorResults(
         row=np.arange(n_rows, dtype=np.int64),
-        label=class_labels(query),
+        label=query.class_labels(query.labels),
         features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
-        kept=[np.flatnonzero(entries) for entries in never_moved(query)],
+        kept=[np.flatnonzero(entries) for entries in query.never_moved()],
         sufficient=~query.already_broken,
         minimal=np.zeros(n_rows, dtype=bool),
         seconds=np.zeros(n_rows),
         reason=np.full(n_rows, "", dtype="<U64"),
         feature_names=query.ensemble.feature_names,
-        question=question_words(query, question),
+        question=question | query.words(),
     )
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     # A fixed feature keeps the row's own value, so that value is always allowed.
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
 
-    def solve_row(row: int, outcomes: Outcomes) -> None:
-        del outcomes
+    def solve_row(row: int, _: Results) -> None:
         if query.already_broken[row]:
             return
-        asker = _SetAsker(engine, query, row, low[row], high[row], budget)
-        anchors, is_minimal = _search(asker)
+        row_question = _RowQuestion(engine, query, row, low[row], high[row], budget)
+        anchors, is_minimal = _search(row_question)
         results.features[row] = np.array(sorted(anchors), dtype=np.int64)
         results.minimal[row] = is_minimal
         if not is_minimal:
-            results.reason[row] = asker.reason.value
+            results.reason[row] = row_question.reason
 
     results.seconds[:] = for_each_row(query, n_jobs, solve_row).seconds
     return results
 
 
-class _SetAsker:
+class _RowQuestion:
     """Asks whether fixing a set of features fixes the answer of one row."""
 
     def __init__(
@@ -163,23 +151,25 @@ class _Conflicts:
         return frozenset(chosen)
 
 
-def _search(asker: _SetAsker) -> tuple[Features, bool]:
+def _search(question: _RowQuestion) -> tuple[Features, bool]:
     """Return a sufficient set, and whether its minimality is proved."""
     conflicts = _Conflicts([])
     while True:
         anchors = conflicts.hitting_set()
-        verdict, changed = asker.ask(anchors)
+        verdict, changed = question.ask(anchors)
         if verdict is Verdict.VERIFIED:
             break
         if verdict is Verdict.UNKNOWN:
             # Sound: with everything fixed only the row itself is left, which keeps its claim.
-            anchors = asker.movable
+            anchors = question.movable
             break
         conflicts.sets.append(changed)
-    return _leave_out(asker, anchors, conflicts)
+    return _leave_out(question, anchors, conflicts)
 
 
-def _leave_out(asker: _SetAsker, anchors: Features, conflicts: _Conflicts) -> tuple[Features, bool]:
+def _leave_out(
+    question: _RowQuestion, anchors: Features, conflicts: _Conflicts
+) -> tuple[Features, bool]:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
     Sound: freeing more features only enlarges the set, so a drop that a witness falsifies stays
@@ -191,7 +181,7 @@ def _leave_out(asker: _SetAsker, anchors: Features, conflicts: _Conflicts) -> tu
         rest = kept - {feature}
         if any(not (conflict & rest) for conflict in conflicts.sets):
             continue
-        verdict, changed = asker.ask(rest)
+        verdict, changed = question.ask(rest)
         if verdict is Verdict.VERIFIED:
             kept = rest
         elif verdict is Verdict.FALSIFIED:

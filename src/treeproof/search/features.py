@@ -17,7 +17,6 @@ from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
-from treeproof.search.asking import class_labels, never_moved, question_words
 from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
@@ -29,28 +28,21 @@ _CELLS_AT_ONCE = 2**22
 def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) -> FeatureResults:
     """Find for every row and feature how far the feature alone may move.
 
-    Parameters
-    ----------
-    query : Query
-        A ball with or without a radius, or a box; every feature moves alone, the others keep the
-        row's values.
-    question : dict
-        What was asked, for the results.
-    n_jobs : int
-        Threads over rows.
+    Every feature moves alone, within a ball with or without a radius, or in a box; the others keep
+    the row's values.
     """
     n_rows, n_features = query.rows.shape
     results = FeatureResults(
         row=np.arange(n_rows, dtype=np.int64),
-        label=class_labels(query),
+        label=query.class_labels(query.labels),
         radius=np.full((n_rows, n_features), np.inf if query.reach.is_ball else np.nan),
         attained=np.zeros((n_rows, n_features), dtype=bool),
         breaking_value=np.full((n_rows, n_features), np.nan),
         unimportant=np.ones((n_rows, n_features), dtype=bool),
-        examined=~never_moved(query),
+        examined=~query.never_moved(),
         broken=query.already_broken.copy(),
         feature_names=query.ensemble.feature_names,
-        question=question_words(query, question),
+        question=question | query.words(),
     )
     results.unimportant &= results.examined
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 import treeproof as tp
 from treeproof.data import readers
 from treeproof.data.sources import ArraySource, FileSource, Rows
-from treeproof.runs.batches import Batch, BatchMaker
+from treeproof.runs.batches import Batch, BatchMaker, unit_rows
 from treeproof.runs.run_log import NOTHING_FOUND, Found, run_header
 from treeproof.search.question import Question
 
@@ -153,7 +153,7 @@ def test_batches_hold_every_missing_row_once_in_fixed_units(
         asked += batch.rows.number.tolist()
         np.testing.assert_array_equal(batch.rows.values, X[batch.rows.number])
     assert seen == [row for row in range(n_rows) if row not in done]
-    unit = question.unit_rows
+    unit = unit_rows(question)
     units = {row // unit for row in seen}
     assert asked == [row for row in range(n_rows) if row // unit in units]
 

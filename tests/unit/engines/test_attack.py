@@ -9,7 +9,7 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from treeproof.engines.attack import AttackEngine, attack
 from treeproof.engines.base import Budget
-from treeproof.search.asking import ask
+from treeproof.query.build import build_query
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_more_starts_do_not_end_farther(boosted):
 
 def test_limits_are_kept_and_named(boosted):
     model, X = boosted
-    query = ask(model.ensemble, X, None, tp.LInf())
+    query = build_query(model.ensemble, X, None, tp.LInf())
     found = AttackEngine().radius(query, Budget(node_limit=1))
     assert np.all(found.statistics["nodes"] <= 2)
     none = ~np.isfinite(found.upper)

@@ -26,8 +26,8 @@ from treeproof.engines.baselines.milp import (
     solve,
 )
 from treeproof.engines.restricted import restricted_to
+from treeproof.query.build import build_query
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import ask
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
     model, X = boosted
     monkeypatch.setattr(module, "solve", lambda *_, **__: answer)
     radius = float(tp.radius(model, X).upper.min())
-    query = ask(model.ensemble, X, None, tp.LInf(2 * radius))
+    query = build_query(model.ensemble, X, None, tp.LInf(2 * radius))
     found = MilpEngine().verify(query, Budget())
     assert Verdict.FALSIFIED not in found.verdict
     # What the sums of the best leaves settle needs no program; the others stay open.
@@ -96,7 +96,7 @@ def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
         return Answer(0.9 * program.margin, None, False, False)
 
     monkeypatch.setattr(module, "solve", nearly)
-    query = ask(model.ensemble, X, None, tp.LInf(1.0))
+    query = build_query(model.ensemble, X, None, tp.LInf(1.0))
     assert set(MilpEngine().verify(query, Budget()).verdict) == {Verdict.UNKNOWN}
 
 
@@ -109,7 +109,7 @@ def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
 
     monkeypatch.setattr(module, "solve", lies)
     monkeypatch.setattr("treeproof.engines.restricted.Restricted.is_hopeless", lambda self: False)
-    query = ask(model.ensemble, X, None, tp.LInf(safe))
+    query = build_query(model.ensemble, X, None, tp.LInf(safe))
     found = MilpEngine().verify(query, Budget(node_limit=20))
     assert set(found.verdict) == {Verdict.UNKNOWN}
 

@@ -192,7 +192,7 @@ def test_protocols_start_somewhere():
 
 def test_the_compiled_protocol_is_the_generic_one():
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.results.outcomes import Outcomes
+    from treeproof.results.results import Results
     from treeproof.search.radius import _Asker, _follow_protocol
 
     rng = np.random.default_rng(12)
@@ -202,13 +202,13 @@ def test_the_compiled_protocol_is_the_generic_one():
         protocol = PaperProtocol(first_eps=0.15, steps=8)
         compiled = engine.protocol_radius(query, Budget(), protocol)
         for row in np.flatnonzero(~query.already_broken):
-            generic = Outcomes.empty(len(query), query.rows.shape[1])
+            generic = Results.empty(len(query), query.rows.shape[1])
             _follow_protocol(_Asker(engine, query, int(row), Budget()), protocol, generic, row)
             assert generic.lower[row] == compiled.lower[row]
 
 
 def test_the_compiled_search_is_the_generic_one():
-    from treeproof.results.outcomes import Outcomes
+    from treeproof.results.results import Results
     from treeproof.search.distances import distances_of
     from treeproof.search.radius import _Asker, _search_list
 
@@ -218,7 +218,7 @@ def test_the_compiled_search_is_the_generic_one():
         engine = MultilevelEngine(T=2, L=1)
         compiled = engine.radius(query, Budget())
         for row in np.flatnonzero(~query.already_broken):
-            generic = Outcomes.empty(len(query), query.rows.shape[1])
+            generic = Results.empty(len(query), query.rows.shape[1])
             asker = _Asker(engine, query, int(row), Budget())
             _search_list(asker, distances_of(query, int(row)), generic, int(row))
             assert generic.lower[row] == compiled.lower[row]

@@ -16,9 +16,9 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
 from treeproof.results.run_file import read_records
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.runs import batches as batches_module
-from treeproof.runs.batches import BatchSizer
+from treeproof.runs.batches import BatchSizer, unit_rows
 from treeproof.runs.run_log import open_log, row_keys, run_header
 from treeproof.runs.runner import log_path
 from treeproof.search.question import Question
@@ -303,13 +303,13 @@ def test_a_run_file_has_one_writer(model: tp.Model, rows: tuple[Any, Any], tmp_p
     path = tmp_path / "run.jsonl"
     question = Question(kind="radius", perturbation=tp.LInf())
     header = run_header(question, model, rows[0][:1], None)
-    with open_log(path, header, Tally(True)) as (_, found):
+    with open_log(path, header, RunSummary(True)) as (_, found):
         assert len(found.row) == 0
         for resume in (False, True):
             refused = pytest.raises(tp.InvalidInput, match="Another process is writing it")
-            with refused, open_log(path, header, Tally(True), resume=resume):
+            with refused, open_log(path, header, RunSummary(True), resume=resume):
                 pass
-    with open_log(path, header, Tally(True), resume=True):
+    with open_log(path, header, RunSummary(True), resume=True):
         assert len(list(tmp_path.iterdir())) == 2
     assert list(tmp_path.iterdir()) == [path]  # nothing of the lock is left
 
@@ -452,8 +452,8 @@ def test_units_are_answered_the_same_together_and_alone(
 ) -> None:
     question = Question(kind="radius", perturbation=tp.LInf(), engine=engine)
     X, y = np.asarray(rows[0][:75], dtype=np.float64), rows[1][:75]
-    together = question.answer(model, X, y, in_units=True)
-    unit = question.unit_rows
+    unit = unit_rows(question)
+    together = question.answer(model, X, y, unit_rows=unit)
     assert unit < len(X) < 3 * unit
     alone = [question.answer(model, X[k : k + unit], y[k : k + unit]) for k in range(0, 75, unit)]
     expected = tp.Results.join(alone)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.instance import base_and_floor, cells_of, point_in_cells, rank_space
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
 )
 from treeproof.kernels.baselines.cliques import (
     EXHAUSTED,
@@ -32,7 +32,7 @@ from treeproof.kernels.baselines.cliques import (
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 
@@ -51,14 +51,14 @@ class CliqueEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
         cliques = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
             else:
                 cliques[row] = _solve(query, budget, row, low[row], high[row], outcomes)
 
@@ -68,7 +68,7 @@ class CliqueEngine:
 
 
 def _solve(
-    query: Query, budget: Budget, row: int, low: FloatArray, high: FloatArray, outcomes: Outcomes
+    query: Query, budget: Budget, row: int, low: FloatArray, high: FloatArray, outcomes: Results
 ) -> int:
     """Search every alternative; return the number of partial cliques visited."""
     deadline = time.perf_counter() + budget.time_limit_s
@@ -77,16 +77,16 @@ def _solve(
         search = search_over(query, row, constraints, low, high)
         while (status := search.advance(budget.node_limit - visited, deadline)) == FOUND:
             point = point_in_cells(query, row, search.path.low_cell, search.path.high_cell)
-            if settle_falsified(query, outcomes, row, point):
+            if mark_falsified(query, outcomes, row, point):
                 return visited + search.visited
             # Within the slack only the model's own arithmetic decides; it says no violation.
             search.sure[:] = np.inf
         visited += search.visited
         if status != EXHAUSTED:
             limit = UnknownReason.NODE_LIMIT if status == OUT_OF_NODES else UnknownReason.TIME_LIMIT
-            settle_unknown(query, outcomes, row, limit)
+            mark_unknown(query, outcomes, row, limit)
             return visited
-    settle_verified(query, outcomes, row)
+    mark_verified(query, outcomes, row)
     return visited
 
 

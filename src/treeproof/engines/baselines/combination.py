@@ -14,14 +14,14 @@ import numpy as np
 
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.instance import cells_of, point_in_cells
-from treeproof.engines.restricted import restricted_to
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
 )
+from treeproof.engines.restricted import restricted_to
 from treeproof.errors import InvalidInput
 from treeproof.kernels.baselines.combination import (
     EXHAUSTED,
@@ -33,7 +33,7 @@ from treeproof.kernels.baselines.combination import (
 )
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 
@@ -66,14 +66,14 @@ class CombinationEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box, as far as the splits go."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
         splits = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             box = cells_of(query, row, low[row], high[row])
             splits[row] = self._solve(query, budget, row, box, outcomes)
@@ -88,7 +88,7 @@ class CombinationEngine:
         budget: Budget,
         row: int,
         box: tuple[IntArray, IntArray],
-        outcomes: Outcomes,
+        outcomes: Results,
     ) -> int:
         """Bound every alternative, splitting where needed; returns the number of splits."""
         ends = time.perf_counter() + budget.time_limit_s
@@ -108,13 +108,13 @@ class CombinationEngine:
                 if status != SINGLE:
                     break
                 point = point_in_cells(query, row, low_cell, high_cell)
-                if settle_falsified(query, outcomes, row, point):
+                if mark_falsified(query, outcomes, row, point):
                     return int(parts.n_splits[0])
             used = int(parts.n_splits[0])
             if status != EXHAUSTED:
-                settle_unknown(query, outcomes, row, self._reason(budget, status == OUT_OF_TIME))
+                mark_unknown(query, outcomes, row, self._reason(budget, status == OUT_OF_TIME))
                 return used
-        settle_verified(query, outcomes, row)
+        mark_verified(query, outcomes, row)
         return used
 
     def _reason(self, budget: Budget, is_late: bool) -> UnknownReason:
@@ -139,19 +139,3 @@ def _leaves_of(
         # Sound: gains are rounded once when scaled; sums over trees are in the floor's slack.
         1e-12,
     )
-
-
-def combination(splits: int = 0) -> CombinationEngine:
-    """Options of the engine 'combination', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    splits : int
-        How often a set may be split, over all alternatives of a row; 0 for the direct bound.
-
-    Returns
-    -------
-    CombinationEngine
-        The engine with these options.
-    """
-    return CombinationEngine(splits=splits)

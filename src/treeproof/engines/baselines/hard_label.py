@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.instance import distance, rank_space
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    record_witness,
 )
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
@@ -21,7 +22,7 @@ from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import accumulators
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 _FARTHEST = 1e30
@@ -197,13 +198,13 @@ class HardLabelEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Look for a violation in the query's own ball or box."""
         asked = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             oracle = self._oracle(query, row, budget)
             rng = np.random.default_rng(self.random_state)
@@ -214,30 +215,29 @@ class HardLabelEngine:
             else:
                 point = _sample_box(oracle, rng)
             asked[row] = oracle.asked
-            if point is None or not settle_falsified(query, outcomes, row, point):
-                settle_unknown(query, outcomes, row, _reason(oracle))
+            if point is None or not mark_falsified(query, outcomes, row, point):
+                mark_unknown(query, outcomes, row, _reason(oracle))
 
         outcomes = for_each_row(query, n_jobs, solve_row)
         outcomes.statistics["queries"] = asked
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find a near violation of every row; the upper bound is its distance."""
         asked = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             oracle = self._oracle(query, row, budget)
             search = _Search(oracle, np.random.default_rng(self.random_state))
             search.run()
             asked[row] = oracle.asked
             outcomes.reason[row] = _reason(oracle)
-            if search.point is not None:
-                outcomes.upper[row] = outcomes.witness_distance[row] = search.best
+            if search.point is not None and record_witness(query, outcomes, row, search.point):
+                outcomes.upper[row] = search.best
                 outcomes.attained[row] = True
-                outcomes.witness[row] = search.point
                 outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
 
         outcomes = for_each_row(query, n_jobs, solve_row)
@@ -386,21 +386,3 @@ def _unit(directions: FloatArray) -> FloatArray:
     size = np.abs(directions).max(axis=-1, keepdims=True, initial=0.0)
     unit: NDArray[np.float64] = directions / np.where(size > 0.0, size, 1.0)
     return unit
-
-
-def hard_label(queries: int = 20_000, *, random_state: int = 0) -> HardLabelEngine:
-    """Options of the engine 'hard_label', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    queries : int
-        How often the model is asked about a row, at most.
-    random_state : int
-        Seed of the random directions; equal seeds give equal answers.
-
-    Returns
-    -------
-    HardLabelEngine
-        The engine with these options.
-    """
-    return HardLabelEngine(queries=queries, random_state=random_state)

@@ -5,7 +5,8 @@ distance over the whole model. A bound is computed afresh from the solver's mult
 rounding error; multipliers of any quality give a valid one, so the solver is not trusted.
 """
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import InitVar, dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -14,18 +15,18 @@ import numpy as np
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.baselines.milp import Encoding, RowSearch, encode, safe_bound, solve
 from treeproof.engines.instance import cells_of
-from treeproof.engines.restricted import Level, restricted_to
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_unknown,
+    mark_verified,
 )
+from treeproof.engines.restricted import Level, restricted_to
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_down
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _SCALING_ERROR = 1e-12
@@ -40,21 +41,33 @@ class LpEngine:
 
     Parameters
     ----------
-    of : {"decision", "distance"}
+    relaxation : {"decision", "distance"}
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
         paper's baseline, how near one is, over the whole model (boxes have no distance, so they
         are decided).
+    of : optional
+        Old name of `relaxation`.
     """
 
-    of: Literal["decision", "distance"] = "decision"
+    relaxation: Literal["decision", "distance"] = "decision"
+    of: InitVar[str | None] = None
 
     name: ClassVar[str] = "lp"
     is_complete: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, of: str | None) -> None:
         """Refuse unknown programs, and name the package that brings the solver."""
-        if self.of not in ("decision", "distance"):
-            raise InvalidInput(f"'of' of lp must be 'decision' or 'distance'. Got {self.of!r}.")
+        if of is not None:
+            warnings.warn(
+                "The option 'of' of lp is called 'relaxation' now, and the old name will go away.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "relaxation", of)
+        if self.relaxation not in ("decision", "distance"):
+            raise InvalidInput(
+                f"'relaxation' of lp must be 'decision' or 'distance'. Got {self.relaxation!r}."
+            )
         require_backend("highspy", "milp")
 
     def refusal(self, query: Query) -> str | None:
@@ -62,16 +75,16 @@ class LpEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Prove every row whose relaxation has no violation in the query's own set."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
-            if self.of == "decision" or not query.reach.is_ball:
+            if self.relaxation == "decision" or not query.reach.is_ball:
                 is_proved = _excludes(search, *cells_of(query, row, low[row], high[row]))
             else:
                 level = _nearest_possible(search)
@@ -79,21 +92,21 @@ class LpEngine:
                 is_proved = level is None or level > (Fraction(radius), False)
                 # A level that is only exceeded is beyond the closed ball of its own distance.
             if is_proved:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
             else:
-                settle_unknown(query, outcomes, row, _reason(search))
+                mark_unknown(query, outcomes, row, _reason(search))
 
         return for_each_row(query, n_jobs, solve_row)
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Bound the minimal perturbation of every row from below."""
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
-            is_decision = self.of == "decision"
+            is_decision = self.relaxation == "decision"
             level = _largest_excluded(search) if is_decision else _nearest_possible(search)
             outcomes.lower[row] = np.inf if level is None else round_down(level[0])
             if level is None:
@@ -183,21 +196,3 @@ def _nearest_possible(search: RowSearch) -> Level | None:
     distance = Fraction(max(nearest, 0.0)) * scale
     # Only an exact argument could exclude the last distance, too.
     return next((level for level in levels if level[0] >= distance), levels[-1])
-
-
-def lp(of: Literal["decision", "distance"] = "decision") -> LpEngine:
-    """Options of the engine 'lp', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    of : {"decision", "distance"}
-        What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
-        paper's baseline, how near one is, over the whole model (boxes have no distance, so they
-        are decided).
-
-    Returns
-    -------
-    LpEngine
-        The engine with these options.
-    """
-    return LpEngine(of=of)

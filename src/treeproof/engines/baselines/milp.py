@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.instance import cells_of, distance, point_in_cells, rank_space
+from treeproof.engines.instance import cells_of, point_in_cells, rank_space
+from treeproof.engines.outcomes import (
+    breaks,
+    is_broken_unchanged,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
+    record_witness,
+)
 from treeproof.engines.restricted import (
     HERE,
     Level,
@@ -25,20 +34,12 @@ from treeproof.engines.restricted import (
     level_of_cells,
     restricted_to,
 )
-from treeproof.engines.settling import (
-    breaks,
-    is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
-)
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.kernels.core.cells import CUT, FIXED
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, Ensemble, FloatArray, IntArray
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_down
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 TOLERANCE = 1e-9
@@ -669,14 +670,14 @@ class MilpEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
         counts = np.zeros((len(query), 2), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
             cells = cells_of(query, row, low[row], high[row])
@@ -688,21 +689,21 @@ class MilpEngine:
                     break
             counts[row] = search.programs, search.excluded
             if search.best is not None:
-                settle_falsified(query, outcomes, row, search.best.point)
+                mark_falsified(query, outcomes, row, search.best.point)
             elif is_open:
-                settle_unknown(query, outcomes, row, search.reason)
+                mark_unknown(query, outcomes, row, search.reason)
             else:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
 
         return _counted(for_each_row(query, n_jobs, solve_row), counts)
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         counts = np.zeros((len(query), 2), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = RowSearch(query, row, budget)
             lower = self._nearest(search)
@@ -781,15 +782,14 @@ def _close_in(search: RowSearch, constraints: range) -> bool:
         search.find_nearest(constraints, *search.box_below(search.best.level, inclusive=False))
 
 
-def _write_radius(search: RowSearch, lower: Level | None, outcomes: Outcomes) -> None:
+def _write_radius(search: RowSearch, lower: Level | None, outcomes: Results) -> None:
     row, best = search.row, search.best
     outcomes.lower[row] = np.inf if lower is None else round_down(lower[0])
     if best is not None:
         outcomes.upper[row] = round_down(best.level[0])
         is_double = Fraction(float(outcomes.upper[row])) == best.level[0]
         outcomes.attained[row] = is_double and not best.level[1]
-        outcomes.witness[row] = best.point
-        outcomes.witness_distance[row] = distance(search.query, row, best.point)
+        record_witness(search.query, outcomes, row, best.point)
     if lower is None or (best is not None and lower == best.level):
         outcomes.exact[row] = True
         outcomes.verdict[row] = Verdict.VERIFIED
@@ -798,24 +798,7 @@ def _write_radius(search: RowSearch, lower: Level | None, outcomes: Outcomes) ->
         outcomes.reason[row] = search.reason if is_known else UnknownReason.SOLVER_FAILED
 
 
-def _counted(outcomes: Outcomes, counts: NDArray[np.int64]) -> Outcomes:
+def _counted(outcomes: Results, counts: NDArray[np.int64]) -> Results:
     outcomes.statistics["programs"] = counts[:, 0]
     outcomes.statistics["excluded"] = counts[:, 1]
     return outcomes
-
-
-def milp(form: Literal["restricted", "whole"] = "restricted") -> MilpEngine:
-    """Options of the engine 'milp', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    form : {"restricted", "whole"}
-        Where the radius is first looked for: in balls that grow, over the leaves that they reach,
-        or in one program over the whole model, as in the paper. Both end with the same proof.
-
-    Returns
-    -------
-    MilpEngine
-        The engine with these options.
-    """
-    return MilpEngine(form=form)

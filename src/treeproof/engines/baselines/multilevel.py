@@ -12,13 +12,13 @@ import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.instance import rank_space
-from treeproof.engines.questions import in_chunks, question_of
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_unknown,
+    mark_verified,
 )
+from treeproof.engines.questions import in_chunks, question_of
 from treeproof.errors import InvalidInput
 from treeproof.kernels.baselines.groups import (
     LOOSE,
@@ -30,7 +30,7 @@ from treeproof.kernels.baselines.groups import (
 from treeproof.kernels.baselines.multilevel import Options, RowAnswers, search_rows, verify_rows
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _REASONS = {
@@ -86,7 +86,7 @@ class MultilevelEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Prove every row that the bound of some level up to L proves."""
         answers = _empty_answers(len(query))
         call = (
@@ -102,16 +102,16 @@ class MultilevelEngine:
         outcomes = _outcomes(query, answers)
         for row in range(len(query)):
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
             elif answers.status[row] == PROVED:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
             else:
                 reason = _REASONS[int(answers.status[row])]
-                settle_unknown(query, outcomes, row, reason)
+                mark_unknown(query, outcomes, row, reason)
         outcomes.statistics["excess"] = answers.excess
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Largest distance of the finite list that some level up to L proves."""
         answers = _empty_answers(len(query))
         call = (
@@ -127,7 +127,7 @@ class MultilevelEngine:
 
     def protocol_radius(
         self, query: Query, budget: Budget, protocol: PaperProtocol, *, n_jobs: int = 1
-    ) -> Outcomes:
+    ) -> Results:
         """Search as the paper does."""
         answers = _empty_answers(len(query))
         call = (
@@ -170,15 +170,15 @@ def _empty_answers(n_rows: int) -> RowAnswers:
     )
 
 
-def _outcomes(query: Query, answers: RowAnswers) -> Outcomes:
-    outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+def _outcomes(query: Query, answers: RowAnswers) -> Results:
+    outcomes = Results.empty(len(query), query.rows.shape[1])
     outcomes.seconds[:] = answers.seconds
     outcomes.statistics["level"] = answers.level
     outcomes.statistics["cliques"] = answers.nodes
     return outcomes
 
 
-def _radius_outcomes(query: Query, answers: RowAnswers) -> Outcomes:
+def _radius_outcomes(query: Query, answers: RowAnswers) -> Results:
     outcomes = _outcomes(query, answers)
     outcomes.lower[:] = np.where(query.already_broken, 0.0, answers.lower)
     closed = outcomes.lower == np.inf
@@ -188,33 +188,5 @@ def _radius_outcomes(query: Query, answers: RowAnswers) -> Outcomes:
         outcomes.reason[answers.status == status] = reason
     outcomes.reason[closed] = UnknownReason.NONE
     for row in np.flatnonzero(query.already_broken):
-        settle_broken(query, outcomes, int(row))
+        mark_broken(query, outcomes, int(row))
     return outcomes
-
-
-def multilevel(
-    T: int = 2,
-    L: int = 1,
-    *,
-    bound: Literal["sum", "path"] = "sum",
-    grouping: Literal["order", "shared"] = "order",
-) -> MultilevelEngine:
-    """Options of the engine 'multilevel', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    T : int
-        Trees (or groups of the level below) that are merged into one group, at least 2.
-    L : int
-        Number of levels, at least 1.
-    bound : {"sum", "path"}
-        How the groups of the last level are combined: eq. 6 or eq. 7 of the paper.
-    grouping : {"order", "shared"}
-        Consecutive trees, as in the paper, or trees that share features.
-
-    Returns
-    -------
-    MultilevelEngine
-        The engine with these options.
-    """
-    return MultilevelEngine(T=T, L=L, bound=bound, grouping=grouping)

@@ -11,18 +11,18 @@ import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.instance import point_in_cells, rank_space
-from treeproof.engines.questions import in_chunks, question_of
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_verified,
 )
+from treeproof.engines.questions import in_chunks, question_of
 from treeproof.kernels.baselines.single_tree import LeafMeaning, single_tree_rows
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray, IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
 
@@ -42,30 +42,30 @@ class SingleTreeEngine:
             f" Got {query.ensemble.n_trees} trees. Use 'exact', 'cliques' or 'multilevel'."
         )
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         del budget  # linear time: there is nothing to limit
         found = _nearest_leaves(query, query.reach.radius or 0.0, n_jobs)
-        outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+        outcomes = Results.empty(len(query), query.rows.shape[1])
         outcomes.seconds[:] = found.seconds
         for row in range(len(query)):
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
             elif found.distance[row] == np.inf:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
             else:
                 _settle_leaf(query, outcomes, row, found)
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         del budget
         found = _nearest_leaves(query, np.inf, n_jobs)
-        outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+        outcomes = Results.empty(len(query), query.rows.shape[1])
         outcomes.seconds[:] = found.seconds
         for row in range(len(query)):
             if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 continue
             if np.isfinite(found.distance[row]):
                 _settle_leaf(query, outcomes, row, found)
@@ -109,9 +109,9 @@ def _nearest_leaves(query: Query, radius: float, n_jobs: int) -> _NearestLeaves:
     return found
 
 
-def _settle_leaf(query: Query, outcomes: Outcomes, row: int, found: _NearestLeaves) -> None:
+def _settle_leaf(query: Query, outcomes: Results, row: int, found: _NearestLeaves) -> None:
     point = point_in_cells(query, row, found.low[row], found.high[row])
-    if not settle_falsified(query, outcomes, row, point):
+    if not mark_falsified(query, outcomes, row, point):
         raise AssertionError(f"Row {row}: the replay does not confirm the leaf that breaks it.")
 
 

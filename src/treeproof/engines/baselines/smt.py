@@ -14,18 +14,18 @@ import numpy as np
 
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
-from treeproof.engines.restricted import Restricted, restricted_to
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
 )
+from treeproof.engines.restricted import Restricted, restricted_to
 from treeproof.errors import require_backend
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 
@@ -48,14 +48,14 @@ class SmtEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
         calls = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             cells = cells_of(query, row, low[row], high[row])
             calls[row] = _solve(query, budget, row, cells, outcomes)
@@ -66,7 +66,7 @@ class SmtEngine:
 
 
 def _solve(
-    query: Query, budget: Budget, row: int, box: tuple[IntArray, IntArray], outcomes: Outcomes
+    query: Query, budget: Budget, row: int, box: tuple[IntArray, IntArray], outcomes: Results
 ) -> int:
     """Decide every alternative; returns the number of calls of z3."""
     deadline = time.perf_counter() + budget.time_limit_s
@@ -81,22 +81,22 @@ def _solve(
             if left <= 0.0 or calls >= budget.node_limit:
                 is_late = left <= 0.0
                 reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.NODE_LIMIT
-                settle_unknown(query, outcomes, row, reason)
+                mark_unknown(query, outcomes, row, reason)
                 return calls
             calls += 1
             answer = formula.check(left)
             if answer == "unknown":
-                settle_unknown(query, outcomes, row, formula.reason)
+                mark_unknown(query, outcomes, row, formula.reason)
                 return calls
             if answer == "unsat":
                 break
             cells = formula.cells()
             point = point_in_cells(query, row, cells, cells)
-            if settle_falsified(query, outcomes, row, point):
+            if mark_falsified(query, outcomes, row, point):
                 return calls
             # Sound: the leaves fix the library's sums, and those break nothing.
             formula.forbid(restricted.leaves_at(cells))
-    settle_verified(query, outcomes, row)
+    mark_verified(query, outcomes, row)
     return calls
 
 
@@ -211,14 +211,3 @@ def _gain(query: Query, weights: list[Fraction], tree: int, leaf_row: int) -> Fr
 
 def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
-
-
-def smt() -> SmtEngine:
-    """The engine 'smt', to be passed as ``engine=``; it has no options.
-
-    Returns
-    -------
-    SmtEngine
-        The engine.
-    """
-    return SmtEngine()

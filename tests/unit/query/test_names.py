@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
+from treeproof.query.description import describe
 from treeproof.query.perturbations import Reach
-from treeproof.search.asking import describe
 
 NAMES = ("age", "mean_income", "height")
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
