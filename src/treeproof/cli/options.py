@@ -9,12 +9,23 @@ import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-POSITIVE = click.IntRange(min=1)
 FILE = click.Path()
+
+
+class Integer(click.IntRange):
+    """A whole number within a range."""
+
+    name = "integer"
+
+
+POSITIVE = Integer(min=1)
+SEED = Integer(min=0)
 
 
 class FiniteNumber(click.FloatRange):
     """A number within a range; unlike a plain FloatRange it lets neither NaN nor infinity pass."""
+
+    name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -42,7 +53,7 @@ class Command(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(parameter, click.Option):
                 title = getattr(parameter, "section", "Options")
                 sections.setdefault(title, []).append(record)
         for title, records in sections.items():

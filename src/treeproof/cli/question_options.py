@@ -10,6 +10,7 @@ from treeproof.cli.options import (
     DISTANCE,
     FILE,
     POSITIVE,
+    SEED,
     Decorator,
     FiniteNumber,
     all_of,
@@ -41,11 +42,11 @@ _engine = section("Engine and limits")
 _output = section("Output")
 
 # Names of parameters are those of `FileSource`, `ThreatModel` and `Question`.
-_QUESTION_OPTIONS = all_of(
+_ASKED_OPTIONS = all_of(
     label_option,
     rows_option,
     _rows("--sample", type=POSITIVE, help="Number of rows to sample."),
-    _rows("--seed", type=click.IntRange(min=0), default=0, help="Seed of --sample."),
+    _rows("--seed", type=SEED, default=0, help="Seed of --sample."),
     libsvm_options,
     _threat(
         "--threat",
@@ -84,6 +85,8 @@ _QUESTION_OPTIONS = all_of(
         hidden=True,
         help="Old name of --arithmetic.",
     ),
+)
+_ANSWER_OPTIONS = all_of(
     _engine("--jobs", type=POSITIVE, help="Number of threads. [default: all cores]"),
     _engine(
         "--time-limit",
@@ -131,9 +134,8 @@ _RUN_OPTIONS = all_of(
 
 def question_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
     """The options of a question; `QuestionOptions.parse` takes what they are given."""
-    return all_of(
-        _QUESTION_OPTIONS, _engine("--engine", default=engine, metavar="NAME", help=engine_help)
-    )
+    chosen = _engine("--engine", default=engine, metavar="NAME", help=engine_help)
+    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS)
 
 
 def run_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:

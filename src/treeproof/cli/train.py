@@ -12,6 +12,7 @@ from treeproof.cli.options import (
     DISTANCE,
     FILE,
     POSITIVE,
+    SEED,
     Command,
     FiniteNumber,
     data_argument,
@@ -50,7 +51,7 @@ _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
     help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
 )
 @click.option("--test", "test_path", metavar="DATA", type=FILE, help="Rows to try it on.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of everything random.")
+@click.option("--seed", type=SEED, default=0, help="Seed of everything random.")
 @jobs_option
 @label_option
 @rows_option
@@ -257,13 +258,11 @@ def _label_array(labels: list[Any]) -> Any:
 
 def _estimator(data: _Data, options: dict[str, Any]) -> Any:
     from treeproof.query.names import feature_number
+    from treeproof.query.threats import known_feature
     from treeproof.training import RobustGBDTClassifier
 
     def number(name: str) -> int:
-        known: str | int = name
-        if name not in data.names and name.isdecimal():
-            known = int(name)
-        return feature_number(known, data.values.shape[1], data.names)
+        return feature_number(known_feature(name, data.names), data.values.shape[1], data.names)
 
     monotone = {}
     for pair in options["monotone"]:

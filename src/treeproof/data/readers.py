@@ -211,7 +211,7 @@ class TextFile(DataFile):
 
     @contextmanager
     def _lines(self) -> Iterator[Iterator[tuple[int, list[str]]]]:
-        """Line number and cells of each line that is a row."""
+        """Line number and cells of each line; none where it is no row."""
         with (
             _readable(self.path),
             # A byte order mark is no part of the first column's name.
@@ -229,7 +229,8 @@ class TextFile(DataFile):
         """Read the chosen rows from the beginning."""
         first_row = self._options.first_row
         with self._lines() as lines:
-            wanted = islice(lines, first_row, self._options.rows.stop)
+            rows = (line for line in lines if line[1])
+            wanted = islice(rows, first_row, self._options.rows.stop)
             while part := list(islice(wanted, self._options.chunk_size(self._n_columns))):
                 yield self._chunk(first_row, part)
                 first_row += len(part)
@@ -242,8 +243,8 @@ class CsvFile(TextFile):
         super().__init__(path, options)
         self._delimiter, self._has_header = options.delimiter, False
         with self._lines() as lines:
-            line, first = next(lines, (0, []))
-        if line != 1:
+            _, first = next(lines, (0, []))
+        if not first:
             raise InvalidInput(f"The first line of '{path}' must hold cells. Got an empty line.")
         self._has_header = _is_header(first) if options.header is None else options.header
         self._n_columns = len(first)
@@ -266,8 +267,7 @@ class CsvFile(TextFile):
         reader = csv.reader(stream, delimiter=self._delimiter)
         if self._has_header:
             next(reader, None)
-        # Blank lines are no rows, as everywhere in CSV tools.
-        return ((reader.line_num, cells) for cells in reader if cells)
+        return ((reader.line_num, cells) for cells in reader)
 
     def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
         for number, (line, cells) in enumerate(lines):
@@ -308,10 +308,7 @@ class LibsvmFile(TextFile):
         self._n_columns = options.n_features or self._largest_index() + 1
 
     def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
-        for number, line in enumerate(stream, start=1):
-            words = line.partition("#")[0].split()
-            if words:  # neither blank nor a comment
-                yield number, words
+        return enumerate((line.partition("#")[0].split() for line in stream), start=1)
 
     def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
         filling = 0.0 if self._options.absent == "zero" else np.nan
