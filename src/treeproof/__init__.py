@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
-    from treeproof.runs.merging import merge_runs
-    from treeproof.runs.runner import Run
-    from treeproof.runs.runs import run
+    from treeproof.runs.merge import merge_runs
+    from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
 
 __version__ = "0.1.0"
@@ -135,9 +134,8 @@ _HOMES = {
     "treeproof.results.features": ("AnchorResults", "FeatureResults"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),
-    "treeproof.runs.merging": ("merge_runs",),
-    "treeproof.runs.runner": ("Run",),
-    "treeproof.runs.runs": ("run",),
+    "treeproof.runs.merge": ("merge_runs",),
+    "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
 }
 """Where lazily imported names live; an engine is the public name of its class."""

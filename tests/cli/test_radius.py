@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 
 import treeproof
 from treeproof.cli import run_output
-from treeproof.runs.questions import Question
+from treeproof.search.question import Question
 
 Run = Callable[..., Result]
 
@@ -243,7 +243,7 @@ def test_ctrl_c_keeps_what_is_finished(
     request: pytest.FixtureRequest,
 ) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1000.0).reshape(-1, 1))
-    ask, calls, enough = Question.ask, [], 2
+    answer, calls, enough = Question.answer, [], 2
     # A job that was started in the background inherits Ctrl-C as ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
@@ -253,9 +253,9 @@ def test_ctrl_c_keeps_what_is_finished(
         if len(calls) == enough:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             time.sleep(0.3)  # the main thread ends the run meanwhile
-        return ask(*arguments, **keywords)
+        return answer(*arguments, **keywords)
 
-    monkeypatch.setattr(Question, "ask", interrupted)
+    monkeypatch.setattr(Question, "answer", interrupted)
     out = tmp_path / "run.jsonl"
     words = ("radius", saved_model, tmp_path / "rows.npy", "--out", out, "--jobs", "1")
     result = run(*words)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import Asking, finish, radii, refuse_options, run_options
 from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.options import DISTANCE, FILE, Command, refuse_options
+from treeproof.cli.question_options import QuestionOptions, run_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -15,18 +16,22 @@ if TYPE_CHECKING:
 _FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
 
 
-@click.command(short_help="Show the share of rows that is verified at many radii.")
-@click.argument("source_path", metavar="RUN_OR_MODEL", type=click.Path())
-@click.argument("data_path", metavar="[DATA]", type=click.Path(), required=False)
+def _radii(ctx: click.Context, param: click.Parameter, value: str) -> tuple[float, ...]:
+    return tuple(DISTANCE.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+@click.command(cls=Command, example="treeproof curve run.jsonl --at 0,0.01,0.1")
+@click.argument("source_path", metavar="RUN_OR_MODEL", type=FILE)
+@click.argument("data_path", metavar="[DATA]", type=FILE, required=False)
 @click.option(
     "--at",
-    callback=radii,
+    callback=_radii,
     required=True,
     metavar="EPS,EPS,...",
     help="Radii, with commas between them, such as 0,0.01,0.1.",
 )
-@run_options
-def command(source_path: str, data_path: str | None, at: tuple[float, ...], **options: Any) -> None:
+@run_options()
+def command(source_path: str, data_path: str | None, at: tuple[float, ...], **given: Any) -> None:
     """Show verified accuracy at many radii.
 
     Either from the saved run RUN of `treeproof radius`, or for the rows of DATA and the model
@@ -34,6 +39,8 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **op
     their label at a radius, the resisting side rows that no known change breaks; the truth lies
     between, and where every radius is exact both are equal.
     """
+    from treeproof.cli.execute import run_question
+    from treeproof.cli.run_output import finish
     from treeproof.results.summary import RunSummary
 
     if data_path is None:
@@ -42,19 +49,11 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **op
         tally.add(results)
         header, is_complete = results.header, True
     else:
-        from treeproof.cli.running import answered
-
-        asking, loading = Asking.split(options)
-        with answered(source_path, data_path, asking, loading, asks_radius=True, radii=at) as found:
-            tally = found.run.tally
-            header, is_complete = found.run.header, found.run.is_complete
-    _print(header, tally, options["output_format"])
-    finish(
-        n_rows=tally.n_rows,
-        n_undecided=tally.verdicts["unknown"],
-        is_complete=is_complete,
-        strict=options["strict"],
-    )
+        options = QuestionOptions.parse(given)
+        with run_question(source_path, data_path, options, "radius", radii=at) as (run, _):
+            header, tally, is_complete = run.header, run.tally, run.is_complete
+    _print(header, tally, given["output_format"])
+    finish(tally, is_complete=is_complete, strict=given["strict"])
 
 
 def _saved(path: str) -> "Results":

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
 from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
@@ -163,7 +163,7 @@ def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator
     # Links stay links: what they point at is replaced.
     target = Path(path).resolve()
     try:
-        with in_place_of(target) as temporary, temporary.open("xb") as file:
+        with atomic_replace(target) as temporary, temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
