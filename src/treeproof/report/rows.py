@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.query.description import plain
 from treeproof.report.axes import number
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
@@ -20,16 +21,6 @@ CHANGES_IN_TABLE = 12
 
 _MOST_PIXELS = 2_000_000
 """Images of all rows are put into the page only up to this size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One feature of a row and of its witness, in words."""
-
-    name: str
-    original: str
-    changed: str
-    difference: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,19 +125,20 @@ def _by_size(run: Run, i: int) -> list[int]:
     return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
 
 
-def _change(run: Run, i: int, feature: int) -> Change:
+def _change(run: Run, i: int, feature: int) -> dict[str, str]:
+    """One feature of a row and of its witness, in words."""
     before, after = run.rows[i, feature], run.results.witness[i, feature]
     texts = [number(before), number(after)]
     if texts[0] == texts[1]:
         # Two numbers that differ must look different.
         texts = [_all_digits(value, run.model.get("input_precision")) for value in (before, after)]
     difference = number(after - before, 3)
-    return Change(
-        name=run.feature_name(feature),
-        original=texts[0],
-        changed=texts[1],
-        difference=difference if difference.startswith("−") else f"+{difference}",
-    )
+    return {
+        "name": run.feature_name(feature),
+        "original": texts[0],
+        "changed": texts[1],
+        "difference": difference if difference.startswith("−") else f"+{difference}",
+    }
 
 
 def _all_digits(value: float, precision: Any) -> str:
@@ -202,8 +194,8 @@ def table_columns(run: Run) -> dict[str, Any]:
         "predicted": _texts(results.predicted),
         "becomes": _texts(results.witness_label),
         "verdict": "".join(str(verdict)[0] for verdict in results.verdict),
-        "lower": [_plain(value) for value in results.lower],
-        "upper": [_plain(value) for value in results.upper],
+        "lower": plain(results.lower.tolist()),
+        "upper": plain(results.upper.tolist()),
         "closed": _flags(run.closed),
         "attained": _flags(results.attained),
         "broken": _flags(run.broken),
@@ -222,12 +214,6 @@ def _flags(values: NDArray[np.bool_]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _plain(value: float) -> float | str | None:
-    if math.isnan(value):
-        return None
-    return float(value) if math.isfinite(value) else "inf"
-
-
 def _changes(run: Run, i: int) -> list[Any] | None:
     """Number of changes, then feature, value and changed value of the largest ones."""
     if run.changed is None or not run.has_witness[i]:
@@ -236,7 +222,7 @@ def _changes(run: Run, i: int) -> list[Any] | None:
     flat: list[Any] = [len(order)]
     for feature in order[:CHANGES_IN_TABLE]:
         change = _change(run, i, feature)
-        flat += [feature, change.original, change.changed, change.difference]
+        flat += [feature, change["original"], change["changed"], change["difference"]]
     return flat
 
 
