@@ -102,7 +102,7 @@ class Results:
         return cls(
             row=np.arange(n_rows, dtype=np.int64),
             label=np.full(n_rows, None, dtype=object),
-            verdict=np.full(n_rows, Verdict.UNKNOWN, dtype=object),
+            verdict=np.array([Verdict.UNKNOWN] * n_rows, dtype=object),
             lower=np.zeros(n_rows),
             upper=np.full(n_rows, np.inf),
             exact=np.zeros(n_rows, dtype=bool),
@@ -110,7 +110,7 @@ class Results:
             witness=np.full((n_rows, n_features), np.nan),
             witness_distance=np.full(n_rows, np.nan),
             seconds=np.zeros(n_rows),
-            reason=np.full(n_rows, UnknownReason.NONE, dtype=object),
+            reason=np.array([UnknownReason.NONE] * n_rows, dtype=object),
             witness_label=np.full(n_rows, None, dtype=object),
         )
 

@@ -21,7 +21,6 @@ from treeproof.engines.baselines.milp import (
     RowSearch,
     _answer,
     encode,
-    milp,
     safe_bound,
     solve,
 )
@@ -41,7 +40,7 @@ def boosted():
 def test_radii_of_a_boosted_model_are_those_of_the_exact_engine(boosted, form):
     model, X = boosted
     exact = tp.radius(model, X)
-    found = tp.radius(model, X, engine=milp(form))
+    found = tp.radius(model, X, engine=tp.milp(form))
     assert found.exact.all()
     np.testing.assert_array_equal(found.upper, exact.upper)
     np.testing.assert_array_equal(found.attained, exact.attained)
