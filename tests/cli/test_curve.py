@@ -75,8 +75,8 @@ def test_table_and_json(run: Run, saved_run: Path) -> None:
     ("words", "sentence"),
     [
         ([], "Missing option '--at'"),
-        (["--at", "0,far"], "'far' is not a valid float"),
-        (["--at", "0,,1"], "'' is not a valid float"),
+        (["--at", "0,far"], "'far' is not a valid number"),
+        (["--at", "0,,1"], "'' is not a valid number"),
         (["--at", "-1"], "-1.0 is not in the range"),
         (["--at", "0,nan"], "'nan' is not a finite number"),
         (["--at", "0", "--label", "kind"], "--label has no meaning with a saved run"),

@@ -184,7 +184,7 @@ def _trained(names: Any, rows: Any, labels: Any, eps: float, jobs: int) -> "Mode
 
     classifier = RobustGBDTClassifier(eps=eps, n_estimators=N_TREES, max_depth=4, n_jobs=jobs)
     ensemble = classifier.fit(rows, labels).to_ensemble()
-    # Estimators learn names from data frames only, and the demo has to do without a library of them.
+    # Estimators learn names from data frames only, which the demo has to do without.
     return treeproof.Model(replace(ensemble, feature_names=tuple(map(str, names))))
 
 
