@@ -5,9 +5,9 @@ import pytest
 
 from tests.contract import engine_checks
 from treeproof import attack, combination, hard_label, lp, milp
-from treeproof.engines.registry import engine_named, engines
+from treeproof.engines.registry import ENGINES, engine_named
 
-NAMES = list(engines())
+NAMES = list(ENGINES)
 
 WITH_OPTIONS = {
     "attack": attack(10),

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from treeproof.errors import InvalidInput
-from treeproof.prediction import thread_count
+from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 
@@ -69,16 +68,11 @@ def for_each_row(
     """Run a per-row function that writes its row of the results; rows are timed here."""
     results = Results.empty(len(query), query.rows.shape[1])
 
-    def timed(row: int) -> None:
-        started = time.perf_counter()
-        solve_row(row, results)
-        results.seconds[row] = time.perf_counter() - started
+    def timed(part: slice) -> None:
+        for row in range(part.start, part.stop):
+            started = time.perf_counter()
+            solve_row(row, results)
+            results.seconds[row] = time.perf_counter() - started
 
-    threads = thread_count(n_jobs)
-    if threads == 1 or len(query) == 1:
-        for row in range(len(query)):
-            timed(row)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(timed, range(len(query))))
+    in_slices(range(len(query)), thread_count(n_jobs), timed)
     return results

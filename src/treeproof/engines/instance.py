@@ -283,13 +283,8 @@ def lie_in_set(
 ) -> NDArray[np.bool_]:
     """Whether each point lies in the set around the row of the query that it belongs to.
 
-    Parameters
-    ----------
-    query, rows, points
-        The question; numbers of rows, and a point of each.
-    upper, is_open : float64 (n,), bool (n,), optional
-        Radius of each ball, and whether every larger ball is meant instead; by default the query's
-        own closed ball or box.
+    By default the query's own closed ball or box; otherwise balls of the radii `upper`, or every
+    larger one where `is_open`.
     """
     reach = query.reach
     if upper is None or is_open is None:

@@ -16,7 +16,7 @@ from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal, KeepsLabel
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Box, LInf, in_order, resolve
 from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
 
 Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
@@ -40,7 +40,7 @@ def build_query(
     """
     if not isinstance(perturbation, LInf | Box):
         raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
-    perturbation = perturbation.in_order(ensemble.feature_names, ensemble.n_features)
+    perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
     if isinstance(perturbation, LInf):
@@ -100,7 +100,7 @@ def refuse_outside(
     not hold the row itself. What only the rounding to the input precision parts is inside, and
     features that do not move may have any value. `numbers` are those of the rows in their data.
     """
-    reach = perturbation.resolve(rows, ensemble.feature_names)
+    reach = resolve(perturbation, rows, ensemble.feature_names)
     shared = slice(0, 1 if reach.is_ball else None)  # balls have the same bounds for every row
     low, high = (evaluate.cast_rows(ensemble, side[shared]) for side in (reach.low, reach.high))
     if np.isneginf(low).all() and np.isposinf(high).all():

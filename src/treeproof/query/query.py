@@ -19,7 +19,7 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.remembered import remembered
 from treeproof.query.constraints import Alternatives, alternatives_of, breaks_claim
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf, Reach
+from treeproof.query.perturbations import Box, LInf, Reach, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def resolve_query(
         ensemble=ensemble,
         rows=rows,
         labels=labels,
-        reach=perturbation.resolve(rows, ensemble.feature_names),
+        reach=resolve(perturbation, rows, ensemble.feature_names),
         alternatives=alternatives,
         group=group,
         already_broken=breaks_claim(ensemble, alternatives, group, accumulators),

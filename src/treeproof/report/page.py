@@ -81,13 +81,7 @@ def render(
     title: str | None = None,
     checks: Sequence[Sequence[RowCheck] | None] | None = None,
 ) -> str:
-    """Return the page that `write_report` writes.
-
-    Parameters
-    ----------
-    runs, names, at, shape, frozen, title, checks
-        See `write_report`.
-    """
+    """Return the page that `write_report` writes, from the same arguments."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     shown = _read(runs, names)

@@ -31,15 +31,7 @@ _ATTACKS = ("attack", "hard_label")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a report.
-
-    Parameters
-    ----------
-    results : Results
-        Its answers.
-    name : str
-        What the reader knows it by.
-    """
+    """One run of a report, by the name that the reader knows it by."""
 
     results: Results
     name: str
@@ -157,15 +149,7 @@ class Run:
 
 
 def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
-    """Take results, or read them from a run file.
-
-    Parameters
-    ----------
-    source : Results, str or path
-        Results, or a run file.
-    name : str, optional
-        Name for the reader; by default that of the file, or of the model.
-    """
+    """Take results, or read a run file; by default named as the file, or the model's library."""
     if isinstance(source, Results):
         library = str(source.header.get("model", {}).get("library", "")) or "model"
         run = Run(results=source, name=name or library)
@@ -180,15 +164,7 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
 
 
 def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
-    """The run without what the checker did not accept: such rows are undecided.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    checks : sequence of RowCheck
-        What the checker said of its rows.
-    """
+    """The run without what the checker did not accept: such rows are undecided."""
     said = {check.row: check for check in checks}
     results = run.results.take(np.arange(len(run.results)))
     positions, reasons = [], []
@@ -214,20 +190,7 @@ def same_question(one: Run, other: Run) -> bool:
 
 
 def frozen_features(base: Run, frozen: Run) -> list[int]:
-    """Features that a run of the same model and the same rows froze beyond those of another.
-
-    Parameters
-    ----------
-    base : Run
-        The run of the report.
-    frozen : Run
-        The same question with more frozen features.
-
-    Returns
-    -------
-    list of int
-        Their numbers.
-    """
+    """Numbers of the features that a run of the same rows froze beyond those of another."""
     if not np.array_equal(base.results.row, frozen.results.row):
         raise InvalidInput(
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"

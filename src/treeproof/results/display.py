@@ -161,13 +161,7 @@ def _radii(results: Results) -> FloatArray:
 
 
 def results_html(results: Results) -> str:
-    """Results for a notebook: the summary, and the rows that break first.
-
-    Parameters
-    ----------
-    results : Results
-        What was found.
-    """
+    """Results for a notebook: the summary, and the rows that break first."""
     lines = "".join(
         f"<p style='margin:0'>{escape(line)}</p>" for line in results.summary().split("\n")
     )

@@ -74,15 +74,7 @@ _OPTIONAL = ("predicted", "witness_label", "evidence")
 
 
 def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
-    """What a run is about.
-
-    Parameters
-    ----------
-    model : dict
-        Identity of the model: fingerprint, library, classes, features.
-    question : dict
-        What was asked, in words and numbers.
-    """
+    """What a run is about: the model's identity, and what was asked, in words and numbers."""
     return {
         "record": "header",
         "format": FORMAT,
@@ -166,12 +158,7 @@ def save_results(results: Results, path: str | PathLike[str]) -> None:
 def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
     """Open a file that takes the place of another when everything is written and on disk.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    what : str
-        What the user knows it as, for the error where it cannot be written.
+    `what` the user knows it as is for the error where it cannot be written.
     """
     # Links stay links: what they point at is replaced.
     target = Path(path).resolve()

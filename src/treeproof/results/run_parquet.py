@@ -36,17 +36,7 @@ def _schema(header: dict[str, Any]) -> Any:
 
 
 def save_parquet(header: dict[str, Any], records: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write a Parquet run file in one step.
-
-    Parameters
-    ----------
-    header : dict
-        The header record.
-    records : iterable of dict
-        Row records; only a few thousand are held at a time.
-    path : path
-        Where to.
-    """
+    """Write a Parquet run file in one step; only a few thousand records are held at a time."""
     require_backend("pyarrow", "parquet")
     import pyarrow as pa
     from pyarrow import parquet

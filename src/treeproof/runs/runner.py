@@ -19,7 +19,7 @@ from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Box, LInf, in_order
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
 from treeproof.results.summary import RunSummary
@@ -114,7 +114,7 @@ def run(
     loaded = model if isinstance(model, Model) else treeproof.load(model)
     ball = LInf() if perturbation is None else perturbation
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
-        ball = ball.in_order(loaded.feature_names, loaded.n_features)
+        ball = in_order(ball, loaded.feature_names, loaded.n_features)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
     label, rows = options.pop("label", None), options.pop("rows", None)
