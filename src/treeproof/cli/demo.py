@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,14 +179,13 @@ def _data(task: Task) -> Any:
 
 
 def _trained(names: Any, rows: Any, labels: Any, eps: float, jobs: int) -> "Model":
-    import numpy as np
-
     import treeproof
     from treeproof.training import RobustGBDTClassifier
 
     classifier = RobustGBDTClassifier(eps=eps, n_estimators=N_TREES, max_depth=4, n_jobs=jobs)
-    classifier.fit(rows, labels).feature_names_in_ = np.array(names, dtype=object)
-    return treeproof.Model(classifier.to_ensemble())
+    ensemble = classifier.fit(rows, labels).to_ensemble()
+    # Estimators learn names from data frames only, which the demo has to do without.
+    return treeproof.Model(replace(ensemble, feature_names=tuple(map(str, names))))
 
 
 def _proved(model: "Model", rows: Any, labels: Any, jobs: int) -> "Results":

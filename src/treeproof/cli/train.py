@@ -1,6 +1,8 @@
 """`treeproof train`: a robust model from a data file, saved as an XGBoost model."""
 
+import contextlib
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +116,6 @@ def command(
     report take it as any other.
     """
     require_backend("sklearn", "sklearn")
-    import numpy as np
-
     _check_out(out)
     data = _read(data_path, label, rows, options)
     tested = None if test_path is None else _read(test_path, label, None, options)
@@ -125,20 +125,18 @@ def command(
     with progress_bar(options["trees"]) as advance:
         estimator.set_params(progress=lambda done, planned, scores: advance(done))
         try:
-            estimator.fit(data.values, data.labels)
+            estimator.fit(data.frame(), data.labels)
         except ValueError as error:  # scikit-learn's own refusals are sentences, too
             raise InvalidInput(str(error).split("\n", 1)[0]) from error
     estimator.set_params(progress=None)
     lines = [
         f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
         f" features and {len(estimator.classes_)} classes, against eps {options['eps']:g}",
-        f"accuracy on these rows: {estimator.score(data.values, data.labels):.6g}",
+        f"accuracy on these rows: {estimator.score(data.frame(), data.labels):.6g}",
     ]
     if tested is not None:
-        accuracy = estimator.score(tested.values, tested.labels)
+        accuracy = estimator.score(tested.frame(), tested.labels)
         lines.append(f"accuracy on {len(tested.labels)} rows of {test_path}: {accuracy:.6g}")
-    if data.names:  # as if it had learnt from a data frame, which needs no library this way
-        estimator.feature_names_in_ = np.array(data.names, dtype=object)
     _save(estimator, out)
     for line in (*lines, f"saved as {out}"):
         click.echo(printable(line))
@@ -152,6 +150,15 @@ class _Data:
     values: Any
     labels: Any
     names: tuple[str, ...]
+
+    def frame(self) -> Any:
+        """A data frame, which is how scikit-learn learns names; an array without names."""
+        if self.names:
+            for library in ("pandas", "polars"):
+                with contextlib.suppress(ImportError):
+                    frame = import_module(library).DataFrame
+                    return frame({name: self.values[:, i] for i, name in enumerate(self.names)})
+        return self.values
 
 
 def _check_out(out: str) -> None:
