@@ -35,7 +35,7 @@ class Results:
         Class label that each row should keep; None for scores.
     verdict : str (n_rows,)
         'verified', 'falsified' or 'unknown'. For a radius: 'verified' when it is exact,
-        'falsified' when the row is broken as it stands, 'unknown' while the bounds are apart.
+        'falsified' when the unchanged row is broken already, 'unknown' while the bounds differ.
     lower, upper : float64 (n_rows,)
         No violation at a distance below `lower`; a violation at `upper`, or, where not `attained`,
         at every distance beyond it. NaN for boxes, which have no radius.
@@ -60,7 +60,7 @@ class Results:
         The rows that were asked about, as precise as the witnesses; reports show them beside each
         other.
     predicted : object (n_rows,), optional
-        Class label that the model gives each row as it stands; None for scores.
+        Class label that the model gives each unchanged row; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
     evidence : object (n_rows,), optional
@@ -124,7 +124,7 @@ class Results:
 
     @property
     def average_lower_bound(self) -> float:
-        """Mean of `lower`; rows that are broken as they stand count as 0, as in the paper."""
+        """Mean of `lower`; rows that are broken unchanged count as 0, as in the paper."""
         return float(np.mean(self.lower))
 
     def verified_error(self, eps: float) -> float:

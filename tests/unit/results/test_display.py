@@ -62,4 +62,4 @@ def test_notebooks_show_a_summary_and_the_weakest_rows():
     assert "<td>0.25</td>" in html
     assert "5 of 6 rows" in html
     assert "<script>" not in html
-    assert "broken as they stand 1" in html
+    assert "already broken 1" in html
