@@ -33,7 +33,7 @@ class Results:
         Number of each row in the data it came from.
     label : object (n_rows,)
         Class label that each row should keep; None for scores.
-    verdict : str (n_rows,)
+    verdict : object (n_rows,)
         'verified', 'falsified' or 'unknown'. For a radius: 'verified' when it is exact,
         'falsified' when the unchanged row is broken already, 'unknown' while the bounds differ.
     lower, upper : float64 (n_rows,)
@@ -50,7 +50,7 @@ class Results:
         Its distance, which exceeds `upper` by at most one step of the witness's precision.
     seconds : float64 (n_rows,)
         Time spent on each row.
-    reason : str (n_rows,)
+    reason : object (n_rows,)
         Why a row is unknown; empty otherwise.
     statistics : dict of str to array
         What the engine counted, per row.
