@@ -23,12 +23,15 @@ from treeproof.engines.settling import (
 )
 from treeproof.kernels.baselines.levels import Options
 from treeproof.kernels.baselines.multilevel import RowAnswers, bound_by_any, bound_by_sums
+from treeproof.kernels.baselines.parts import new_work
 from treeproof.kernels.core.status import PROVED
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
 from treeproof.results.outcomes import Outcomes
 from treeproof.results.verdict import UnknownReason, Verdict
 
+_LEAVES = 4096
+"""Leaves that there is room for at first; more is made when a row needs it."""
 _BYTES_PER_STORED = 24  # a stored clique or range: value or cells, and its place in the lists
 
 
@@ -132,6 +135,7 @@ class MultilevelEngine:
             seconds=np.zeros(n_rows),
         )
         options = Options(
+            plan=plan,
             clique_size=int(self.T),
             n_levels=int(self.L),
             shares=self.grouping == "shared",
@@ -143,8 +147,16 @@ class MultilevelEngine:
         )
         question = question_of(query)
         is_plain = not (options.shares or options.uses_paths)
-        bound: Callable[..., None] = bound_by_sums if is_plain else bound_by_any
-        in_chunks(n_rows, n_jobs, lambda a, b: bound(question, plan, a, b, options, answers))
+        bound: Callable[..., int] = bound_by_sums if is_plain else bound_by_any
+
+        def run(first: int, last: int) -> None:
+            n_leaves = _LEAVES
+            while first < last:
+                work = new_work(question, n_leaves)
+                first = bound(question, work, first, last, options, answers)
+                n_leaves *= 2
+
+        in_chunks(n_rows, n_jobs, run)
         outcomes = Outcomes.empty(n_rows, query.rows.shape[1])
         outcomes.seconds[:] = answers.seconds
         outcomes.statistics |= {"level": answers.level, "cliques": answers.nodes}

@@ -5,13 +5,16 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.baselines.parts import leave_all, next_clique, prepare_parts, start_group
-from treeproof.kernels.core.compiler import noalloc_kernel
+from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, LOOSE, PROVED
 
 
 class Options(NamedTuple):
-    """How groups are formed and what may be spent on a row.
+    """How groups are formed, which radii are tried, and what may be spent on a row.
 
+    plan          float64 (3,) or (0,)   the paper's search: first radius, number of steps, largest
+                            radius; one step is a question at a fixed radius. Empty: the exact
+                            search in the list of distances
     clique_size   int       T, trees or groups merged per level
     n_levels      int       L
     shares        bool      group trees by shared features
@@ -22,6 +25,7 @@ class Options(NamedTuple):
     time_limit    float64   seconds
     """
 
+    plan: np.ndarray
     clique_size: int
     n_levels: int
     shares: bool
@@ -148,7 +152,7 @@ def decide_levels(search, n_parts, floor, options, all_bounds):
         child_size = size
         size *= options.clique_size
         status, bound = sum_level(search, n_parts, size, child_size, floor, all_bounds)
-        if status not in (PROVED, LOOSE):
+        if status > LOOSE:
             return status, level, excess
         level += 1
         for group in range((n_parts + size - 1) // size):
@@ -157,7 +161,7 @@ def decide_levels(search, n_parts, floor, options, all_bounds):
     return PROVED, level, excess
 
 
-@noalloc_kernel
+@inner_kernel
 def decide_alternative(trees, claims, alternative, work, options, arrange):
     """Try to prove that the constraints of an alternative cannot all hold in the box.
 

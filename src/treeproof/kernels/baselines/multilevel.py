@@ -5,17 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.baselines.levels import decide_alternative
-from treeproof.kernels.baselines.parts import Work, keep_order, new_search, new_work
+from treeproof.kernels.baselines.parts import keep_order
 from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
-from treeproof.kernels.baselines.questions import radii_of_row, set_cells
+from treeproof.kernels.baselines.questions import Radii, radii_of_row, set_cells
 from treeproof.kernels.baselines.sharing import arrange_by_sharing
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import larger_room, restrict_trees
+from treeproof.kernels.core.leaves import restrict_trees
 from treeproof.kernels.core.status import LOOSE, PROVED
-
-_LEAVES = 4096
-"""Leaves that there is room for at first; larger rooms are made when they are needed."""
 
 _KEEP = 0.45
 """Leaves of a larger box are kept for boxes down to this share of its radius."""
@@ -25,8 +22,7 @@ _RADIUS, _PROVED, _REFUSED, _STEP, _NUMBER = 0, 1, 2, 3, 4
 radii or as numbers of a list; steps done, or the stride in the list; number of the radius there."""
 
 _FIRST, _STEPS, _LARGEST = 0, 1, 2
-"""A plan, of the paper's search: first radius, number of steps, largest radius. One step is a
-question at a fixed radius; an empty plan is the exact search in the list of distances."""
+"""Entries of a plan."""
 
 
 class RowAnswers(NamedTuple):
@@ -51,82 +47,98 @@ class RowAnswers(NamedTuple):
 
 
 @kernel
-def bound_by_sums(question, plan, first, last, options, out):
+def bound_by_sums(question, work, first, last, options, out):
     """Bound rows first to last by eq. 6, with groups of consecutive trees.
 
-    plan  float64 (3,) or (0,)   which radii are tried
-    out   RowAnswers             out
+    work  Work         see `new_work`
+    out   RowAnswers   out
+
+    Returns the first row that needs work with more room, or `last`.
     """
-    _bound_rows(question, plan, first, last, options, out, keep_order, prove_nothing)
+    return _bound_rows(question, work, first, last, options, out, _bound_row_by_sums)
 
 
 @kernel
-def bound_by_any(question, plan, first, last, options, out):
+def bound_by_any(question, work, first, last, options, out):
     """As `bound_by_sums`, with shared features or eq. 7 where the options say so.
 
     Apart, because it takes much longer to compile.
     """
-    _bound_rows(question, plan, first, last, options, out, arrange_by_sharing, prove_by_paths)
+    return _bound_rows(question, work, first, last, options, out, _bound_row_by_any)
 
 
 @inner_kernel
-def _bound_rows(question, plan, first, last, options, out, arrange, by_paths):
-    work = new_work(question, np.int64(_LEAVES))
+def _bound_rows(question, work, first, last, options, out, bound_row):
+    limits = work.search.limits
+    radii = Radii(np.empty(0), np.empty(0, dtype=np.bool_))
     for row in range(first, last):
-        limits = work.search.limits
         begun = seconds_now(limits.clock)
         limits.nodes[0] = 0
         limits.nodes[1] = options.node_limit
         limits.deadline[0] = begun + options.time_limit
-        work = _bound_row(question, plan, row, work, options, out, arrange, by_paths)
+        if len(options.plan) == 0:
+            radii = radii_of_row(question.space, question.rows, row)
+        if not bound_row(question, radii, row, work, options, out):
+            return row
         out.nodes[row] = limits.nodes[0]
         out.seconds[row] = seconds_now(limits.clock) - begun
+    return last
+
+
+@noalloc_kernel
+def _bound_row_by_sums(question, radii, row, work, options, out):
+    # Inner kernels are compiled as their callers are: from here on arrays are not counted.
+    return _bound_row(question, radii, row, work, options, out, keep_order, prove_nothing)
 
 
 @inner_kernel
-def _bound_row(question, plan, row, work, options, out, arrange, by_paths):
-    """Try radii as the plan says; returns the work, perhaps with more room."""
-    rows = question.rows
+def _bound_row_by_any(question, radii, row, work, options, out):
+    return _bound_row(question, radii, row, work, options, out, arrange_by_sharing, prove_by_paths)
+
+
+@inner_kernel
+def _bound_row(question, radii, row, work, options, out, arrange, prove_otherwise):
+    """Try radii as the plan says; False when the room is too small.
+
+    arrange          how parts are arranged into groups, as `keep_order`
+    prove_otherwise  how an alternative is proved that sums leave open, as `prove_nothing`
+    """
+    plan = options.plan
+    state = work.state
     for number in range(len(work.proved)):
         work.proved[number] = -1.0
     work.proved[len(work.proved) - 1] = 0.0
-    is_listed = len(plan) == 0
-    radii, is_beyond = np.empty(0), np.empty(0, dtype=np.bool_)
-    if is_listed:
-        radii, is_beyond = radii_of_row(question.space, rows, row)
-    state = np.empty(5)
-    _begin_search(state, plan, radii)
+    _begin_search(state, plan, radii.radius)
     # In the list, sums go as far as they can before paths take over.
-    with_paths = options.uses_paths and not is_listed
+    with_paths = options.uses_paths and len(plan) > 0
     status = PROVED
-    while state[_RADIUS] >= 0.0 and status in (PROVED, LOOSE):
-        outer = state[_RADIUS]
-        _set_box(question, row, outer, work)
-        work = _restrict_row(question, row, work)
-        # The leaves of this box serve all boxes inside it that are not much smaller.
-        while _KEEP * outer <= state[_RADIUS] <= outer and status in (PROVED, LOOSE):
-            radius = state[_RADIUS]
-            _set_box(question, row, radius, work)
-            status, level, out.excess[row] = _prove_radius(
-                question, row, radius, work, options, with_paths, arrange, by_paths
-            )
-            if status == PROVED:
-                out.lower[row] = radius
-                out.proved_at_first[row] |= not is_listed and state[_STEP] == 0.0
-            else:
-                out.status[row] = status
-            if status == PROVED or options.all_bounds:
-                out.level[row] = level
-            if is_listed:
-                _next_of_list(state, radii, status == PROVED)
-            else:
-                _next_of_plan(state, plan, status == PROVED)
-            if state[_RADIUS] < 0.0 and options.uses_paths and not with_paths:
-                with_paths = True
-                _search_list(state, radii)
-    if is_listed:
-        out.lower[row] = _listed_bound(radii, is_beyond, int(state[_PROVED]))
-    return work
+    outer = -1.0
+    while state[_RADIUS] >= 0.0 and status <= LOOSE:
+        radius = state[_RADIUS]
+        # The leaves of a box serve all boxes inside it that are not much smaller.
+        if not _KEEP * outer <= radius <= outer:
+            outer = radius
+            _set_box(question, row, outer, work)
+            if not _restrict_row(question, row, work):
+                return False
+        _set_box(question, row, radius, work)
+        status, level, out.excess[row] = _prove_radius(
+            question, row, radius, work, options, with_paths, arrange, prove_otherwise
+        )
+        if status == PROVED:
+            out.lower[row] = radius
+            out.proved_at_first[row] |= len(plan) > 0 and state[_STEP] == 0.0
+        else:
+            out.status[row] = status
+        if status == PROVED or options.all_bounds:
+            out.level[row] = level
+        _next_radius(state, plan, radii.radius, status == PROVED)
+        if state[_RADIUS] < 0.0 and options.uses_paths and not with_paths:
+            with_paths = True
+            _search_list(state, radii.radius)
+    if len(plan) == 0:
+        out.lower[row] = _listed_bound(radii, int(state[_PROVED]))
+    return True
 
 
 @noalloc_kernel
@@ -135,24 +147,20 @@ def _set_box(question, row, radius, work):
     set_cells(question.space, question.rows, row, radius, walk.low_cell, walk.high_cell)
 
 
-@inner_kernel
+@noalloc_kernel
 def _restrict_row(question, row, work):
-    """Walk the trees of a row's group down to the leaves that meet the box."""
+    """Walk the trees of a row's group down to the leaves that meet the box; False without room."""
     rows, trees = question.rows, question.trees
     mask = question.claims.group_mask[rows.group[row]]
     walk = work.search.walk
-    while len(trees.tree_output) > restrict_trees(
+    return len(trees.tree_output) == restrict_trees(
         trees, question.space, rows.values[row], walk.low_cell, walk.high_cell, mask,
         rows.zero_band, np.int64(0), work.room,
-    ):  # fmt: skip
-        room = larger_room(work.room)
-        search = new_search(room, walk.low_cell, walk.high_cell, work.search.limits)
-        work = Work(room, search, work.proved)
-    return work
+    )  # fmt: skip
 
 
-@noalloc_kernel
-def _prove_radius(question, row, radius, work, options, with_paths, arrange, by_paths):
+@inner_kernel
+def _prove_radius(question, row, radius, work, options, with_paths, arrange, prove_otherwise):
     """Try to prove a radius whose cells are set, with leaves of a box that holds it.
 
     Returns
@@ -160,9 +168,10 @@ def _prove_radius(question, row, radius, work, options, with_paths, arrange, by_
     int, int, float64
         Status; the highest level needed, or the one that failed; the largest excess.
     """
-    claims = question.claims
-    begin = claims.group_start[question.rows.group[row]]
-    n = claims.group_start[question.rows.group[row] + 1] - begin
+    trees, claims = question.trees, question.claims
+    group = question.rows.group[row]
+    begin = claims.group_start[group]
+    n = claims.group_start[group + 1] - begin
     highest = np.int64(0)
     largest = -np.inf
     failed = len(work.proved) - 1
@@ -171,11 +180,12 @@ def _prove_radius(question, row, radius, work, options, with_paths, arrange, by_
         number = int(work.proved[failed]) if turn == 0 else turn - 1
         if radius <= work.proved[number]:
             continue
+        alternative = begin + number
         status, level, excess = decide_alternative(
-            question.trees, claims, begin + number, work, options, arrange
+            trees, claims, alternative, work, options, arrange
         )
         if status == LOOSE and with_paths:
-            status = by_paths(question.trees, claims, begin + number, work, options, arrange)
+            status = prove_otherwise(trees, claims, alternative, work, options, arrange)
         largest = max(largest, excess)
         if status != PROVED:
             work.proved[failed] = number
@@ -203,6 +213,14 @@ def _search_list(state, radii):
     state[_STEP] = 1.0
     state[_NUMBER] = state[_PROVED]
     _next_of_list(state, radii, True)
+
+
+@noalloc_kernel
+def _next_radius(state, plan, radii, is_proved):
+    if len(plan) == 0:
+        _next_of_list(state, radii, is_proved)
+    else:
+        _next_of_plan(state, plan, is_proved)
 
 
 @noalloc_kernel
@@ -242,13 +260,12 @@ def _next_of_plan(state, plan, is_proved):
 
 
 @noalloc_kernel
-def _listed_bound(radii, is_beyond, proved):
+def _listed_bound(radii, proved):
     """Lower bound of the radius when the list is proved up to a number.
 
     Sound: between two distances of the list no new cell is reached.
     """
-    if proved + 1 >= len(radii):
+    if proved + 1 >= len(radii.radius):
         return np.inf
-    if is_beyond[proved + 1]:
-        return np.nextafter(radii[proved + 1], -np.inf)
-    return radii[proved + 1]
+    radius = radii.radius[proved + 1]
+    return np.nextafter(radius, -np.inf) if radii.is_beyond[proved + 1] else radius

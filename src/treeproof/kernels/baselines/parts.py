@@ -1,12 +1,17 @@
 """The parts of one constraint in a box: trees with a say, and the leaves that each can take."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treeproof.kernels.baselines.leaves import Limits, count_node, enter, leave, meets
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import LeafRoom, gain_of_leaf, new_room, summation_slack
+from treeproof.kernels.core.leaves import (
+    LeafRoom,
+    gain_of_leaf,
+    new_room,
+    summation_slack,
+)
 from treeproof.kernels.core.status import FOUND, PROVED
 
 
@@ -77,59 +82,48 @@ class Work(NamedTuple):
     search  Search                             scratch that fits the room
     proved  float64 (most_alternatives + 1,)   radius to which each alternative is proved and, at
                                                the end, the number of the one that failed last
+    state   float64 (5,)                       of the search for a radius
     """
 
     room: LeafRoom
     search: Search
     proved: np.ndarray
+    state: np.ndarray
 
 
-@inner_kernel
-def new_work(question, n_leaves):
-    """Work with room for so many leaves."""
+def new_work(question: Any, n_leaves: int) -> Work:
+    """Work with room for so many leaves; not compiled, because a row hands it on to the next."""
     n_features = question.rows.values.shape[1]
-    most = np.int64(0)
-    for group in range(len(question.claims.group_start) - 1):
-        start = question.claims.group_start
-        most = max(most, start[group + 1] - start[group])
-    room = new_room(
-        len(question.trees.tree_output), n_features, question.space.max_depth, n_leaves,
-        4 * n_leaves,
-    )  # fmt: skip
-    limits = Limits(np.zeros(2, dtype=np.int64), np.zeros(1), np.empty(2, dtype=np.int64))
-    low_cell = np.empty(n_features, dtype=np.int32)
-    high_cell = np.empty(n_features, dtype=np.int32)
-    return Work(room, new_search(room, low_cell, high_cell, limits), np.empty(most + 1))
-
-
-@inner_kernel
-def new_search(room, low_cell, high_cell, limits):
-    """Scratch that fits the capacity of a room."""
-    n = len(room.leaf_start) + 1
-    capacity = len(room.leaf_gain)
+    n_trees, depth = len(question.trees.tree_output), question.space.max_depth
+    plain: Any = new_room
+    room = plain.py_func(n_trees, n_features, depth, n_leaves, 4 * n_leaves)
+    n = n_trees + 2
     parts = Parts(
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.empty(capacity),
-        np.empty(capacity, dtype=np.int64),
-        np.empty(capacity, dtype=np.int32),
-        np.zeros(n, dtype=np.int64),
-        room.range_start,
-        room.feature,
-        room.low,
-        room.high,
+        begin=np.zeros(n, dtype=np.int64),
+        end=np.zeros(n, dtype=np.int64),
+        gain=np.empty(n_leaves),
+        leaf=np.empty(n_leaves, dtype=np.int64),
+        row=np.empty(n_leaves, dtype=np.int32),
+        tree_start=np.zeros(n, dtype=np.int64),
+        range_start=room.range_start,
+        feature=room.feature,
+        low=room.low,
+        high=room.high,
     )
     walk = Walk(
-        low_cell,
-        high_cell,
-        np.empty((n * len(room.path) + 1, 3), dtype=np.int32),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.empty(n),
-        np.empty(n),
-        np.zeros(1, dtype=np.int64),
+        low_cell=np.empty(n_features, dtype=np.int32),
+        high_cell=np.empty(n_features, dtype=np.int32),
+        trail=np.empty((n * len(room.path) + 1, 3), dtype=np.int32),
+        trail_start=np.zeros(n, dtype=np.int64),
+        position=np.zeros(n, dtype=np.int64),
+        total=np.empty(n),
+        suffix=np.empty(n),
+        depth=np.zeros(1, dtype=np.int64),
     )
-    return Search(parts, walk, np.empty((3, n)), limits)
+    limits = Limits(np.zeros(2, dtype=np.int64), np.zeros(1), np.empty(2, dtype=np.int64))
+    most_alternatives = int(np.diff(question.claims.group_start).max(initial=0))
+    search = Search(parts, walk, np.empty((3, n)), limits)
+    return Work(room, search, np.empty(most_alternatives + 1), np.empty(5))
 
 
 @noalloc_kernel
@@ -189,7 +183,7 @@ def floor_of(trees, claims, constraint, parts, n_parts):
     return claims.need[constraint] - slack - claims.link_slack[constraint] - own_rounding - base
 
 
-@noalloc_kernel
+@inner_kernel
 def prepare_parts(trees, claims, constraint, work, options, arrange):
     """Select the parts of one constraint, and arrange them into groups.
 

@@ -65,6 +65,17 @@ class Question(NamedTuple):
     claims: Claims
 
 
+class Radii(NamedTuple):
+    """Sorted distinct radii at which a row reaches new cells, as doubles.
+
+    radius     float64 (n,)   smallest double whose closed ball reaches the new cells
+    is_beyond  bool    (n,)   whether the distance itself is the double below
+    """
+
+    radius: np.ndarray
+    is_beyond: np.ndarray
+
+
 @noalloc_kernel
 def set_cells(space, rows, row, radius, low_cell, high_cell):
     """Cells that the closed set of a radius (or the box of the question) reaches.
@@ -93,13 +104,7 @@ def set_cells(space, rows, row, radius, low_cell, high_cell):
 
 @inner_kernel
 def radii_of_row(space, rows, row):
-    """Sorted distinct radii at which a row reaches new cells, as doubles.
-
-    Returns
-    -------
-    radius     float64 (m,)   smallest double whose closed ball reaches the new cells
-    is_beyond  bool    (m,)   whether the distance itself is the double below
-    """
+    """Collect the radii of a row."""
     radius = np.empty(len(space.cut))
     is_beyond = np.empty(len(space.cut), dtype=np.bool_)
     rates = rows.down, rows.up
@@ -119,4 +124,4 @@ def radii_of_row(space, rows, row):
             sorted_radius[m] = radius[i]
             sorted_beyond[m] = is_beyond[i]
             m += 1
-    return sorted_radius[:m], sorted_beyond[:m]
+    return Radii(sorted_radius[:m], sorted_beyond[:m])

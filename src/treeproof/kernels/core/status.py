@@ -7,5 +7,6 @@ FOUND = 1
 LOOSE = 2
 """The bound is not tight enough to prove anything."""
 NODE_LIMIT = 3
+"""This and larger numbers: a limit was reached."""
 TIME_LIMIT = 4
 MEMORY_LIMIT = 5
