@@ -55,7 +55,9 @@ def public_functions() -> list[tuple[str, Any]]:
     for name in PUBLIC:
         value = getattr(treeproof, name)
         found.append((name, value))
-        if inspect.isclass(value) and not issubclass(value, Exception):
+        # What engines do with a query is between them and the search.
+        is_engine = hasattr(value, "refusal")
+        if inspect.isclass(value) and not issubclass(value, Exception) and not is_engine:
             found += [
                 (f"{name}.{member}", function)
                 for member, function in vars(value).items()
