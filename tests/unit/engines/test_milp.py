@@ -72,8 +72,8 @@ def test_no_time_gives_unknown_and_bounds_that_hold(boosted):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(-math.inf, None, False, False), UnknownReason.SOLVER_FAILED),
-        (Answer(-math.inf, None, False, True), UnknownReason.TIME_LIMIT),
+        (Answer(-math.inf), UnknownReason.SOLVER_FAILED),
+        (Answer(-math.inf, is_out_of_time=True), UnknownReason.TIME_LIMIT),
     ],
 )
 def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
@@ -92,7 +92,7 @@ def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
     model, X = boosted
 
     def nearly(program, **_):
-        return Answer(0.9 * program.margin, None, False, False)
+        return Answer(0.9 * program.margin)
 
     monkeypatch.setattr(module, "solve", nearly)
     query = ask(model.ensemble, X, None, tp.LInf(1.0))
@@ -104,7 +104,7 @@ def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
     safe = 0.5 * float(tp.radius(model, X).upper.min())
 
     def lies(program, **_):
-        return Answer(-1.0, np.full(len(program.cost), 1.0), False, False)
+        return Answer(-1.0, np.full(len(program.cost), 1.0))
 
     monkeypatch.setattr(module, "solve", lies)
     monkeypatch.setattr(Restricted, "is_excluded_by_eq6", lambda self: False)
@@ -148,9 +148,9 @@ def test_only_known_endings_count():
         if name in useful:
             assert answer.bound == 5.0
         elif name == "kInfeasible":
-            assert answer.is_infeasible
+            assert answer == Answer(math.inf)
         else:
-            assert answer == Answer(-math.inf, None, False, False), name
+            assert answer == Answer(-math.inf), name
 
 
 def test_the_program_and_enumeration_have_the_same_maximum():

@@ -86,11 +86,10 @@ class Answer:
     Attributes
     ----------
     bound : float
-        No point has a smaller cost, up to the margin; minus infinity when there is no bound.
+        No point has a smaller cost, up to the margin: minus infinity when there is no bound,
+        infinity when no point satisfies all rows.
     point : float64 (n_columns,) or None
         The best point it found.
-    is_infeasible : bool
-        No point satisfies all rows, up to the tolerances.
     is_out_of_time : bool
         The time limit was reached.
     row_multiplier : float64 (n_rows,) or None
@@ -98,34 +97,17 @@ class Answer:
     """
 
     bound: float
-    point: FloatArray | None
-    is_infeasible: bool
-    is_out_of_time: bool
+    point: FloatArray | None = None
+    is_out_of_time: bool = False
     row_multiplier: FloatArray | None = None
 
 
 def solve(
-    program: Program,
-    *,
-    time_limit_s: float,
-    node_limit: int = 2**31 - 1,
-    target: float | None = None,
-    relaxed: bool = False,
+    program: Program, *, time_limit_s: float, target: float | None = None, relaxed: bool = False
 ) -> Answer:
-    """Run HiGHS on a program.
+    """Run HiGHS on a program, until a cost is good enough where there is a target.
 
-    Parameters
-    ----------
-    program : Program
-        What to minimise.
-    time_limit_s : float
-        Wall-clock seconds.
-    node_limit : int
-        Branching nodes.
-    target : float, optional
-        A cost that is good enough: the search may end there.
-    relaxed : bool
-        Leave out that columns are whole.
+    Relaxed, columns need not be whole.
     """
     import highspy
 
@@ -138,7 +120,6 @@ def solve(
         "threads": 1,
         "random_seed": 0,
         "time_limit": min(max(time_limit_s, 1e-3), 1e9),
-        "mip_max_nodes": min(node_limit, 2**31 - 1),
     }
     if not relaxed:
         options |= {
@@ -155,10 +136,9 @@ def solve(
         options["objective_target"] = target
     for name, value in options.items():
         solver.setOptionValue(name, value)
-    if solver.passModel(_model(program, relaxed)) == highspy.HighsStatus.kError:
-        return Answer(-math.inf, None, False, False)
-    if solver.run() == highspy.HighsStatus.kError:
-        return Answer(-math.inf, None, False, False)
+    failed = highspy.HighsStatus.kError
+    if solver.passModel(_model(program, relaxed)) == failed or solver.run() == failed:
+        return Answer(-math.inf)
     return _answer(solver, program, relaxed)
 
 
@@ -188,7 +168,7 @@ def _answer(solver: Any, program: Program, relaxed: bool) -> Answer:
 
     status, information = solver.getModelStatus(), solver.getInfo()
     if status == HighsModelStatus.kInfeasible:
-        return Answer(math.inf, None, True, False)
+        return Answer(math.inf)
     ended_well = {
         HighsModelStatus.kOptimal,
         HighsModelStatus.kTimeLimit,
@@ -197,7 +177,7 @@ def _answer(solver: Any, program: Program, relaxed: bool) -> Answer:
         HighsModelStatus.kIterationLimit,
     }
     if status not in ended_well:
-        return Answer(-math.inf, None, False, False)
+        return Answer(-math.inf)
     point, multiplier = None, None
     if information.primal_solution_status == kSolutionStatusFeasible:
         point = np.array(solver.getSolution().col_value)
@@ -212,7 +192,7 @@ def _answer(solver: Any, program: Program, relaxed: bool) -> Answer:
     elif math.isfinite(information.mip_dual_bound):
         bound = float(information.mip_dual_bound)
     is_out_of_time = status == HighsModelStatus.kTimeLimit
-    return Answer(bound, point, False, is_out_of_time, multiplier)
+    return Answer(bound, point, is_out_of_time, multiplier)
 
 
 def safe_bound(program: Program, row_multiplier: FloatArray) -> float:
@@ -251,16 +231,12 @@ class Encoding:
     ----------
     program : Program
         Minimises nothing yet; see `ask_margin` and `ask_distance`.
-    restricted : Restricted
-        What it encodes.
     boundaries : dict of int to list of int
         Cells at which each feature is cut, in order; a column each, from `boundary_column` on.
     boundary_column : dict of int to int
         First boundary column of each feature.
-    leaf_column : int
-        First leaf column.
-    margin_column : int
-        Least margin of the constraints: at least 0 at every violation.
+    leaf_column, margin_column : int
+        First leaf; least margin of the constraints, at least 0 at every violation.
     """
 
     program: Program
@@ -277,16 +253,9 @@ class Encoding:
     def ask_distance(
         self, levels: list[dict[int, Level]], home: IntArray, scale: float, margin: float
     ) -> None:
-        """Minimise the distance among points with a margin.
+        """Minimise the distance, in units of a scale, among points with a margin.
 
-        Parameters
-        ----------
-        levels, home
-            Level of the cells of each feature, and cells of the row itself.
-        scale : float
-            Distance that becomes 1.
-        margin : float
-            How far below 0 the margin may be, for the solver's tolerances.
+        The margin may be below 0 by some tolerance of the solver.
         """
         program = self.program
         program.column_low[self.margin_column] = -margin
@@ -328,13 +297,8 @@ class Encoding:
 def encode(restricted: Restricted, ensemble: Ensemble | None = None) -> Encoding:
     """Write the restricted ensemble as a program.
 
-    Parameters
-    ----------
-    restricted : Restricted
-        The leaves of a box.
-    ensemble : Ensemble, optional
-        Write the rows of a tree node by node, as the paper does, instead of boundary by boundary:
-        the leaves below a child weigh at most what the node's boundary allows.
+    With the ensemble, the rows of a tree are written node by node, as the paper does, instead of
+    boundary by boundary: the leaves below a child weigh at most what the node's boundary allows.
     """
     program = Program()
     boundaries = _boundaries(restricted)
