@@ -8,9 +8,9 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
-from treeproof.engines.baselines import lp as module
+from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.lp import LpEngine
-from treeproof.engines.baselines.milp import solve
+from treeproof.engines.baselines.programs import solve
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def test_the_decision_beats_the_sum_of_best_leaves(boosted):
     assert direct.mean() < relaxed.mean()
 
 
-@pytest.mark.parametrize("of", ["decision", "distance"])
-def test_radius_and_verify_say_the_same(boosted, of):
+@pytest.mark.parametrize("relaxation", ["decision", "distance"])
+def test_radius_and_verify_say_the_same(boosted, relaxation):
     model, X, _ = boosted
-    lower = tp.radius(model, X, engine=tp.lp(of)).lower
+    lower = tp.radius(model, X, engine=tp.lp(relaxation)).lower
     eps = float(np.median(lower))
-    verdict = tp.verify(model, X, perturbation=tp.LInf(eps), engine=tp.lp(of)).verdict
+    verdict = tp.verify(model, X, perturbation=tp.LInf(eps), engine=tp.lp(relaxation)).verdict
     assert np.all(verdict[lower > eps] == "verified")
     assert np.all(verdict[lower < eps] == "unknown")
 
