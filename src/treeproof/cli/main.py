@@ -102,7 +102,10 @@ def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
     return show
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(treeproof.__version__, prog_name="treeproof")
 def main() -> None:
     """Exact robustness proofs for tree ensembles.

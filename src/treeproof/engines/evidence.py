@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import batch_of, forest_of, part_of_batch, single_constraints
+from treeproof.engines.batches import batch_of, forest_of, single_constraints
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
@@ -29,7 +29,6 @@ from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
 from treeproof.query.query import Query
 from treeproof.query.rounding import move_rounded_down
-from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -51,7 +50,7 @@ CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
 
 
 def record_evidence(
-    query: Query, outcomes: Outcomes, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+    query: Query, outcomes: Results, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
@@ -59,7 +58,7 @@ def record_evidence(
     ----------
     query : Query
         The question.
-    outcomes : Outcomes
+    outcomes : Results
         What an engine found.
     budget : Budget
         Limits per row, for recording alone.
@@ -69,7 +68,7 @@ def record_evidence(
         Threads over rows.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
-    batch = batch_of(query, set_ends(query, claimed, radius), claimed == CLAIM_NOTHING)
+    ends_of_sets = set_ends(query, claimed, radius)
     status, seconds = np.zeros(len(query), dtype=np.int64), np.zeros(len(query))
     records: list[bytes] = [b""] * len(query)
     forest, alternatives = forest_of(query), _alternatives(query)
@@ -82,9 +81,8 @@ def record_evidence(
 
     def run(first: int) -> None:
         part = slice(first, first + _CHUNK)
-        data, ends = record_batch(
-            forest, alternatives, part_of_batch(batch, part), limits, status[part], seconds[part]
-        )
+        batch = batch_of(query, ends_of_sets, claimed == CLAIM_NOTHING, part)
+        data, ends = record_batch(forest, alternatives, batch, limits, status[part], seconds[part])
         content, begin = data.tobytes(), 0
         for number, end in enumerate(ends.tolist()):
             records[first + number] = content[begin:end]
@@ -94,7 +92,8 @@ def record_evidence(
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
         list(pool.map(run, firsts))
     outcomes.statistics["evidence_seconds"] = seconds
-    outcomes.evidence = list(_texts(query, outcomes, claimed, radius, status, records))
+    outcomes.evidence = np.full(len(query), None, dtype=object)
+    outcomes.evidence[:] = list(_texts(query, outcomes, claimed, radius, status, records))
 
 
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
@@ -116,16 +115,14 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
 
 def _texts(
     query: Query,
-    outcomes: Outcomes,
+    outcomes: Results,
     claimed: NDArray[np.int64],
     radius: FloatArray,
     status: NDArray[np.int64],
     records: list[bytes],
 ) -> Iterator[str | None]:
     write = _claim_writer(query)
-    has_witness = np.isfinite(outcomes.upper) | np.array(
-        [verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool
-    )
+    has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
     for row in range(len(query)):
         if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
             yield None
@@ -149,15 +146,16 @@ def _packed(claim: bytes, proof: bytes) -> bytes:
 
 
 def claimed_sets(
-    query: Query, outcomes: Outcomes, asks_radius: bool
+    query: Query, outcomes: Results, asks_radius: bool
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return which set each row's answer claims to be free of violations, and its radius.
 
     For radii this is the open ball of the lower bound, and the closed one where the radius is exact
     but not attained: there the closed ball is safe as well.
     """
-    verified = np.array([verdict is Verdict.VERIFIED for verdict in outcomes.verdict], dtype=bool)
-    falsified = np.array([verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool)
+    verified, falsified = (
+        outcomes.verdict == verdict for verdict in (Verdict.VERIFIED, Verdict.FALSIFIED)
+    )
     if not asks_radius:
         radius = np.inf if query.reach.radius is None else query.reach.radius
         claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)

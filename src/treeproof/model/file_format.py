@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -118,7 +118,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     content = _encode(ensemble)
     target = Path(path)
     try:
-        with in_place_of(target) as temporary, temporary.open("xb") as stream:
+        with atomic_replace(target) as temporary, temporary.open("xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

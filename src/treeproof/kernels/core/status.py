@@ -7,6 +7,7 @@ FOUND = 1
 UNDECIDED = 2
 """The bound is not tight enough to prove anything, and the search gave up."""
 NODE_LIMIT = 3
+"""This and larger numbers: why the search had to end."""
 TIME_LIMIT = 4
 MEMORY_LIMIT = 5
 NEAR_TIE = 6

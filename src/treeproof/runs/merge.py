@@ -1,4 +1,4 @@
-"""Merging runs: the rows of several run files about one model and one question, in one file."""
+"""Merge runs: the rows of several run files about one model and one question, in one file."""
 
 import itertools
 from array import array

@@ -1,12 +1,17 @@
-"""`Tally`: a summary of answers that come block by block and are not kept."""
+"""`RunSummary`: counts and averages of answers that come block by block and are not kept."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from treeproof.results.curves import count_broken, count_certified
+
+if TYPE_CHECKING:
+    from treeproof.results.results import Results
 
 FloatArray = NDArray[np.float64]
 
@@ -17,32 +22,8 @@ _BIN_SHIFT = 42
 """Bits of a double below its first ten binary places: what numbers of one bin may differ in."""
 
 
-class Answers(Protocol):
-    """The columns that a tally looks at; `Results` has them."""
-
-    verdict: NDArray[np.str_]
-    lower: FloatArray
-    upper: FloatArray
-    exact: NDArray[np.bool_]
-    attained: NDArray[np.bool_]
-    seconds: FloatArray
-    reason: NDArray[np.str_]
-
-
-def proved_within(answers: Answers, eps: float, *, asks_radius: bool) -> NDArray[np.bool_]:
-    """Which rows are proved to keep their claim in the closed ball of a radius."""
-    closed = answers.exact & ~answers.attained if asks_radius else answers.verdict == "verified"
-    return np.asarray((answers.lower > eps) | (closed & (answers.lower == eps)))
-
-
-def attacked_within(answers: Answers, eps: float) -> NDArray[np.bool_]:
-    """Which rows are known to be broken in the closed ball of a radius."""
-    # A violation is known at `upper` itself only where it is attained, else just beyond it.
-    return np.asarray((answers.upper < eps) | ((answers.upper == eps) & answers.attained))
-
-
 @dataclass(slots=True)
-class Spread:
+class RunningStats:
     """Mean, median and extremes of numbers that come in blocks."""
 
     count: int = 0
@@ -91,23 +72,11 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunSummary:
     """Counts and averages of answers.
 
-    Attributes
-    ----------
-    asks_radius : bool
-        Whether the minimal perturbation was asked for.
-    radii : sequence of float
-        Radii at which proved and attacked rows are counted.
-    n_rows, n_exact : int
-        Rows in all, and settled ones.
-    verdicts, reasons : Counter
-        Rows by verdict, and undecided ones by reason.
-    lower, upper, seconds : Spread
-        Of the bounds (finite ones, for `upper`) and of the time per row.
-    proved, attacked : dict of float to int
-        Rows at each of the radii.
+    Rows are counted by verdict and by the reason why they are undecided. Rows `proved` and `broken`
+    are counted at each of `radii`; `upper` is over the finite bounds.
     """
 
     asks_radius: bool
@@ -116,28 +85,28 @@ class Tally:
     n_exact: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    lower: Spread = field(default_factory=Spread)
-    upper: Spread = field(default_factory=Spread)
-    seconds: Spread = field(default_factory=Spread)
+    lower: RunningStats = field(default_factory=RunningStats)
+    upper: RunningStats = field(default_factory=RunningStats)
+    seconds: RunningStats = field(default_factory=RunningStats)
     proved: dict[float, int] = field(default_factory=dict)
-    attacked: dict[float, int] = field(default_factory=dict)
+    broken: dict[float, int] = field(default_factory=dict)
 
-    def add(self, answers: Answers) -> None:
+    def add(self, results: "Results") -> None:
         """Take in a block of answers."""
-        self.n_rows += len(answers.lower)
-        self.n_exact += int(answers.exact.sum())
-        self.verdicts.update(answers.verdict.tolist())
-        self.reasons.update(answers.reason[answers.reason != ""].tolist())
+        self.n_rows += len(results.lower)
+        self.n_exact += int(results.exact.sum())
+        self.verdicts.update(results.verdict.tolist())
+        self.reasons.update(results.reason[results.reason != ""].tolist())
         if self.asks_radius:
             # Sound: where no bound is known, nothing is proved.
-            self.lower.add(np.where(np.isnan(answers.lower), 0.0, answers.lower))
-            self.upper.add(answers.upper[np.isfinite(answers.upper)])
-        self.seconds.add(answers.seconds)
-        for eps in self.radii:
-            proved = proved_within(answers, eps, asks_radius=self.asks_radius)
-            self.proved[eps] = self.proved.get(eps, 0) + int(proved.sum())
-            attacked = attacked_within(answers, eps)
-            self.attacked[eps] = self.attacked.get(eps, 0) + int(attacked.sum())
+            self.lower.add(np.where(np.isnan(results.lower), 0.0, results.lower))
+            self.upper.add(results.upper[np.isfinite(results.upper)])
+        self.seconds.add(results.seconds)
+        proved = count_certified(results, self.radii, asks_radius=self.asks_radius)
+        broken = count_broken(results, self.radii)
+        for eps, n_proved, n_broken in zip(self.radii, proved, broken, strict=True):
+            self.proved[eps] = self.proved.get(eps, 0) + int(n_proved)
+            self.broken[eps] = self.broken.get(eps, 0) + int(n_broken)
 
     def share_proved(self, eps: float) -> float:
         """Share of the rows that is proved to keep its claim at one of the radii."""
@@ -147,12 +116,12 @@ class Tally:
         """Say in a few lines what was found."""
         if self.asks_radius:
             lines = [
-                f"{self.n_rows} rows: radius exact on {self.n_exact}, broken as they stand"
-                f" {self.verdicts['falsified']}, bounds apart {self.verdicts['unknown']}",
-                f"lower bound: {_said(self.lower)}",
+                f"{self.n_rows} rows: radius exact on {self.n_exact}, already broken"
+                f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
+                f"lower bound: {_format(self.lower)}",
             ]
             if self.upper.count:
-                lines.append(f"upper bound: {_said(self.upper)} ({self.upper.count} rows)")
+                lines.append(f"upper bound: {_format(self.upper)} ({self.upper.count} rows)")
         else:
             lines = [
                 f"{self.n_rows} rows: {self.verdicts['verified']} verified,"
@@ -167,9 +136,9 @@ class Tally:
         return lines
 
 
-def _said(spread: Spread) -> str:
-    return f"mean {spread.mean:.6g}, median {spread.median:.6g}, least {spread.least:.6g}"
+def _format(stats: RunningStats) -> str:
+    return f"mean {stats.mean:.6g}, median {stats.median:.6g}, least {stats.least:.6g}"
 
 
-def _time(seconds: Any) -> str:
-    return f"{float(seconds) * 1e3:.3g} ms" if seconds < 1.0 else f"{float(seconds):.3g} s"
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1.0 else f"{seconds:.3g} s"

@@ -1,27 +1,47 @@
 """Dask: real worker processes, the same answers, failures that are said and survived."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, Future, LocalCluster
 from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
-from tests.unit.scale.test_runs import assert_same
+from tests.unit.runs.test_runs import assert_same
 from treeproof.data.sources import Rows
 from treeproof.runs import cluster as cluster_module
 from treeproof.runs.batches import Batch
-from treeproof.runs.cluster import DaskWorkers, _ModelPlugin, connected
-from treeproof.runs.questions import Question
+from treeproof.runs.cluster import DaskExecutor, _ModelPlugin, connected
+from treeproof.search.question import Question
 
 N_ROWS = 200
+
+
+def batch_of(X: Any, first: int, last: int) -> Batch:
+    n = last - first
+    rows = Rows(np.arange(first, last), X[first:last], None)
+    return Batch(rows, np.zeros(n, dtype=np.uint64), np.ones(n, dtype=bool))
+
+
+def take_all(executor: DaskExecutor) -> dict[int, Any]:
+    """Outcomes by the number of the first row."""
+    found = {}
+    while executor.n_pending:
+        executor.wait()
+        finished = executor.take()
+        if finished is not None:
+            found[int(finished[0].rows.number[0])] = finished[1]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -74,23 +94,18 @@ def test_both_workers_take_part_and_get_the_model_once(
     model: tp.Model, rows: tuple[Any, Any], client: Client
 ) -> None:
     question = Question(kind="verify", perturbation=tp.LInf(0.1))
-    workers = DaskWorkers(model, question, client)
-    assert workers.n_at_once == 4
-    numbers = np.arange(10)
+    executor = DaskExecutor(model, question, client)
+    assert executor.n_threads == 2
     for _ in range(6):
-        part = Rows(numbers, rows[0][:10], None)
-        workers.submit(Batch(part, np.zeros(10, dtype=np.uint64), np.ones(10, dtype=bool)), 10)
-    n_finished = 0
-    while n_finished < 6:
-        workers.wait()
-        n_finished += workers.take() is not None
-    name = workers._plugin
+        executor.submit(batch_of(rows[0], 0, 10))
+    take_all(executor)
+    name = executor._plugin
     models = client.run(lambda dask_worker: dask_worker.plugins[name].model.fingerprint)
     assert set(models.values()) == {model.fingerprint}
     assert len(models) == 2
     transfers = client.run(lambda dask_worker: len(dask_worker.transfer_incoming_log))
     assert sum(transfers.values()) == 0  # nothing goes from worker to worker
-    workers.stop()
+    executor.stop()
 
 
 def test_the_shell_finds_the_scheduler(
@@ -126,43 +141,47 @@ def test_the_scheduler_is_found_where_an_event_loop_runs(local: LocalCluster) ->
 
 
 def test_a_row_that_kills_its_workers_is_recorded(
-    model: tp.Model, rows: tuple[Any, Any], client: Client, monkeypatch: pytest.MonkeyPatch
+    model: tp.Model, rows: tuple[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    from distributed import KilledWorker
-
-    question = Question(kind="verify", perturbation=tp.LInf(0.1))
-    workers = DaskWorkers(model, question, client)
     deadly = rows[0][3, 0]
-    outcome = DaskWorkers._outcome
-    sent: dict[str, Any] = {}
-    send = DaskWorkers._send
 
-    def remember(self: DaskWorkers, tasks: list[list[Rows]]) -> Any:
-        futures = send(self, tasks)
-        sent.update(zip([future.key for future in futures], tasks, strict=True))
-        return futures
+    class Deadly(Question):
+        __slots__ = ()
 
-    def lost(self: DaskWorkers, future: Any) -> Any:
-        # What the scheduler says when a task has cost it as many workers as it allows.
-        if any((part.values[:, 0] == deadly).any() for part in sent[future.key]):
-            return KilledWorker(future.key, None, 3)
-        return outcome(self, future)
+        def answer(self, model: tp.Model, X: Any, y: Any = None, **more: Any) -> tp.Results:
+            if (X[:, 0] == deadly).any():
+                os.kill(os.getpid(), signal.SIGKILL)
+            return Question.answer(self, model, X, y, **more)
 
-    monkeypatch.setattr(DaskWorkers, "_send", remember)
-    monkeypatch.setattr(DaskWorkers, "_outcome", lost)
-    part = Rows(np.arange(6), rows[0][:6], None)
-    batch = Batch(part, np.zeros(6, dtype=np.uint64), np.ones(6, dtype=bool))
-    workers.submit(batch, 6)
-    finished = None
-    while finished is None:
-        workers.wait()
-        finished = workers.take()
-    found = tp.Results.join(finished[1].pieces)  # type: ignore[union-attr]
+    with (
+        caplog.at_level("CRITICAL"),
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        executor = DaskExecutor(model, Deadly(kind="verify", perturbation=tp.LInf(0.1)), client)
+        executor.submit(batch_of(rows[0], 0, 6))
+        answers = take_all(executor)
+        executor.stop()
+    found = tp.Results.join([answers[row].pieces[0] for row in range(6)])
     assert found.reason[3] == "row failed: the workers that answered it were lost"
     expected = tp.verify(model, rows[0][:6], None, tp.LInf(0.1))
     others = np.arange(6) != 3
     np.testing.assert_array_equal(found.verdict[others], expected.verdict[others])
-    workers.stop()
+
+
+def test_batches_that_were_cancelled_or_forgotten_are_sent_again(
+    model: tp.Model, rows: tuple[Any, Any], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = DaskExecutor(model, Question(kind="verify", perturbation=tp.LInf(0.1)), client)
+    executor.submit(batch_of(rows[0], 0, 10))
+    client.cancel(list(executor._batches))
+    assert len(take_all(executor)[0].pieces[0]) == 10
+    monkeypatch.setattr(cluster_module, "_FORGOTTEN_S", 0.0)
+    monkeypatch.setattr(cluster_module, "_LOOK_EVERY_S", 0.1)
+    executor._batches[Future("treeproof-unknown", client)] = batch_of(rows[0], 0, 10)
+    assert len(take_all(executor)[0].pieces[0]) == 10
+    executor.stop()
 
 
 def test_errors_on_workers_are_sentences(
@@ -171,16 +190,13 @@ def test_errors_on_workers_are_sentences(
     with pytest.raises(tp.InvalidInput, match="'arithmetic' must be"):
         tp.run(model, *rows, client=client, arithmetic="whole")  # type: ignore[arg-type]
     question = Question(kind="verify", perturbation=tp.LInf(0.1))
-    workers = DaskWorkers(model, question, client)
-    workers._plugin = "another"  # which the workers do not have
-    part = Rows(np.arange(6), rows[0][:6], None)
-    workers.submit(Batch(part, np.zeros(6, dtype=np.uint64), np.ones(6, dtype=bool)), 6)
-    workers.wait()
-    finished = workers.take()
-    assert finished is not None
-    assert isinstance(finished[1], tp.InvalidInput)
-    assert str(finished[1]).startswith("A Dask worker failed: ")
-    workers.stop()
+    executor = DaskExecutor(model, question, client)
+    executor._plugin = "another"  # which the workers do not have
+    executor.submit(batch_of(rows[0], 0, 6))
+    error = take_all(executor)[0]
+    assert isinstance(error, tp.InvalidInput)
+    assert str(error).startswith("A Dask worker failed: ")
+    executor.stop()
 
 
 def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,45 +238,3 @@ def test_a_scheduler_that_goes_away_ends_the_run_and_keeps_what_is_finished(
     assert len(tp.load_results(out)) >= 64
     assert tp.run(model, *rows, out=out, resume=True).is_complete
     assert len(tp.load_results(out)) == N_ROWS
-
-
-def test_short_batches_share_tasks_but_not_with_those_that_were_lost(
-    model: tp.Model, rows: tuple[Any, Any], client: Client
-) -> None:
-    workers = DaskWorkers(model, Question(kind="verify", perturbation=tp.LInf(0.1)), client)
-    batches = [
-        Batch(
-            Rows(np.arange(k, k + 10), rows[0][k : k + 10], None),
-            np.zeros(10, dtype=np.uint64),
-            np.ones(10, dtype=bool),
-        )
-        for k in range(0, 60, 10)
-    ]
-
-    def sizes(row_s: float, most_rows: int) -> list[int]:
-        workers._row_s = cluster_module.Recent(row_s)
-        for batch in batches:
-            workers.submit(batch, most_rows)
-        return [len(task) for task in workers._tasks()]
-
-    assert sizes(1e-6, 1000) == [6]
-    assert sizes(1e-6, 25) == [2, 2, 2]
-    assert sizes(0.03, 1000) == [3, 3]
-    assert sizes(0.06, 1000) == [1] * 6
-    workers._tries[id(batches[2])] = 1
-    assert sizes(1e-6, 1000) == [2, 1, 3]
-    workers._tries.clear()
-    workers._row_s = cluster_module.Recent(1e-6)
-    for batch in batches:
-        workers.submit(batch, 1000)
-    found: dict[int, tp.Results] = {}
-    while len(found) < len(batches):
-        workers.wait()
-        finished = workers.take()
-        assert finished is not None
-        found[int(finished[0].rows.number[0])] = finished[1].pieces[0]  # type: ignore[union-attr]
-    expected = tp.verify(model, rows[0][:60], None, tp.LInf(0.1))
-    together = tp.Results.join([found[k] for k in range(0, 60, 10)])
-    np.testing.assert_array_equal(together.verdict, expected.verdict)
-    np.testing.assert_array_equal(together.witness, expected.witness)
-    workers.stop()

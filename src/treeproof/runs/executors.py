@@ -1,4 +1,4 @@
-"""Who answers batches: threads of this process. `runs/cluster.py` has the workers of Dask."""
+"""Batch executors: threads of this process. `runs/cluster.py` has the one for Dask clusters."""
 
 import queue
 import threading
@@ -6,13 +6,16 @@ from typing import Protocol
 
 from treeproof.prediction import Model, thread_count
 from treeproof.runs.batches import Answer, Batch, answer_batch
-from treeproof.runs.questions import Question
+from treeproof.search.question import Question
 
 Finished = tuple[Batch, Answer | BaseException]
 
 
-class Workers(Protocol):
-    """Answers batches, several at a time, in any order."""
+class Executor(Protocol):
+    """Answers batches, several at a time, in any order.
+
+    Waiting and taking are two steps, so that Ctrl-C while waiting loses nothing.
+    """
 
     target_s: float
     """Seconds that a batch should take."""
@@ -22,11 +25,11 @@ class Workers(Protocol):
         """Batches that are answered at the same time."""
 
     @property
-    def n_at_once(self) -> int:
-        """Batches that should be under way for all workers to be busy."""
+    def n_pending(self) -> int:
+        """Batches that are submitted and not taken."""
 
-    def submit(self, batch: Batch, most_rows: int) -> None:
-        """Have a batch answered, by one who answers at most so many rows one after the other."""
+    def submit(self, batch: Batch) -> None:
+        """Have a batch answered."""
 
     def wait(self) -> None:
         """Wait until there may be something to take."""
@@ -38,7 +41,7 @@ class Workers(Protocol):
         """Answer nothing more; what has not begun is dropped."""
 
 
-class ThreadWorkers:
+class ThreadExecutor:
     """Threads of this process; compiled code runs without the interpreter's lock.
 
     They are daemons: a process that is told to end does not wait for rows under way.
@@ -51,26 +54,16 @@ class ThreadWorkers:
         self._question = question
         self._to_do: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        # Waiting and taking are two steps, so that Ctrl-C while waiting loses nothing.
         self._arrived = threading.Semaphore(0)
         self._is_stopped = False
-        self._n_threads = thread_count(n_jobs)
+        self.n_threads = thread_count(n_jobs)
+        self.n_pending = 0
         for _ in range(self.n_threads):
             threading.Thread(target=self._work, daemon=True).start()
 
-    @property
-    def n_threads(self) -> int:
-        """Threads that answer."""
-        return self._n_threads
-
-    @property
-    def n_at_once(self) -> int:
-        """One batch per thread, and one that waits for it."""
-        return 2 * self.n_threads
-
-    def submit(self, batch: Batch, most_rows: int) -> None:
+    def submit(self, batch: Batch) -> None:
         """Have a batch answered."""
-        del most_rows  # batches wait for all threads, not for one
+        self.n_pending += 1
         self._to_do.put(batch)
 
     def wait(self) -> None:
@@ -80,9 +73,11 @@ class ThreadWorkers:
     def take(self) -> Finished | None:
         """Give a finished batch, if there is one."""
         try:
-            return self._done.get_nowait()
+            finished = self._done.get_nowait()
         except queue.Empty:
             return None
+        self.n_pending -= 1
+        return finished
 
     def stop(self) -> None:
         """Answer nothing more."""

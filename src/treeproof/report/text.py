@@ -174,12 +174,7 @@ def undecided_lines(run: Run) -> Lines:
 def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
     """How much of the answers can be checked by somebody else, and what a checker found.
 
-    Parameters
-    ----------
-    run : Run
-        The run; where it was checked, without what was not accepted.
-    checks : sequence of RowCheck, optional
-        What the checker said of its rows.
+    Where `checks` say what it found, the run is without what was not accepted.
     """
     n, n_with = len(run.results), _n_proofs(run)
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
@@ -193,7 +188,9 @@ def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
     elif run.is_attack:
         lines.append(("Proofs", "none: an attack shows what breaks, and proves nothing"))
     elif n_with == 0:
-        lines.append(("Proofs", "none: that no smaller change breaks a row is the engine's word"))
+        lines.append(
+            ("Proofs", "none: that no smaller change breaks a row is not independently checked")
+        )
     else:
         lines.append(
             ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")
@@ -203,13 +200,7 @@ def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
 
 
 def trust_words(run: Run, checks: Sequence[RowCheck] | None) -> str:
-    """Say in one sentence what the verified count of a run rests on.
-
-    Parameters
-    ----------
-    run, checks
-        See `evidence_lines`.
-    """
+    """Say in one sentence what the verified count of a run rests on; see `evidence_lines`."""
     if checks is not None:
         found = Counter(check.status for check in checks if check.row >= 0)
         n_failed = found["rejected"] + found["unproved"]

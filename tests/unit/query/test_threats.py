@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
+from treeproof.query.perturbations import resolve
 from treeproof.query.threats import FeatureThreat, ThreatModel, load_threat
 
 NAMES = ("age", "income", "3")
@@ -64,7 +65,7 @@ def test_radii_of_single_features_become_the_units() -> None:
     ball = ThreatModel(eps=0.1, features=features).ball(
         NAMES, 3, np.array([2.0, 7.0, 4.0]), has_radius=True
     )
-    reach = ball.resolve(np.zeros((1, 3)), NAMES)
+    reach = resolve(ball, np.zeros((1, 3)), NAMES)
     assert reach.radius == 1.0
     # "3" is the name of the third feature, so it is not a number; "0" is one.
     assert reach.down.tolist() == [0.2, 0.0, 0.0]

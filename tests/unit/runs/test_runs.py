@@ -16,12 +16,12 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
 from treeproof.results.run_file import read_records
-from treeproof.results.tally import Tally
+from treeproof.results.summary import RunSummary
 from treeproof.runs import batches as batches_module
-from treeproof.runs.batches import BatchSizer
-from treeproof.runs.questions import Question, row_keys
-from treeproof.runs.run_log import open_log
+from treeproof.runs.batches import BatchSizer, unit_rows
+from treeproof.runs.run_log import open_log, row_keys, run_header
 from treeproof.runs.runner import log_path
+from treeproof.search.question import Question
 
 N_ROWS = 150
 COMPARED = (
@@ -302,14 +302,16 @@ def test_files_that_are_not_written_over(
 def test_a_run_file_has_one_writer(model: tp.Model, rows: tuple[Any, Any], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     question = Question(kind="radius", perturbation=tp.LInf())
-    header = question.header(model, rows[0][:1], None)
-    log, found = open_log(path, header, Tally(True))
-    assert len(found.row) == 0
-    for resume in (False, True):
-        with pytest.raises(tp.InvalidInput, match="Another process is writing it"):
-            open_log(path, header, Tally(True), resume=resume)
-    log.close()
-    open_log(path, header, Tally(True), resume=True)[0].close()
+    header = run_header(question, model, rows[0][:1], None)
+    with open_log(path, header, RunSummary(True)) as (_, found):
+        assert len(found.row) == 0
+        for resume in (False, True):
+            refused = pytest.raises(tp.InvalidInput, match="Another process is writing it")
+            with refused, open_log(path, header, RunSummary(True), resume=resume):
+                pass
+    with open_log(path, header, RunSummary(True), resume=True):
+        assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == [path]  # nothing of the lock is left
 
 
 def test_a_row_that_fails_is_recorded_and_the_run_goes_on(
@@ -320,14 +322,14 @@ def test_a_row_that_fails_is_recorded_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X, y = rows
-    ask = Question.ask
+    answer = Question.answer
 
-    def failing(question: Question, model: tp.Model, asked: Any, labels: Any) -> tp.Results:
+    def failing(question: Question, model: tp.Model, asked: Any, y: Any, **more: Any) -> tp.Results:
         if (asked[:, 0] == X[70, 0]).any():
             raise MemoryError("no more memory\nfor this row")
-        return ask(question, model, asked, labels)
+        return answer(question, model, asked, y, **more)
 
-    monkeypatch.setattr(Question, "ask", failing)
+    monkeypatch.setattr(Question, "answer", failing)
     found = tp.run(model, X, y, out=tmp_path / "run.jsonl", n_jobs=2).load()
     assert found.reason[70] == "row failed: MemoryError: no more memory"
     assert found.verdict[70] == "unknown"
@@ -383,12 +385,12 @@ def test_a_full_disk_keeps_what_is_finished(
 def test_keys_tell_rows_labels_and_questions_apart(model: tp.Model, rows: tuple[Any, Any]) -> None:
     X, y = rows
     question = Question(kind="radius", perturbation=tp.LInf())
-    header = question.header(model, X[:1], None)
+    header = run_header(question, model, X[:1], None)
     keys = row_keys(header, X, None)
     assert len(set(keys.tolist())) == N_ROWS
     assert not np.any(keys == row_keys(header, X, y))
     other = Question(kind="radius", perturbation=tp.LInf(), node_limit=5)
-    assert not np.any(keys == row_keys(other.header(model, X[:1], None), X, None))
+    assert not np.any(keys == row_keys(run_header(other, model, X[:1], None), X, None))
     missing = X.copy()
     missing[0, 0] = np.nan
     other_nan = missing.copy()
@@ -450,10 +452,10 @@ def test_units_are_answered_the_same_together_and_alone(
 ) -> None:
     question = Question(kind="radius", perturbation=tp.LInf(), engine=engine)
     X, y = np.asarray(rows[0][:75], dtype=np.float64), rows[1][:75]
-    together = question.ask(model, X, y)
-    unit = question.unit_rows
+    unit = unit_rows(question)
+    together = question.answer(model, X, y, unit_rows=unit)
     assert unit < len(X) < 3 * unit
-    alone = [question.ask(model, X[k : k + unit], y[k : k + unit]) for k in range(0, 75, unit)]
+    alone = [question.answer(model, X[k : k + unit], y[k : k + unit]) for k in range(0, 75, unit)]
     expected = tp.Results.join(alone)
     for name in ("lower", "upper", "verdict", "exact", "attained", "witness", "witness_distance"):
         np.testing.assert_array_equal(getattr(together, name), getattr(expected, name))

@@ -6,45 +6,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treeproof as tp
-from treeproof.results import tally as tally_module
+from treeproof.results import summary as summary_module
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 from treeproof.results.run_parquet import parquet_records, save_parquet
-from treeproof.results.tally import Spread, Tally
+from treeproof.results.summary import RunningStats, RunSummary
 
 NUMBERS = st.one_of(st.floats(0.0, 1e9), st.just(np.inf))
 
 
 @given(blocks=st.lists(st.lists(NUMBERS, max_size=8), min_size=1, max_size=8))
 def test_blocks_are_summarised_as_one(blocks):
-    spread = Spread()
+    stats = RunningStats()
     for block in blocks:
-        spread.add(np.array(block, dtype=np.float64))
+        stats.add(np.array(block, dtype=np.float64))
     values = np.array([value for block in blocks for value in block])
-    assert spread.count == len(values)
+    assert stats.count == len(values)
     if len(values):
-        assert spread.median == np.median(values)
-        assert spread.mean == pytest.approx(np.mean(values))
-        assert (spread.least, spread.largest) == (values.min(), values.max())
+        assert stats.median == np.median(values)
+        assert stats.mean == pytest.approx(np.mean(values))
+        assert (stats.least, stats.largest) == (values.min(), values.max())
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e12])
 def test_medians_of_very_many_numbers_are_near(monkeypatch, scale):
-    monkeypatch.setattr(tally_module, "EXACT_UP_TO", 100)
+    monkeypatch.setattr(summary_module, "EXACT_UP_TO", 100)
     values = scale * np.random.default_rng(0).exponential(size=5001)
-    spread = Spread()
+    stats = RunningStats()
     for block in np.array_split(values, 37):
-        spread.add(block)
-    assert not spread._values  # nothing of them is kept
-    assert spread.median == pytest.approx(np.median(values), rel=1e-3)
+        stats.add(block)
+    assert not stats._values  # nothing of them is kept
+    assert stats.median == pytest.approx(np.median(values), rel=1e-3)
 
 
 def test_bins_hold_zero_and_infinity(monkeypatch):
-    monkeypatch.setattr(tally_module, "EXACT_UP_TO", 2)
+    monkeypatch.setattr(summary_module, "EXACT_UP_TO", 2)
     for number in (0.0, np.inf):
-        spread = Spread()
-        spread.add(np.full(9, number))
-        assert spread.median == pytest.approx(number, abs=1e-300)
+        stats = RunningStats()
+        stats.add(np.full(9, number))
+        assert stats.median == pytest.approx(number, abs=1e-300)
 
 
 def answers(**columns):
@@ -60,15 +60,15 @@ def answers(**columns):
 
 
 def test_rows_are_counted_at_radii():
-    tally = Tally(True, (0.0, 0.5, 1.0))
+    summary = RunSummary(True, (0.0, 0.5, 1.0))
     bounds = np.array([0.5, 0.5, 2.0, 0.0])
     attained = np.array([True, False, False, True])
-    tally.add(answers(lower=bounds, upper=bounds, attained=attained))
-    tally.add(answers(lower=np.array([0.2]), upper=np.array([np.inf]), exact=np.array([False])))
-    assert tally.n_rows == 5
-    assert tally.proved == {0.0: 4, 0.5: 2, 1.0: 1}
-    assert tally.attacked == {0.0: 1, 0.5: 2, 1.0: 3}
-    assert tally.share_proved(0.5) == 0.4
+    summary.add(answers(lower=bounds, upper=bounds, attained=attained))
+    summary.add(answers(lower=np.array([0.2]), upper=np.array([np.inf]), exact=np.array([False])))
+    assert summary.n_rows == 5
+    assert summary.proved == {0.0: 4, 0.5: 2, 1.0: 1}
+    assert summary.broken == {0.0: 1, 0.5: 2, 1.0: 3}
+    assert summary.share_proved(0.5) == 0.4
 
 
 def test_summaries_of_parts_are_those_of_the_whole():
@@ -88,10 +88,10 @@ def test_summaries_of_parts_are_those_of_the_whole():
         reason=rng.choice(["", "time limit"], n),
         header=header_record({"n_features": 2}, {"kind": "radius"}),
     )
-    tally = Tally(True)
+    summary = RunSummary(True)
     for part in np.array_split(np.arange(n), 7):
-        tally.add(results.take(part))
-    assert "\n".join(tally.lines()) == results.summary()
+        summary.add(results.take(part))
+    assert "\n".join(summary.lines()) == results.summary()
     assert results.take(slice(0, 0)).summary() == "0 rows"
 
 
@@ -123,7 +123,7 @@ def test_torn_last_lines_are_left_out_and_others_refused(tmp_path):
 
 
 def test_a_bound_that_is_missing_counts_as_nothing_proved():
-    tally = Tally(asks_radius=True, radii=(0.1,))
-    tally.add(answers(lower=np.array([np.nan, 0.5, np.nan]), upper=np.full(3, np.nan)))
-    assert (tally.lower.mean, tally.lower.least, tally.lower.median) == (0.5 / 3, 0.0, 0.0)
-    assert tally.share_proved(0.1) == pytest.approx(1 / 3)
+    summary = RunSummary(asks_radius=True, radii=(0.1,))
+    summary.add(answers(lower=np.array([np.nan, 0.5, np.nan]), upper=np.full(3, np.nan)))
+    assert (summary.lower.mean, summary.lower.least, summary.lower.median) == (0.5 / 3, 0.0, 0.0)
+    assert summary.share_proved(0.1) == pytest.approx(1 / 3)

@@ -1,6 +1,6 @@
 """Which features break a model: how often, by how much, and what freezing them helps."""
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,68 +14,15 @@ LISTED = 200
 """Most features in the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLine:
-    """What witnesses do to one feature.
+def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None:
+    """What the witnesses of a run change, most often changed features first.
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    number : int
-        Its number.
-    count : int
-        Witnesses that change it.
-    share : float
-        Their share of all witnesses.
-    relative : float
-        That share over the largest of all features, for the length of a bar.
-    median_change, largest_change : str
-        By how much, in the feature's own unit.
-    direction : str
-        Whether witnesses raise it, lower it, or both.
-    if_frozen : str
-        Mean radius without and with the feature frozen; empty where no run says it.
-    """
-
-    name: str
-    number: int
-    count: int
-    share: float
-    relative: float
-    median_change: str
-    largest_change: str
-    direction: str
-    if_frozen: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breaking:
-    """The features of one run, most often changed first."""
-
-    run_name: str
-    n_witnesses: int
-    lines: list[FeatureLine]
-    n_never: int
-    has_frozen: bool
-    several_frozen: list[tuple[str, str]]
-
-
-def breaking_features(run: Run, frozen_runs: list[Run]) -> Breaking | None:
-    """Count what the witnesses of a run change; None where rows were not recorded.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    frozen_runs : list of Run
-        Runs of the same question with features frozen.
+    None where rows were not recorded. `frozen_runs` ask the same with features frozen, and tell
+    what freezing them would help.
     """
     if run.changed is None:
         return None
-    changed = run.changed & run.has_witness[:, None]
-    change = run.moves
-    counts = changed.sum(axis=0)
+    counts = change_counts(run)
     order = np.lexsort((np.arange(len(counts)), -counts))
     order = order[counts[order] > 0]
     single, several = _radii_if_frozen(run, frozen_runs)
@@ -83,28 +30,28 @@ def breaking_features(run: Run, frozen_runs: list[Run]) -> Breaking | None:
     largest = int(counts.max()) if len(order) else 1
     lines = []
     for feature in order[:LISTED].tolist():
-        moves = change[changed[:, feature], feature]
+        moves = run.moves[run.changed[:, feature] & run.has_witness, feature]
         lines.append(
-            FeatureLine(
-                name=run.feature_name(feature),
-                number=feature,
-                count=int(counts[feature]),
-                share=float(counts[feature] / n_witnesses),
-                relative=float(counts[feature] / largest),
-                median_change=number(float(np.median(np.abs(moves))), 3),
-                largest_change=number(float(np.max(np.abs(moves))), 3),
-                direction=_direction(moves),
-                if_frozen=single.get(feature, ""),
-            )
+            {
+                "name": run.feature_name(feature),
+                "number": feature,
+                "count": int(counts[feature]),
+                "share": float(counts[feature] / n_witnesses),
+                "relative": float(counts[feature] / largest),  # the length of a bar
+                "median_change": number(float(np.median(np.abs(moves))), 3),
+                "largest_change": number(float(np.max(np.abs(moves))), 3),
+                "direction": _direction(moves),
+                "if_frozen": single.get(feature, ""),
+            }
         )
-    return Breaking(
-        run_name=run.name,
-        n_witnesses=n_witnesses,
-        lines=lines,
-        n_never=int((counts == 0).sum()),
-        has_frozen=bool(single),
-        several_frozen=several,
-    )
+    return {
+        "run_name": run.name,
+        "n_witnesses": n_witnesses,
+        "lines": lines,
+        "n_never": int((counts == 0).sum()),
+        "has_frozen": bool(single),
+        "several_frozen": several,
+    }
 
 
 def change_counts(run: Run) -> np.ndarray:

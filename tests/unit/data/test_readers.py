@@ -137,6 +137,9 @@ def test_text_details(tmp_path: Path) -> None:
         '\ufeffage;"income";colour\r\n1;"2,5";3\r\n\r\n4;"";6\r\n'.replace(",", ".").encode()
     )
     np.testing.assert_array_equal(read(path, ReadOptions())[0], [[1, 2.5, 3], [4, np.nan, 6]])
+    path.write_text('"a\nb",income,colour\n\n1,2,3\n')  # a name of two lines, and a blank line
+    assert open_data(path).columns == ("a\nb", "income", "colour")
+    assert [len(chunk) for chunk in open_data(path).chunks()] == [1]
     path.write_text("age|income|colour\n1|2|3")
     np.testing.assert_array_equal(read(path, ReadOptions(delimiter="|"))[0], [[1, 2, 3]])
 

@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.query.perturbations import Reach
-from treeproof.search.asking import describe
+from treeproof.query.description import describe
+from treeproof.query.perturbations import Reach, in_order, resolve
 
 NAMES = ("age", "mean_income", "height")
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -20,7 +20,7 @@ SCALES = [1.0, 2.0, 4.0]
 
 
 def reach(perturbation: tp.LInf | tp.Box, names: tuple[str, ...] = NAMES) -> Reach:
-    return perturbation.resolve(ROWS, names)
+    return resolve(perturbation, ROWS, names)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_every_way_to_say_one_number_per_feature(field: str, given: Any) -> None
     ball = tp.LInf(1.0, **{field: given})
     expected = tp.LInf(1.0, **{field: np.array(SCALES)})
     assert_same(reach(ball), reach(expected))
-    assert describe(ball.in_order(NAMES, 3)) == describe(expected)
+    assert describe(in_order(ball, NAMES, 3)) == describe(expected)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_one_frozen_feature_needs_no_list() -> None:
 
 
 def test_names_and_numbers_of_frozen_features_stay_apart() -> None:
-    ball = tp.LInf(1.0, frozen=("mean income", 2)).in_order(NAMES, 3)
+    ball = in_order(tp.LInf(1.0, frozen=("mean income", 2)), NAMES, 3)
     assert describe(ball)["frozen"] == ["mean_income", 2]
 
 
@@ -193,5 +193,5 @@ MANY = tuple(f"feature {number}" for number in range(20))
 def test_wrong_names_are_one_sentence(ball: Any, names: tuple[str, ...], sentence: str) -> None:
     rows = np.zeros((2, len(names) or 3))
     with pytest.raises(tp.InvalidInput) as refused:
-        ball.resolve(rows, names)
+        resolve(ball, rows, names)
     assert sentence in str(refused.value)

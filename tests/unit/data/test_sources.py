@@ -1,6 +1,7 @@
 """Rows in chunks: the same rows, labels and units whatever the file and the chunk size."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from sklearn.tree import DecisionTreeClassifier
 import treeproof as tp
 from treeproof.data import readers
 from treeproof.data.sources import ArraySource, FileSource, Rows
-from treeproof.runs.batches import BatchMaker, BatchSizer
-from treeproof.runs.questions import Question
-from treeproof.runs.run_log import NOTHING_FOUND, Found
+from treeproof.runs.batches import Batch, BatchMaker, unit_rows
+from treeproof.runs.run_log import NOTHING_FOUND, Found, run_header
+from treeproof.search.question import Question
 
 N_FEATURES = 3
 NAMES = ["a", "b", "c"]
@@ -136,32 +137,25 @@ def test_batches_hold_every_missing_row_once_in_fixed_units(
     ball = tp.LInf() if kind == "radius" else tp.LInf(0.1)
     question = Question(kind=kind, perturbation=ball)
     source = ArraySource(model.ensemble, X)
-    header = question.header(model, X[:1], None)
-    everything = next(BatchMaker(source, question, header, NOTHING_FOUND, "").batches(Sizes([200])))
+    header = run_header(question, model, X[:1], None)
+
+    def batches(found: Found, sizes: list[int]) -> Iterator[Batch]:
+        maker, size = BatchMaker(source, question, header, found, ""), itertools.cycle(sizes)
+        while (batch := maker.next_batch(next(size))) is not None:
+            yield batch
+
+    everything = next(batches(NOTHING_FOUND, [200]))
     numbers = np.array(sorted(row for row in done if row < n_rows), dtype=np.int64)
     found = Found(numbers, everything.key[numbers])
     seen, asked = [], []
-    for batch in BatchMaker(source, question, header, found, "").batches(Sizes(sizes)):
+    for batch in batches(found, sizes):
         seen += batch.rows.number[batch.wanted].tolist()
         asked += batch.rows.number.tolist()
         np.testing.assert_array_equal(batch.rows.values, X[batch.rows.number])
     assert seen == [row for row in range(n_rows) if row not in done]
-    unit = question.unit_rows
+    unit = unit_rows(question)
     units = {row // unit for row in seen}
     assert asked == [row for row in range(n_rows) if row // unit in units]
-
-
-class Sizes(BatchSizer):
-    """Sizes that change from batch to batch, in whole units as a sizer gives them."""
-
-    def __init__(self, sizes: list[int]) -> None:
-        self._sizes = sizes
-        self._next = 0
-
-    @property
-    def n_rows(self) -> int:  # type: ignore[override]
-        self._next += 1
-        return self._sizes[self._next % len(self._sizes)]
 
 
 def test_changed_rows_are_found(model: tp.Model) -> None:
