@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
+from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray, cached_per_ensemble
 from treeproof.model.inspection import describe, summary_lines
-from treeproof.model.remembered import remembered
 from treeproof.model.rows import numeric_rows
 
 _BLOCK, _SMALL_BLOCK = 1024, 64
@@ -221,7 +220,7 @@ class Model:
         )
 
 
-@remembered
+@cached_per_ensemble
 def _packed(ensemble: Ensemble) -> Any:
     """The trees laid out for speed."""
     from treeproof.kernels.core.trees import pack_trees

@@ -18,9 +18,9 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     IntArray,
+    cached_per_ensemble,
 )
 from treeproof.model.links import argmax_labels
-from treeproof.model.remembered import remembered
 
 _CELLS = 1 << 15
 """Rows times trees that are walked at once."""
@@ -70,7 +70,7 @@ class _Layout(NamedTuple):
     has_other_tests: bool
 
 
-@remembered
+@cached_per_ensemble
 def _layout(ensemble: Ensemble) -> _Layout:
     trees = ensemble.trees
     is_leaf = trees.feature < 0

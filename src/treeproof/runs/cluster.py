@@ -20,14 +20,12 @@ from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
-from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
 from treeproof.runs.batches import Answer, Batch, answer_batch, failed
 from treeproof.runs.questions import Question
 from treeproof.runs.workers import Finished
 
 
-@remembered
 def _packed(ensemble: Ensemble) -> bytes:
     """A model as the bytes of its file, which give the same model bit for bit."""
     with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
