@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 )
 
 from tests.stress_rows import stress_rows
-from tests.unit.model.sklearn_cases import TARGET, Y3, X, Y, with_categories, with_missing
+from tests.unit.loaders.sklearn_cases import TARGET, Y3, X, Y, with_categories, with_missing
 from treeproof.errors import BrokenModelFile, InvalidInput, TreeproofError, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.self_test import run_self_test

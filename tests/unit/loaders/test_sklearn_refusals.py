@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
 from threadpoolctl import threadpool_limits
 
-from tests.unit.model.sklearn_cases import SAMME, TARGET, Y3, X, Y
+from tests.unit.loaders.sklearn_cases import SAMME, TARGET, Y3, X, Y
 from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.sklearn.loader import SklearnLoader

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from tests.unit.model.sklearn_cases import CASES, X, Y, fitted, with_categories
+from tests.unit.loaders.sklearn_cases import CASES, X, Y, fitted, with_categories
 from treeproof.errors import (
     BackendMissing,
     BrokenModelFile,
