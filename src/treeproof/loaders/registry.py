@@ -61,9 +61,11 @@ ENTRIES = (
         ("CatBoost models", "CatBoost .cbm and .json files"),
         _THRESHOLD,
     ),
-    Entry("sklearn.loader", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
     Entry(
-        "sklearn.skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD
+        "sklearn.loader",
+        "SklearnLoader",
+        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles"),
+        _THRESHOLD,
     ),
     Entry(
         "treelite.loader",

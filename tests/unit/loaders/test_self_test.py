@@ -255,9 +255,9 @@ def test_rows_hold_what_they_promise() -> None:
 
 def test_rows_respect_what_the_library_refuses() -> None:
     model = ensemble(missing_allowed=False, infinite_allowed=False, input_precision="float64")
-    rows = self_test_rows(model, odd_categories=False)
+    rows = self_test_rows(model)
     assert np.isfinite(rows.values).all()
-    assert set(rows.values[:, 2]) == {0.0, 2.0, 5.0, 40.0}
+    assert {0.0, 2.0, 5.0, 40.0} < set(rows.values[:, 2])
 
 
 def test_large_models_get_fewer_rows() -> None:

@@ -168,7 +168,7 @@ def test_a_threshold_for_something_without_probabilities(estimator, target):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_a_threshold_for_three_classes(estimator):
-    with pytest.raises(InvalidInput, match="exactly two classes"):
+    with pytest.raises(InvalidInput, match=r"needs a binary classifier .* of 3 classes"):
         load(estimator.fit(X, Y3), 0.5)
 
 

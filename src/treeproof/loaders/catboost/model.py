@@ -1,43 +1,50 @@
 """A CatBoost model as read from either of its file formats, before it becomes canonical.
 
-The classes follow CatBoost's JSON, so that `msgspec` can check and convert it as a whole.
+A tree asks splits by their numbers in one list, and goes right where the answer is "yes".
 """
 
-import math
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.model.ensemble import FloatArray
 
 MAX_TREE_DEPTH = 16
 """CatBoost grows no deeper oblivious trees."""
 
-_Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+CTR_REFUSAL = (
+    "compares statistics of the target over categories (CTR), which depend on combinations of"
+    " features. Train with one_hot_max_size above the number of categories of every feature, or"
+    " encode categories before training."
+)
+
+Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+IntArray = NDArray[np.int64]
 
 
-class FloatFeature(msgspec.Struct, frozen=True):
+class _Feature(msgspec.Struct, frozen=True, kw_only=True):
+    feature_index: Index
+    flat_feature_index: Index
+    feature_id: str = ""
+    feature_name: str = ""
+
+
+class FloatFeature(_Feature, frozen=True, kw_only=True):
     """A numeric feature, its borders, and where missing values go."""
 
-    feature_index: _Index
-    flat_feature_index: _Index
     has_nans: bool
     nan_value_treatment: Literal["AsIs", "AsFalse", "AsTrue"]
     borders: tuple[float, ...] | None = ()
-    feature_id: str = ""
-    feature_name: str = ""
 
 
-class CategoricalFeature(msgspec.Struct, frozen=True):
+class CategoricalFeature(_Feature, frozen=True, kw_only=True):
     """A categorical feature; `values` are hashes that trees compare it with."""
 
-    feature_index: _Index
-    flat_feature_index: _Index
     values: tuple[int, ...] | None = ()
-    feature_id: str = ""
-    feature_name: str = ""
 
 
 class CategoryHash(msgspec.Struct, frozen=True):
@@ -57,71 +64,60 @@ class FeaturesInfo(msgspec.Struct, frozen=True):
     embedding_features: Any = None
 
 
-class Split(msgspec.Struct, frozen=True):
-    """One test of one feature."""
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree, its root first; `left` and `right` are -1 at leaves."""
 
-    split_type: str
-    split_index: _Index
-    float_feature_index: _Index = 0
-    border: float = math.nan
-    cat_feature_index: _Index = 0
-    value: int = 0
-
-
-class ObliviousTree(msgspec.Struct, frozen=True):
-    """A tree with one split per level; bit k of a leaf's number is the answer of split k."""
-
-    leaf_values: tuple[float, ...]
-    splits: tuple[Split, ...] | None = ()
+    left: IntArray
+    right: IntArray
+    split: IntArray  # number of the split that an inner node asks, 0 at leaves
+    value: FloatArray  # (n_nodes, n_outputs), of leaves
+    number: IntArray  # CatBoost's own number of each leaf
 
 
-class Node(msgspec.Struct, frozen=True):
-    """A node of a tree of any shape: a split with two children, or a leaf's value."""
-
-    split: Split | None = None
-    left: "Node | None" = None
-    right: "Node | None" = None
-    value: float | tuple[float, ...] | None = None
-
-
-class CatBoostModel(msgspec.Struct, frozen=True):
-    """Everything in a model that decides its answers, as its JSON spells it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatBoostModel:
+    """Everything in a model that decides its answers."""
 
     features_info: FeaturesInfo
-    oblivious_trees: tuple[ObliviousTree, ...] | None = None
-    trees: tuple[Node, ...] | None = None
-    scale_and_bias: tuple[float, tuple[float, ...] | None] = (1.0, ())
-    model_info: dict[str, Any] = msgspec.field(default_factory=dict)
+    n_outputs: int
+    trees: list[Tree]
+    scale: float
+    bias: tuple[float, ...]
+    info: dict[str, Any]
+
+    @property
+    def features(self) -> list[_Feature]:
+        """All features."""
+        return [*self.float_features, *self.categorical_features]
 
     @property
     def float_features(self) -> tuple[FloatFeature, ...]:
-        """Numeric features, in order of their index."""
+        """Numeric features in the order of their index."""
         return self.features_info.float_features or ()
 
     @property
     def categorical_features(self) -> tuple[CategoricalFeature, ...]:
-        """Categorical features, in order of their index."""
+        """Categorical features in the order of their index."""
         return self.features_info.categorical_features or ()
 
 
-def check_features(model: CatBoostModel) -> None:
+def check_features(info: FeaturesInfo) -> None:
     """Refuse features in other places than CatBoost's numbers of splits take for granted."""
-    info = model.features_info
+    floats, categories = info.float_features or (), info.categorical_features or ()
     for word, present in (("text", info.text_features), ("embedding", info.embedding_features)):
         if present:
             raise UnsupportedModel(
                 f"Models with {word} features cannot be represented. Train without them."
             )
-    places = [feature.flat_feature_index for feature in model.float_features]
-    places += [feature.flat_feature_index for feature in model.categorical_features]
+    features: list[_Feature] = [*floats, *categories]
+    places = [feature.flat_feature_index for feature in features]
     if sorted(places) != list(range(len(places))) or not places:
         raise BrokenModelFile("The features must have the columns 0, 1, 2, … each once.")
-    numbers = [feature.feature_index for feature in model.float_features]
-    numbers += [feature.feature_index for feature in model.categorical_features]
-    kinds = (range(len(model.float_features)), range(len(model.categorical_features)))
-    if numbers != [index for kind in kinds for index in kind]:
+    numbers = [feature.feature_index for feature in features]
+    if numbers != [*range(len(floats)), *range(len(categories))]:
         raise BrokenModelFile("Features of a kind must be listed in order of their index.")
-    for numeric in model.float_features:
+    for numeric in floats:
         borders = np.array(numeric.borders or (), dtype=np.float64)
         with np.errstate(over="ignore"):
             single = borders.astype(np.float32)
@@ -130,7 +126,7 @@ def check_features(model: CatBoostModel) -> None:
                 f"Feature {numeric.flat_feature_index}: borders must rise and be finite float32"
                 " numbers. The model file is damaged."
             )
-    for categorical in model.categorical_features:
+    for categorical in categories:
         values = categorical.values or ()
         if len(set(values)) != len(values) or not all(-(2**31) <= v < 2**31 for v in values):
             raise BrokenModelFile(
@@ -139,37 +135,32 @@ def check_features(model: CatBoostModel) -> None:
             )
 
 
-def split_table(model: CatBoostModel) -> list[tuple[str, int, float]]:
+def split_table(info: FeaturesInfo) -> list[tuple[str, int, float]]:
     """Kind, index of the feature, and border or hash, of each split by CatBoost's own number."""
     table = [
         ("FloatFeature", feature.feature_index, border)
-        for feature in model.float_features
+        for feature in info.float_features or ()
         for border in feature.borders or ()
     ]
     table += [
         ("OneHotFeature", feature.feature_index, value)
-        for feature in model.categorical_features
+        for feature in info.categorical_features or ()
         for value in feature.values or ()
     ]
     return table
 
 
-def described(split: Split) -> tuple[str, int, float]:
-    """What a split says of itself, as `split_table` lists it."""
-    if split.split_type == "OneHotFeature":
-        return split.split_type, split.cat_feature_index, split.value
-    return split.split_type, split.float_feature_index, split.border
+def oblivious_tree(splits: IntArray, leaf_values: FloatArray) -> Tree:
+    """Tree with one split per level; `leaf_values` are (2**depth, n_outputs).
 
-
-def nodes_in_order(root: Node) -> Iterator[tuple[Node, int]]:
-    """Nodes of a tree from the root, left before right, each with the place of its parent."""
-    stack = [(root, -1)]
-    place = 0
-    while stack:
-        node, parent = stack.pop()
-        yield node, parent
-        if node.right is not None:
-            stack.append((node.right, place))
-        if node.left is not None:
-            stack.append((node.left, place))
-        place += 1
+    Bit k of a leaf's number is the answer to split k. Level l from the root asks split
+    ``depth - 1 - l``, so the way from the root spells the bits, highest first.
+    """
+    depth, n_inner = len(splits), len(leaf_values) - 1
+    nodes = np.arange(2 * n_inner + 1)
+    level = np.frexp((nodes[:n_inner] + 1).astype(np.float64))[1] - 1
+    split, number = np.zeros(len(nodes), dtype=np.int64), nodes - n_inner
+    split[:n_inner] = splits[depth - 1 - level]
+    left = np.where(nodes < n_inner, 2 * nodes + 1, -1)
+    right = np.where(left < 0, -1, left + 1)
+    return Tree(left, right, split, leaf_values[np.maximum(number, 0)], np.maximum(number, 0))

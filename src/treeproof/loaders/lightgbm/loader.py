@@ -5,14 +5,13 @@ it looks at a tree. Both become one canonical threshold. Text files are read wit
 models are read through their own text, which carries every number in full.
 """
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,16 @@ from numpy.typing import NDArray
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import (
     Loaded,
+    Loader,
     LoadOptions,
     Reference,
+    class_numbers,
     read_model_file,
     version_notes,
 )
-from treeproof.loaders.decisions import binary_decision, refuse_threshold
 from treeproof.loaders.lightgbm.text import TextModel, parse_model
 from treeproof.loaders.lightgbm.trees import add_tree, coded_features, raw_categories
+from treeproof.loaders.rules import cut_decision, elementwise, refuse_threshold
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
 from treeproof.model.links import sigmoid_float64
@@ -44,19 +45,11 @@ _OUTPUT_RULE = {
     "cross_entropy_lambda": "log(1 + exp(x))",
     "xentlambda": "log(1 + exp(x))",
 }
-_PLAIN = (
-    "regression",
-    "regression_l1",
-    "huber",
-    "fair",
-    "quantile",
-    "mape",
-    "lambdarank",
-    "rank_xendcg",
-)
+_REGRESSION = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+_RANKING = ("lambdarank", "rank_xendcg")
 
 
-class LightGBMLoader:
+class LightGBMLoader(Loader):
     """Loads `lightgbm.Booster`, the LGBM estimators, and text model files."""
 
     name: ClassVar[str] = "lightgbm"
@@ -77,11 +70,8 @@ class LightGBMLoader:
         booster = _booster_of(source)
         text = booster.model_to_string()
         used = text.count("\nTree=")
-        notes = list(
-            version_notes(
-                "LightGBM", lightgbm.__version__, oldest=OLDEST_VERSION, newest=NEWEST_VERSION
-            )
-        )
+        version = lightgbm.__version__
+        notes = [*version_notes("LightGBM", version, OLDEST_VERSION, NEWEST_VERSION)]
         if used < booster.num_trees():
             notes.append(
                 f"Only the {used} trees up to the best iteration are used, of"
@@ -95,14 +85,13 @@ class LightGBMLoader:
             notes.append(
                 "The objective is a Python function, so LightGBM's predict gives scores, no labels."
             )
-        ensemble = _ensemble(
-            model,
-            options,
-            classes=classes,
-            kind=type(source).__name__,
-            version=lightgbm.__version__,
-            notes=notes,
+        provenance = Provenance(
+            library="lightgbm",
+            library_version=version,
+            source=type(source).__name__,
+            notes=tuple(notes),
         )
+        ensemble = _ensemble(model, options, classes, provenance)
         return Loaded(ensemble, _reference(ensemble, options, lambda: booster, estimator))
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
@@ -113,26 +102,20 @@ class LightGBMLoader:
         except UnicodeDecodeError as error:
             raise BrokenModelFile(f"'{path.name}' must be UTF-8 text: {error}.") from error
         model = parse_model(text)
-        notes = []
-        if model.version != "v4":
-            notes.append(
-                f"The file has LightGBM 3's format {model.version}; it is read by the rules of"
-                " LightGBM 4, which sends a missing category right at every split."
-            )
-        ensemble = _ensemble(
-            model,
-            options,
-            classes=None,
-            kind=path.name,
-            version=f"format {model.version}",
-            notes=notes,
+        old = (
+            f"The file has LightGBM 3's format {model.version}; it is read by the rules of"
+            " LightGBM 4, which sends a missing category right at every split."
+        )
+        provenance = Provenance(
+            library="lightgbm",
+            library_version=f"format {model.version}",
+            source=path.name,
             file_sha256=file.sha256,
+            notes=() if model.version == "v4" else (old,),
         )
-        if importlib.util.find_spec("lightgbm") is None:
-            return Loaded(ensemble, None)
-        return Loaded(
-            ensemble, _reference(ensemble, options, lambda: _read_booster(model.checked_text), None)
-        )
+        ensemble = _ensemble(model, options, None, provenance)
+        open_booster = cache(lambda: _read_booster(model.checked_text))
+        return Loaded(ensemble, _reference(ensemble, options, open_booster, None))
 
 
 def _booster_of(source: Any) -> Any:
@@ -170,14 +153,10 @@ def _read_booster(text: str) -> Any:
 
 
 def _reference(
-    ensemble: Ensemble,
-    options: LoadOptions,
-    open_booster: Callable[[], Any],
-    estimator: Any,
+    ensemble: Ensemble, options: LoadOptions, booster: Callable[[], Any], estimator: Any
 ) -> Reference:
-    """LightGBM's own margins and labels; a booster is opened when it is first asked."""
-    booster = cache(open_booster)
-    decision, classes = ensemble.decision, ensemble.classes
+    """LightGBM's own margins and labels."""
+    decision = ensemble.decision
 
     def predict(rows: FloatArray, **kind: bool) -> NDArray[Any]:
         predictor = booster() if estimator is None else estimator
@@ -191,8 +170,7 @@ def _reference(
 
     def labels(rows: FloatArray) -> NDArray[np.int64]:
         if estimator is not None and options.decision_threshold is None:
-            number = {label: index for index, label in enumerate(classes)}
-            return np.array([number[label] for label in predict(rows).tolist()], dtype=np.int64)
+            return class_numbers(ensemble.classes, predict(rows))
         probability = np.asarray(booster().predict(rows))
         if decision.kind == "argmax":
             return np.argmax(probability, axis=1)
@@ -248,12 +226,8 @@ def _sigmoid_parameter(text: str) -> float:
 def _ensemble(
     model: TextModel,
     options: LoadOptions,
-    *,
     classes: tuple[Any, ...] | None,
-    kind: str,
-    version: str,
-    notes: list[str],
-    file_sha256: str = "",
+    provenance: Provenance,
 ) -> Ensemble:
     """Translate a parsed model; `classes` are those of an LGBMClassifier."""
     objective = _objective(model)
@@ -266,7 +240,7 @@ def _ensemble(
         classes = ()
     elif classes is None:
         classes = tuple(range(max(model.n_outputs, 2)))
-    notes = [*notes, *_notes(objective, decision, divisor)]
+    notes = (*provenance.notes, *_notes(objective, decision, divisor))
     return Ensemble(
         trees=builder.finish(),
         n_features=len(model.feature_names),
@@ -278,14 +252,7 @@ def _ensemble(
         feature_names=model.feature_names,
         categories=raw_categories(model),
         categorical=tuple(coded_features(model)),
-        provenance=Provenance(
-            library="lightgbm",
-            library_version=version,
-            source=kind,
-            file_sha256=file_sha256,
-            objective=model.objective or "custom",
-            notes=tuple(notes),
-        ),
+        provenance=replace(provenance, objective=model.objective or "custom", notes=notes),
     )
 
 
@@ -301,38 +268,28 @@ def _decision(
     It takes the first largest of [1 - p, p], so p = 0.5 means class 0, and small positive margins
     do have p = 0.5.
     """
-    name = objective.name
+    name, threshold = objective.name, options.decision_threshold
     if name in (_SOFTMAX, _ONE_VERSUS_ALL):
-        refuse_threshold(options, f"a model of {model.n_outputs} classes")
-        if name == _SOFTMAX:
-            return Decision(kind="argmax", link="softmax_float64", link_divisor=divisor)
-        return Decision(
-            kind="argmax",
-            link="sigmoid_float64",
-            link_divisor=divisor,
-            link_scale=objective.sigmoid,
-        )
+        refuse_threshold(threshold, f"a model of {model.n_outputs} classes")
+        link: Literal["softmax_float64", "sigmoid_float64"]
+        link = "softmax_float64" if name == _SOFTMAX else "sigmoid_float64"
+        scale = objective.sigmoid
+        return Decision(kind="argmax", link=link, link_divisor=divisor, link_scale=scale)
     if model.n_outputs != 1 and name:
         raise BrokenModelFile(f"Objective '{name}' has one output. Got {model.n_outputs}.")
     if name in _SIGMOID:
-        scale = objective.sigmoid if name == "binary" else 1.0
-
-        def probability(margin: float) -> float:
-            return sigmoid_float64(margin / divisor, scale)
-
-        return binary_decision(
-            options,
-            probability=probability,
-            is_one=lambda margin: probability(margin) > 1.0 - probability(margin),
-        )
-    if name and name not in _PLAIN and name not in _OUTPUT_RULE:
+        probability = elementwise(lambda x: sigmoid_float64(x / divisor, objective.sigmoid))
+        if threshold is not None:
+            return cut_decision(lambda margins: probability(margins) >= threshold)
+        return cut_decision(lambda margins: probability(margins) > 1.0 - probability(margins))
+    if name and name not in (*_REGRESSION, *_RANKING, *_OUTPUT_RULE):
         raise UnsupportedModel(f"LightGBM's objective '{name[:40]}' is not known to treeproof.")
     if classes is not None:
         raise UnsupportedModel(
             f"An LGBMClassifier with objective '{name}' gives no probabilities."
             " Train it with 'binary' or 'multiclass', or pass its booster_ for its scores."
         )
-    refuse_threshold(options, f"objective '{name or 'custom'}'")
+    refuse_threshold(threshold, f"objective '{name or 'custom'}'")
     return Decision(kind="score")
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import UnsupportedModel
 from treeproof.loaders.lightgbm.text import TextModel, TextTree
+from treeproof.loaders.rules import canonical_splits
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -25,8 +26,7 @@ def add_tree(builder: TreeBuilder, tree: TextTree, output: int) -> None:
     n_inner, n_leaves = len(tree.feature), len(tree.leaf_value)
     categorical = (tree.decision_type & 1) == 1
     left, right = (np.where(c >= 0, c, n_inner - 1 - c) for c in (tree.left, tree.right))
-    threshold, flags, swapped = _numeric_splits(tree, ~categorical)
-    left, right = np.where(swapped, right, left), np.where(swapped, left, right)
+    threshold, flags, swap = _splits(tree, ~categorical)
     sets = np.full(n_inner + n_leaves, -1)
     for node in np.flatnonzero(categorical):
         words = tree.category_words[int(tree.threshold[node])]
@@ -43,13 +43,14 @@ def add_tree(builder: TreeBuilder, tree: TextTree, output: int) -> None:
         output=output,
         source=np.concatenate([np.zeros(n_inner, dtype=np.int64), np.arange(n_leaves)]),
         category_set=sets,
+        swap=np.concatenate([swap, np.zeros(n_leaves, dtype=bool)]),
     )
 
 
-def _numeric_splits(
+def _splits(
     tree: TextTree, numeric: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.bool_]]:
-    """Canonical thresholds, flags, and the nodes whose children change sides."""
+    """Canonical thresholds, flags, and the nodes that change sides for them."""
     given = np.where(numeric, tree.threshold, 0.0)
     largest = np.flatnonzero(given == np.finfo(np.float64).max)
     if largest.size:
@@ -57,21 +58,17 @@ def _numeric_splits(
             f"Tree {tree.number}, node {largest[0]} splits at the largest double, which leaves no"
             " number for its right side. Scale the feature."
         )
+    threshold, swap = canonical_splits(given, "float64")
     # Rows are cleaned of |x| <= ZERO_BAND first, so thresholds inside the band move to its edge.
-    inside = np.abs(given) <= ZERO_BAND
     edge = np.where(given >= 0.0, np.nextafter(ZERO_BAND, np.inf), -ZERO_BAND)
-    threshold = np.where(inside, edge, np.nextafter(given, np.inf))
-    # t = inf separates missing values from all others. No canonical threshold lies above infinity,
-    # but none of the numbers is below minus infinity, so the children change sides.
-    swapped = numeric & np.isposinf(given)
-    threshold = np.where(swapped, -np.inf, threshold)
+    threshold = np.where(np.abs(given) <= ZERO_BAND, edge, threshold)
     missing_type = tree.decision_type >> 2
     missing_left = np.where(
         missing_type == _MISSING_NONE, given >= 0.0, (tree.decision_type & 2) > 0
     )
-    flags = np.where(missing_left != swapped, MISSING_LEFT, 0)
+    flags = np.where(missing_left, MISSING_LEFT, 0)
     flags |= np.where(missing_type == _MISSING_ZERO, ZERO_IS_MISSING, 0)
-    return threshold, np.where(numeric, flags, CATEGORICAL), swapped
+    return threshold, np.where(numeric, flags, CATEGORICAL), swap
 
 
 def raw_categories(model: TextModel) -> dict[int, tuple[Any, ...]]:

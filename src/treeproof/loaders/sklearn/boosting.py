@@ -8,21 +8,18 @@ import numpy as np
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded
+from treeproof.loaders.rules import SMALLEST_POSITIVE, canonical_splits, cut_decision
 from treeproof.loaders.sklearn.categories import Columns
 from treeproof.loaders.sklearn.shared import (
-    SMALLEST_POSITIVE,
-    accepts,
     add_library_tree,
     class_labels,
     feature_count,
     feature_names,
+    loaded_trees,
     plain_rows,
-    probability_decision,
     provenance,
     reference,
     require_fitted,
-    require_no_threshold,
-    require_two_classes,
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -65,27 +62,20 @@ def load_gradient_boosting(
                 output=output,
                 n_features=n_features,
             )
-    labels = class_labels(estimator) if hasattr(estimator, "classes_") else ()
-    # This library says class 1 at a score of exactly zero; HistGradientBoosting does not.
-    decision = _decision(estimator, labels, n_outputs, threshold, cut=0.0)
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=n_outputs,
-        input_precision="float32",
+    labels = class_labels(estimator, threshold)
+    return loaded_trees(
+        estimator,
+        builder,
         aggregation=Aggregation(
             precision="float64", start=_initial_scores(estimator, n_features, n_outputs)
         ),
-        decision=decision,
+        # This library says class 1 at a score of exactly zero; HistGradientBoosting does not.
+        decision=_decision(estimator, labels, n_outputs, threshold, cut=0.0),
+        margins=estimator.decision_function if labels else estimator.predict,
+        objective=_objective(estimator, labels),
+        notes=notes,
         classes=labels,
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(estimator.predict, np.nan, n_features),
-        infinite_allowed=accepts(estimator.predict, np.inf, n_features),
-        provenance=provenance(estimator, _objective(estimator, labels), notes),
-    )
-    margins = estimator.decision_function if labels else estimator.predict
-    return Loaded(
-        ensemble, reference(estimator, margins, threshold=threshold, has_labels=bool(labels))
+        threshold=threshold,
     )
 
 
@@ -127,7 +117,7 @@ def load_hist_gradient_boosting(
             raise BrokenModelFile(f"An iteration must have {n_outputs} trees.")
         for output, predictor in enumerate(iteration):
             _add_predictor(builder, predictor, output, columns)
-    labels = class_labels(estimator) if hasattr(estimator, "classes_") else ()
+    labels = class_labels(estimator, threshold)
     notes += _link_notes(estimator, labels)
     ensemble = Ensemble(
         trees=builder.finish(),
@@ -149,16 +139,11 @@ def load_hist_gradient_boosting(
     # Starting threads for every tree costs far more than a self-test does in one thread.
     twin = copy.copy(estimator)
     twin._raw_predict = partial(estimator._raw_predict, n_threads=1)
-    return Loaded(
-        ensemble,
-        reference(
-            twin,
-            twin._raw_predict,
-            threshold=threshold,
-            has_labels=bool(labels),
-            rows=columns.raw_rows,
-        ),
+    has_labels = bool(labels)
+    answers = reference(
+        twin, twin._raw_predict, threshold=threshold, has_labels=has_labels, rows=columns.raw_rows
     )
+    return Loaded(ensemble, answers)
 
 
 def _link_notes(estimator: Any, labels: tuple[Any, ...]) -> tuple[str, ...]:
@@ -198,13 +183,10 @@ def _add_predictor(builder: TreeBuilder, predictor: Any, output: int, columns: C
     column = np.where(inner, nodes["feature_idx"], 0)
     if np.any((column < 0) | (column >= len(columns.feature))):
         raise BrokenModelFile(f"A split must test one of {len(columns.feature)} features.")
-    left = np.where(inner, nodes["left"].astype(np.int64), -1)
-    right = np.where(inner, nodes["right"].astype(np.int64), -1)
     missing_left = nodes["missing_go_to_left"] > 0
     categorical = inner & (nodes["is_categorical"] > 0)
     limit = np.where(inner & ~categorical, nodes["num_threshold"], 0.0)
-    # "All numbers go left" becomes "no number is below minus infinity", with the sides changed.
-    only_missing = np.isposinf(limit)
+    threshold, only_missing = canonical_splits(limit, "float64")
     # An unknown category goes where a missing value goes. Canonically both go right, so the set
     # lists the known categories of the other side.
     swap = only_missing | (categorical & missing_left)
@@ -216,16 +198,17 @@ def _add_predictor(builder: TreeBuilder, predictor: Any, output: int, columns: C
             _left_words(predictor, int(nodes["bitset_idx"][node])),
             known_side_is_left=not missing_left[node],
         )
-    flags = np.where(missing_left ^ swap, MISSING_LEFT, 0)
+    flags = np.where(categorical, CATEGORICAL + WHOLE_CATEGORY + NONNEGATIVE_CATEGORY, 0)
     builder.add_tree(
         feature=columns.feature[column],
-        threshold=np.where(only_missing, -np.inf, np.nextafter(limit, np.inf)),
-        left=np.where(swap, right, left),
-        right=np.where(swap, left, right),
-        flags=np.where(categorical, CATEGORICAL + WHOLE_CATEGORY + NONNEGATIVE_CATEGORY, flags),
+        threshold=threshold,
+        left=np.where(inner, nodes["left"].astype(np.int64), -1),
+        right=np.where(inner, nodes["right"].astype(np.int64), -1),
+        flags=flags + np.where(missing_left, MISSING_LEFT, 0),
         value=nodes["value"],
         output=output,
         category_set=sets,
+        swap=swap,
     )
 
 
@@ -240,13 +223,10 @@ def _decision(
     estimator: Any, labels: tuple[Any, ...], n_outputs: int, threshold: float | None, cut: float
 ) -> Decision:
     if not labels:
-        require_no_threshold(estimator, threshold)
         return Decision(kind="score")
     if threshold is not None:
-        require_two_classes(labels)
-        return probability_decision(
-            lambda margins: estimator._loss.predict_proba(margins)[:, 1], threshold
-        )
+        probabilities = estimator._loss.predict_proba
+        return cut_decision(lambda margins: probabilities(margins)[:, 1] >= threshold)
     expected = 1 if len(labels) == 2 else len(labels)
     if n_outputs != expected:
         raise BrokenModelFile(f"{len(labels)} classes need {expected} scores. Got {n_outputs}.")

@@ -22,21 +22,14 @@ _UNKNOWN_TEXT = "\x00 a category that the model has never seen"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How columns of a row become the columns that the trees see.
-
-    Attributes
-    ----------
-    feature : int64 (n_features,)
-        Feature of the model behind each column of the trees.
-    codes : dict of int to sequence of int
-        Per categorical column of the trees: category in rows of the model, by the library's code.
-    categories : dict of int to tuple
-        Raw values in code order for features of the model whose categories are not numbers.
-    """
+    """How columns of a row become the columns that the trees see."""
 
     feature: NDArray[np.int64]
+    """Feature of the model behind each column of the trees."""
     codes: dict[int, Sequence[int]] = field(default_factory=dict)
+    """Per categorical column of the trees: category in rows of the model, by the library's code."""
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Raw values in code order for features of the model whose categories are not numbers."""
     _sets: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @property
@@ -76,16 +69,8 @@ class Columns:
     ) -> int:
         """Store the categories of one side of a split; return the number of the set.
 
-        Parameters
-        ----------
-        builder : TreeBuilder
-            Receives the set; equal sets are stored once.
-        column : int
-            Column of the trees.
-        left_words : uint32 (8,)
-            Bit c is set iff the library's code c goes left.
-        known_side_is_left : bool
-            Whether the set holds the categories that go left, or those that go right.
+        Bit c of `left_words`, uint32 (8,), is set iff the library's code c goes left. Equal sets
+        are stored once.
         """
         if column not in self.codes:
             raise BrokenModelFile(f"Column {column} has a categorical split but no categories.")

@@ -1,25 +1,20 @@
-"""Types that a skops file of a tree ensemble may name."""
+"""Opens ``.skops`` files in which only the types of tree ensembles are named.
+
+skops builds what a file asks for, so the file is checked first, and compiled trees, whose code
+trusts their arrays, are taken out of it and built here.
+"""
 
 import io
 import json
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from treeproof.errors import (
-    BrokenModelFile,
-    InvalidInput,
-    TreeproofError,
-    UnsupportedModel,
-    require_backend,
-)
-from treeproof.loaders.base import Loaded, LoadOptions, read_model_file
-from treeproof.loaders.sklearn.loader import SklearnLoader
+from treeproof.errors import BrokenModelFile, TreeproofError, UnsupportedModel
 from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names
 
 _ESTIMATORS = {
@@ -105,12 +100,7 @@ RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
 def is_known(loader: str, name: str) -> bool:
     """Whether a node of a skops file is one that tree ensembles consist of.
 
-    Parameters
-    ----------
-    loader : str
-        Kind of node, which decides how skops builds it.
-    name : str
-        Full name of the type or function that the node asks for.
+    Its `loader` decides how skops builds it, `name` is the type or function that it asks for.
     """
     if loader == "ObjectNode":
         return name in _OBJECTS
@@ -148,42 +138,7 @@ _NOTHING = {
 Value = TypeVar("Value")
 
 
-class SkopsLoader:
-    """``.skops`` files of scikit-learn tree ensembles."""
-
-    name: ClassVar[str] = "skops"
-
-    def accepts_object(self, source: Any) -> bool:
-        """No object: skops is a file format."""
-        return False
-
-    def accepts_file(self, path: Path, head: bytes) -> bool:
-        """Whether a file is called ``.skops``."""
-        return path.suffix.lower() == ".skops"
-
-    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
-        """Refuse: live estimators are loaded by `SklearnLoader`."""
-        raise InvalidInput(f"A skops model must be a file. Got {type(source).__name__}.")
-
-    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
-        """Translate a file in which only known types are allowed."""
-        require_backend("skops.io", "skops")
-        file = read_model_file(path)
-        estimator, notes = _read_estimator(file.content, path)
-        if not SklearnLoader().accepts_object(estimator):
-            raise UnsupportedModel(
-                f"The file '{path}' must hold a scikit-learn estimator."
-                f" Got {type(estimator).__name__}. Save the estimator itself."
-            )
-        loaded = _guarded(lambda: SklearnLoader().load_object(estimator, options), path)
-        known = loaded.ensemble.provenance
-        ensemble = loaded.ensemble.with_provenance(
-            source=str(path), file_sha256=file.sha256, notes=notes + known.notes
-        )
-        return replace(loaded, ensemble=ensemble)
-
-
-def _guarded(action: Callable[[], Value], path: Path) -> Value:
+def guarded(action: Callable[[], Value], path: Path) -> Value:
     """Run something on content that anyone may have written; its failures are the file's."""
     try:
         return action()
@@ -197,11 +152,12 @@ def _guarded(action: Callable[[], Value], path: Path) -> Value:
         ) from error
 
 
-def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+def read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+    """Estimator of a file, and notes on the versions that wrote and read it."""
     import skops.io
     from sklearn.exceptions import InconsistentVersionWarning
 
-    harmless, unknown = _guarded(lambda: _without_trees(content), path)
+    harmless, unknown = guarded(lambda: _without_trees(content), path)
     if unknown:
         raise UnsupportedModel(
             f"The file '{path}' holds types that no tree ensemble needs, and loading them could run"
@@ -210,7 +166,7 @@ def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", InconsistentVersionWarning)
-        untrusted = set(_guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
+        untrusted = set(guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
             trusted_names()
         )
         if untrusted:
@@ -218,8 +174,8 @@ def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
                 f"The file '{path}' holds types that skops does not trust:"
                 f" {', '.join(sorted(untrusted)[:10])}. Save the tree ensemble alone."
             )
-        estimator = _guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
-    _guarded(lambda: _restore_trees(estimator), path)
+        estimator = guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
+    guarded(lambda: _restore_trees(estimator), path)
     versions = {
         (
             str(warning.message.original_sklearn_version),

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import (
     Loaded,
+    Loader,
     LoadOptions,
     has_base_class,
     read_model_file,
     version_notes,
 )
+from treeproof.loaders.rules import refuse_threshold
 from treeproof.loaders.xgboost.document import (
     MAX_FEATURES,
     MAX_OUTPUTS,
@@ -23,20 +25,16 @@ from treeproof.loaders.xgboost.document import (
     parse_ubjson,
 )
 from treeproof.loaders.xgboost.objectives import (
+    NO_LABELS,
     LabelRule,
     Objective,
     binary_rule,
     class_rule,
-    no_labels,
     objective_named,
     parse_base_score,
     starting_margin,
 )
-from treeproof.loaders.xgboost.reference import (
-    booster_reference,
-    estimator_reference,
-    installed_version,
-)
+from treeproof.loaders.xgboost.reference import booster_reference, estimator_reference
 from treeproof.loaders.xgboost.trees import (
     raw_categories,
     tree_arrays,
@@ -86,7 +84,7 @@ class _Translated:
     rounds: _Rounds
 
 
-class XGBoostLoader:
+class XGBoostLoader(Loader):
     """Loads XGBoost models exactly as XGBoost predicts with them."""
 
     name: ClassVar[str] = "xgboost"
@@ -133,15 +131,10 @@ class XGBoostLoader:
             is_live=False,
         )
         found = _translated(document, source, options)
-        reference = None
-        if installed_version() is not None:
-            reference = booster_reference(
-                file.content,
-                document,
-                found.rule,
-                rounds=found.rounds.used,
-                in_place=source.is_estimator,
-            )
+        rounds, in_place = found.rounds.used, source.is_estimator
+        reference = booster_reference(
+            file.content, document, found.rule, rounds=rounds, in_place=in_place
+        )
         return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
 
 
@@ -170,11 +163,7 @@ def _load_estimator(estimator: Any, options: LoadOptions) -> Loaded:
         )
     is_classifier = has_base_class(estimator, "xgboost", "XGBClassifier")
     document = _document_of(estimator.get_booster())
-    source = _Source(
-        name=f"{kind} object",
-        is_classifier=is_classifier,
-        is_estimator=True,
-    )
+    source = _Source(name=f"{kind} object", is_classifier=is_classifier, is_estimator=True)
     found = _translated(document, source, options)
     rule = found.rule
     # With two classes, predict of a multi-class objective gives a matrix of indicators.
@@ -229,7 +218,7 @@ def _translated(document: XGBoostDocument, source: _Source, options: LoadOptions
             file_sha256=source.sha256,
             objective=name,
             notes=(
-                *version_notes("XGBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION),
+                *version_notes("XGBoost", version, OLDEST_VERSION, NEWEST_VERSION),
                 *notes,
                 *rule_notes,
                 *category_notes,
@@ -317,16 +306,12 @@ def _label_rule(
             notes = (f"binary:logitraw: the label is 1 iff {rule_text}.",)
         rule = binary_rule(name, objective, by_estimator=source.is_classifier, threshold=threshold)
         return rule, notes
-    if threshold is not None:
-        raise InvalidInput(
-            "A decision threshold needs a binary classifier with one output."
-            f" Got {name} with {n_outputs}. Leave the threshold out."
-        )
+    refuse_threshold(threshold, f"{name} with {n_outputs} outputs")
     if objective.task == "classes":
         return class_rule(objective), ()
     if decides:
-        return no_labels(), (
+        return NO_LABELS, (
             f"Multi-label: each of the {n_outputs} outputs has a label of its own; here they are"
             " scores.",
         )
-    return no_labels(), ()
+    return NO_LABELS, ()

@@ -1,19 +1,15 @@
 """XGBoost's own answers, for the self-test."""
 
-import importlib.metadata
-import importlib.util
 import re
-import sys
 from functools import cache
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile
 from treeproof.loaders.base import CannotAnswer, Reference
-from treeproof.loaders.xgboost.document import XGBoostDocument, as_numbers, parse_int
+from treeproof.loaders.xgboost.document import XGBoostDocument, joined, parse_int
 from treeproof.loaders.xgboost.objectives import LabelRule
 from treeproof.model.ensemble import FloatArray
 
@@ -21,20 +17,9 @@ from treeproof.model.ensemble import FloatArray
 def booster_reference(
     source: Any, document: XGBoostDocument, rule: LabelRule, *, rounds: int, in_place: bool = False
 ) -> Reference:
-    """Answers of a Booster, or of the Booster that a file holds.
+    """Answers of a Booster, or of the Booster in the content of a file, which is loaded late.
 
-    Parameters
-    ----------
-    source : Booster or bytes
-        The model, or the content of a file, which is loaded when the first answer is wanted.
-    document : XGBoostDocument
-        What was read.
-    rule : LabelRule
-        How the library's predictions become labels.
-    rounds : int
-        How many of its rounds are used.
-    in_place : bool
-        Whether it predicts in place, as estimators do, or on a DMatrix.
+    It predicts in place, as estimators do, or on a DMatrix, with so many of its rounds.
     """
     types = document.learner.feature_types or None
 
@@ -44,7 +29,8 @@ def booster_reference(
 
         if not isinstance(source, bytes):
             return source
-        _require_loadable(document)
+        numbers = re.findall(r"\d+", xgboost.__version__)
+        _require_loadable(document, tuple(map(int, numbers[:2])))
         return xgboost.Booster(model_file=bytearray(source))
 
     def predict(rows: FloatArray, *, margin: bool) -> NDArray[np.floating]:
@@ -67,19 +53,7 @@ def booster_reference(
 def estimator_reference(
     estimator: Any, rule: LabelRule, *, own_labels: bool, rounds: int
 ) -> Reference:
-    """Answers of an XGB* estimator.
-
-    Parameters
-    ----------
-    estimator : XGBModel
-        The estimator.
-    rule : LabelRule
-        How the library's probabilities become labels.
-    own_labels : bool
-        Whether `predict` gives the labels; otherwise they are made from `predict_proba`.
-    rounds : int
-        How many of its rounds are used.
-    """
+    """Answers of an XGB* estimator; labels of `predict`, or made from `predict_proba`."""
     how = {"iteration_range": (0, rounds), "validate_features": False}
 
     def margins(rows: FloatArray) -> NDArray[np.floating]:
@@ -101,32 +75,31 @@ def estimator_reference(
     return Reference(margins=margins, labels=lambda rows: labels(probabilities(rows)))
 
 
-def _require_loadable(document: XGBoostDocument) -> None:
+def _require_loadable(document: XGBoostDocument, version: tuple[int, ...]) -> None:
     """Refuse to hand a file to XGBoost that could take the process down.
 
     XGBoost trusts what it loads, also in fields that this loader has no use for, and in fields that
     one version expects and another did not write.
     """
-    version = installed_version()
-    is_new = version is None or version >= (3, 2)
     start = 0
     for number, tree in enumerate(document.trees):
         n_nodes, width = len(tree.left_children), tree.leaf_width
-        is_old_vector = width > 1 and not _numbers_in(tree.leaf_weights)
-        if is_old_vector and is_new:
+        is_old_vector = width > 1 and not len(tree.leaf_weights)
+        if is_old_vector and version >= (3, 2):
             raise CannotAnswer("XGBoost 3.2 and newer cannot load vector leaves of older versions")
         sizes = {"parents": n_nodes, "base_weights": n_nodes * width}
         if not is_old_vector:
             sizes |= {"loss_changes": n_nodes, "sum_hessian": n_nodes}
         for name, size in sizes.items():
-            if _numbers_in(getattr(tree, name)) != size:
+            if len(getattr(tree, name)) != size:
                 raise _damaged(number, f"'{name}' must have {size} entries")
         if parse_int(tree.tree_param, "num_nodes", default=0, most=2**31) != n_nodes:
             raise _damaged(number, f"'num_nodes' must be {n_nodes}")
         if not (type(tree.id) is int and 0 <= tree.id < 2**31):
             raise _damaged(number, "'id' must be a number")
-        left, right = (side[start : start + n_nodes] for side in _children(document))
-        parents = as_numbers(tree.parents, np.int64, f"Tree {number}: 'parents'")
+        part = slice(start, start + n_nodes)
+        left, right = document.nodes.left[part], document.nodes.right[part]
+        parents = joined([tree.parents], np.int64, f"Tree {number}: 'parents'")
         inner = np.flatnonzero(left >= 0)
         for child in (left[inner], right[inner]):
             if child.size and (child.max() >= n_nodes or np.any(parents[child] != inner)):
@@ -134,33 +107,5 @@ def _require_loadable(document: XGBoostDocument) -> None:
         start += n_nodes
 
 
-def _children(document: XGBoostDocument) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return document.nodes.left, document.nodes.right
-
-
 def _damaged(tree: int, rule: str) -> BrokenModelFile:
     return BrokenModelFile(f"Tree {tree}: {rule}. The file is damaged.")
-
-
-def installed_version() -> tuple[int, ...] | None:
-    """Version of the installed XGBoost without importing it; None where there is none."""
-    if "xgboost" in sys.modules:
-        text = str(getattr(sys.modules["xgboost"], "__version__", ""))
-    else:
-        if importlib.util.find_spec("xgboost") is None:
-            return None
-        text = ""
-        for name in ("xgboost", "xgboost-cpu"):
-            try:
-                text = text or importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
-
-
-def _numbers_in(value: Any) -> int:
-    """Number of entries of a list that may not be decoded yet."""
-    if not isinstance(value, msgspec.Raw):
-        return len(value)
-    text = bytes(value)
-    return text.count(b",") + 1 if text.strip(b" \t\r\n[]") else 0
