@@ -23,35 +23,25 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """What a user may say about a model beyond the model itself.
-
-    Attributes
-    ----------
-    decision_threshold : float or None
-        Probability from which (inclusive) a binary classifier says class 1; None keeps the
-        library's own rule.
-    base_score : float or None
-        Margin to start from, only for formats that do not carry it (XGBoost text dumps).
-    input_precision, tie, missing
-        What a treelite checkpoint does not carry; a model of such a format is refused without.
-    n_classes : int or None
-        Number of classes of an XGBoost text dump, which does not carry it: 1 for a score, 2 (the
-        default) for one margin, k for k margins whose trees take turns.
-    n_features : int or None
-        Number of columns of a row, for XGBoost text dumps; by default up to the last one used.
-    rounds : {"best", "all"} or None
-        Which rounds of an XGBoost model that stopped early are used; None does as the given object
-        does, or whoever saved the file.
-    """
+    """What a user may say about a model beyond the model itself; None leaves it open."""
 
     decision_threshold: float | None = None
+    """Probability from which (inclusive) a binary classifier says class 1; None keeps the library's
+    own rule."""
     base_score: float | None = None
+    """Margin to start from, only for formats that do not carry it (XGBoost text dumps)."""
     input_precision: Literal["float32", "float64"] | None = None
     tie: Literal["lower", "upper"] | None = None
     missing: Literal["nan", "zero", "none"] | None = None
+    """The last three: what a treelite checkpoint does not carry, and is refused without."""
     n_classes: int | None = None
+    """Number of classes of an XGBoost text dump: 1 for a score, 2 (the default) for one margin, k
+    for k margins whose trees take turns."""
     n_features: int | None = None
+    """Number of columns of a row, for XGBoost text dumps; by default up to the last one used."""
     rounds: Literal["best", "all"] | None = None
+    """Which rounds of an XGBoost model that stopped early are used; None does as the given object
+    does, or whoever saved the file."""
 
     def __post_init__(self) -> None:
         """Refuse values that mean nothing: loaders compare with those that they know."""

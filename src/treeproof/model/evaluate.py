@@ -48,26 +48,13 @@ class _Layout(NamedTuple):
     """Nodes for walking many rows at once: node n has two places, 2 n and 2 n + 1.
 
     A leaf leads to itself, so that rows which arrive early may take the steps of the others.
-
-    Attributes
-    ----------
-    feature : intp (2 * n_nodes,)
-        Feature that the node tests; 0 at a leaf.
-    threshold : float64 (2 * n_nodes,)
-        Canonical threshold.
-    missing_right : bool (2 * n_nodes,)
-        Whether a missing value goes right.
-    after : intp (2 * n_nodes,)
-        First place of the left child, then of the right one.
-    has_other_tests : bool
-        Whether some node tests for categories, or takes zero for missing.
     """
 
-    feature: NDArray[np.intp]
+    feature: NDArray[np.intp]  # (2 * n_nodes,), 0 at a leaf
     threshold: FloatArray
     missing_right: NDArray[np.bool_]
-    after: NDArray[np.intp]
-    has_other_tests: bool
+    after: NDArray[np.intp]  # first place of the left child, then of the right one
+    has_other_tests: bool  # for categories, or for zero as missing
 
 
 @cached_per_ensemble

@@ -106,14 +106,9 @@ def is_saved(head: bytes) -> bool:
 
 
 def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
-    """Write an ensemble so that `load_saved` gives back the same bits.
+    """Write an ensemble so that `load_saved` gives back the same bits, provenance included.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        What to save.
-    path : str or path
-        Where to; an existing file is replaced in one step, or left alone when writing fails.
+    An existing file is replaced in one step, or left alone when writing fails.
     """
     content = _encode(ensemble)
     target = Path(path)
@@ -128,23 +123,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
 
 
 def load_saved(path: str | os.PathLike[str]) -> Ensemble:
-    """Read an ensemble that `save_ensemble` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    Ensemble
-        Equal to the saved one, bit for bit, provenance included.
-
-    Raises
-    ------
-    BrokenModelFile
-        The file is damaged, of a newer format, or not of this format at all.
-    """
+    """Read an ensemble that `save_ensemble` wrote."""
     source = Path(path)
     try:
         with source.open("rb") as stream:

@@ -1,1 +1,4 @@
-"""treelite: live models and checkpoints."""
+"""treelite: live models and checkpoints.
+
+`format.py` reads and checks a checkpoint.
+"""
