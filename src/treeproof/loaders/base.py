@@ -81,9 +81,7 @@ class Loaded:
     """An ensemble, and the library that can confirm it."""
 
     ensemble: Ensemble
-    reference: Reference | None
-    why_no_reference: str = ""
-    """Why the library cannot answer for this model, for the record of the self-test."""
+    reference: Reference
     cautions: tuple[str, ...] = ()
     """What is open about the model that is deployed; shown at once, and kept in its notes."""
 

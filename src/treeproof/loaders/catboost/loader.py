@@ -29,8 +29,12 @@ from treeproof.loaders.base import (
 )
 from treeproof.loaders.catboost.binary import MAGIC, parse_binary
 from treeproof.loaders.catboost.json import checked_json, parse_json
-from treeproof.loaders.catboost.model import CatBoostModel
-from treeproof.loaders.catboost.trees import category_key, raw_categories, tree_arrays
+from treeproof.loaders.catboost.model import (
+    CatBoostModel,
+    category_key,
+    raw_categories,
+    tree_arrays,
+)
 from treeproof.loaders.rules import cut_decision, elementwise, refuse_threshold
 from treeproof.model.category_hashes import category_hash, category_with_hash
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance

@@ -1,4 +1,1 @@
-"""LightGBM: live models and text files.
-
-`text.py` reads and checks the text of a model, `trees.py` makes canonical trees of it.
-"""
+"""LightGBM: live models and text files; `text.py` reads and checks the text of a model."""

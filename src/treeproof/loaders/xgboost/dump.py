@@ -7,14 +7,21 @@ score, nor the number of classes and features; these are options, and the model 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Never
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
-from treeproof.loaders.base import Loaded, Loader, LoadOptions, read_model_file
+from treeproof.loaders.base import (
+    CannotAnswer,
+    Loaded,
+    Loader,
+    LoadOptions,
+    Reference,
+    read_model_file,
+)
 from treeproof.loaders.rules import refuse_threshold
 from treeproof.loaders.xgboost.document import MAX_FEATURES, MAX_OUTPUTS
 from treeproof.loaders.xgboost.objectives import (
@@ -31,6 +38,7 @@ from treeproof.model.ensemble import (
     NONNEGATIVE_CATEGORY,
     Aggregation,
     Ensemble,
+    FloatArray,
     Provenance,
 )
 
@@ -100,7 +108,11 @@ class XGBoostDumpLoader(Loader):
                 notes=_notes(options, start, n_classes, forest.names),
             ),
         )
-        return Loaded(ensemble, None, "XGBoost does not load its own text dumps")
+        return Loaded(ensemble, Reference(margins=_no_answer))
+
+
+def _no_answer(_: FloatArray) -> Never:
+    raise CannotAnswer("XGBoost does not load its own text dumps")
 
 
 def _rule(n_classes: int, threshold: float | None) -> tuple[str, LabelRule]:
