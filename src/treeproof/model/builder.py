@@ -98,10 +98,12 @@ class TreeBuilder:
         ----------
         sizes, output : int (n_trees,)
             Number of nodes of each tree; output that it adds to, or -1 for vector leaves.
-        feature, threshold, flags : (n_nodes,)
+        feature, threshold : (n_nodes,)
             The tests in canonical form (left iff x < threshold); anything at leaves.
         left, right : int (n_nodes,)
             Children, numbered within their tree; both negative at a leaf.
+        flags : int (n_nodes,)
+            MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, …; anything at leaves.
         value : float (n_nodes,) or (n_nodes, leaf_width)
             Leaf values; anything at inner nodes.
         source : int (n_nodes,), optional
