@@ -66,6 +66,9 @@ _DTYPES = {
 }
 """What is stored; `left` and `leaf` follow from the preorder."""
 
+_PLAIN = ("n_features", "n_outputs", "input_precision", "missing_allowed", "infinite_allowed")
+"""Fields of an ensemble that the header has as they are."""
+
 
 class _Special(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A float that JSON has no number for."""
@@ -148,9 +151,7 @@ def _encode(ensemble: Ensemble) -> bytes:
         streams = [zlib.compress(_shuffle(array), 0) for array in stored.values()]
     header = _Header(
         writer=_writer(),
-        n_features=ensemble.n_features,
-        n_outputs=ensemble.n_outputs,
-        input_precision=ensemble.input_precision,
+        **{name: getattr(ensemble, name) for name in _PLAIN},
         aggregation=_plain_fields(ensemble.aggregation),
         decision=_plain_fields(ensemble.decision),
         classes=tuple(_plain_scalar(value, "class label") for value in ensemble.classes),
@@ -160,8 +161,6 @@ def _encode(ensemble: Ensemble) -> bytes:
             for feature, values in sorted(ensemble.categories.items())
         ),
         categorical=tuple(int(feature) for feature in ensemble.categorical),
-        missing_allowed=ensemble.missing_allowed,
-        infinite_allowed=ensemble.infinite_allowed,
         provenance=_plain_fields(ensemble.provenance),
         arrays=tuple(
             _Array(name, _DTYPES[name], array.shape, len(stream))
@@ -254,9 +253,7 @@ def _decode(content: bytes) -> Ensemble:
     arrays = _read_arrays(header, memoryview(body)[_FIXED.size + header_bytes :])
     ensemble = Ensemble(
         trees=_restore_trees(arrays),
-        n_features=header.n_features,
-        n_outputs=header.n_outputs,
-        input_precision=header.input_precision,
+        **{name: getattr(header, name) for name in _PLAIN},
         aggregation=_restore(Aggregation, header.aggregation),
         decision=_restore(Decision, header.decision),
         classes=tuple(map(_scalar_value, header.classes)),
@@ -265,8 +262,6 @@ def _decode(content: bytes) -> Ensemble:
             feature: tuple(map(_scalar_value, values)) for feature, values in header.categories
         },
         categorical=header.categorical,
-        missing_allowed=header.missing_allowed,
-        infinite_allowed=header.infinite_allowed,
         provenance=_restore(Provenance, header.provenance),
     )
     if tree_depths(ensemble.trees, stop=MAX_DEPTH + 1).max() > MAX_DEPTH:

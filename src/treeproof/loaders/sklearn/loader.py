@@ -41,6 +41,8 @@ _FAMILIES: dict[str, Family] = {
     "DecisionTreeRegressor": load_single_tree,
 }
 
+_MEMBERS = "Pass one of its members"
+_FOREST = "Train a RandomForest or ExtraTrees estimator"
 _REMEDIES = {
     "Pipeline": "Pass its last step, and rows that the steps before it have transformed",
     "ColumnTransformer": "Pass the estimator, and rows that were transformed",
@@ -51,16 +53,12 @@ _REMEDIES = {
     "AdaBoostRegressor": (
         "It answers with a weighted median, which is no sum of leaves; use gradient boosting"
     ),
-    "RandomTreesEmbedding": "Pass a RandomForest or ExtraTrees estimator",
-    "VotingClassifier": "Pass one of its members",
-    "VotingRegressor": "Pass one of its members",
-    "StackingClassifier": "Pass one of its members",
-    "StackingRegressor": "Pass one of its members",
-    "BaggingClassifier": "Train a RandomForest or ExtraTrees estimator",
-    "BaggingRegressor": "Train a RandomForest or ExtraTrees estimator",
-    "MultiOutputClassifier": "Pass one of its estimators_",
-    "MultiOutputRegressor": "Pass one of its estimators_",
-    "OneVsRestClassifier": "Pass one of its estimators_",
+    "RandomTreesEmbedding": _FOREST,
+    **dict.fromkeys(("BaggingClassifier", "BaggingRegressor"), _FOREST),
+    **dict.fromkeys(("VotingClassifier", "VotingRegressor"), _MEMBERS),
+    **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _MEMBERS),
+    **dict.fromkeys(("MultiOutputClassifier", "MultiOutputRegressor"), _MEMBERS),
+    "OneVsRestClassifier": _MEMBERS,
     "TransformedTargetRegressor": "Pass its regressor_",
 }
 

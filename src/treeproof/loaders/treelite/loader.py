@@ -106,8 +106,7 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
             f"There must be one base score per class. Got {n_outputs} classes and"
             f" {len(checkpoint.base_scores)} base scores."
         )
-    precision = _precision(checkpoint)
-    input_precision = _input_precision(options, precision)
+    input_precision = _input_precision(options, checkpoint.precision)
     missing = _missing(options)
     decision, classes = _decision(checkpoint, options, n_outputs)
     width = math.prod(checkpoint.leaf_shape)
@@ -123,7 +122,7 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
         n_features=checkpoint.n_features,
         n_outputs=n_outputs,
         input_precision=input_precision,
-        aggregation=_aggregation(checkpoint, precision, n_outputs),
+        aggregation=_aggregation(checkpoint, n_outputs),
         decision=decision,
         classes=classes,
         provenance=Provenance(
@@ -136,10 +135,6 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
         ),
     )
     return Loaded(ensemble, _reference(ensemble, content, missing))
-
-
-def _precision(checkpoint: Checkpoint) -> Precision:
-    return "float32" if checkpoint.precision.itemsize == 4 else "float64"
 
 
 def _input_precision(options: LoadOptions, precision: Precision) -> Precision:
@@ -187,8 +182,10 @@ def _decision(
         refuse_threshold(threshold, f"treelite's {what}")
     elif threshold is not None:
         probability = elementwise(_sigmoid(checkpoint))
-        precision = _precision(checkpoint)
-        return cut_decision(lambda margins: probability(margins) >= threshold, precision), (0, 1)
+        decision = cut_decision(
+            lambda margins: probability(margins) >= threshold, checkpoint.precision
+        )
+        return decision, (0, 1)
     if not is_classifier:
         return Decision(kind="score"), ()
     if options.tie is None:
@@ -198,7 +195,8 @@ def _decision(
             " one (scikit-learn's GradientBoosting)."
         )
     if n_outputs == 1:
-        smallest = float(np.nextafter(checkpoint.precision.type(0), checkpoint.precision.type(1)))
+        zero, one = np.array([0, 1], dtype=checkpoint.precision)
+        smallest = float(np.nextafter(zero, one))
         cut = smallest if options.tie == "lower" else 0.0
         return Decision(kind="threshold", cut=cut), (0, 1)
     if options.tie == "upper":
@@ -217,11 +215,12 @@ def _sigmoid(checkpoint: Checkpoint) -> Callable[[float], float]:
         exponential = exp_float32(float(np.float32(-alpha) * np.float32(margin)))
         return float(one / (one + np.float32(exponential)))
 
-    is_single = checkpoint.precision.itemsize == 4
+    is_single = checkpoint.precision == "float32"
     return of_float if is_single else lambda margin: sigmoid_float64(margin, alpha)
 
 
-def _aggregation(checkpoint: Checkpoint, precision: Precision, n_outputs: int) -> Aggregation:
+def _aggregation(checkpoint: Checkpoint, n_outputs: int) -> Aggregation:
+    precision = checkpoint.precision
     start = (0.0,) * n_outputs
     base = tuple(float(score) for score in checkpoint.base_scores)
     if not checkpoint.is_average:

@@ -8,7 +8,6 @@ import struct
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile
 
@@ -24,7 +23,6 @@ _NUMBERS = {
     for marker, code in zip("iUIlLdD", (">b", ">B", ">h", ">i", ">q", ">f", ">d"), strict=True)
 }
 _LENGTHS = frozenset(b"iUIlL")
-_LONG_ARRAY = struct.Struct(">2sB2sq")
 _CONSTANTS = {ord("Z"): None, ord("T"): True, ord("F"): False}
 _STRING, _CHARACTER, _NO_OPERATION = ord("S"), ord("C"), ord("N")
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = ord("["), ord("]"), ord("{"), ord("}")
@@ -124,27 +122,8 @@ class _Reader:
             key = self.text(self.length())
             if key in found:
                 raise self.error(f"the key {key!r} occurs twice in one object")
-            # Most values of a model are arrays of numbers; they need not take the long way.
-            array = self.long_array() if kind is None else None
-            if array is None:
-                array = self.value(self.marker() if kind is None else kind, depth)
-            found[key] = array
+            found[key] = self.value(self.marker() if kind is None else kind, depth)
         return found
-
-    def long_array(self) -> NDArray[Any] | None:
-        """Array with a number type and a 64-bit count, as XGBoost writes them; else None."""
-        if self.position + _LONG_ARRAY.size > len(self.content):
-            return None
-        opening, kind, sign, count = _LONG_ARRAY.unpack_from(self.content, self.position)
-        dtype = _DTYPES.get(kind)
-        if opening != b"[$" or sign != b"#L" or dtype is None:
-            return None
-        start = self.position + _LONG_ARRAY.size
-        stop = start + count * dtype.itemsize
-        if not start <= stop <= len(self.content):
-            return None
-        self.position = stop
-        return np.frombuffer(self.content, dtype, count, start)
 
     def array(self, depth: int) -> Any:
         """Values up to the closing bracket, or of a declared count and type."""
