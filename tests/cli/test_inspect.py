@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from tests.random_ensembles import random_ensemble
-from tests.unit.model.xgboost_cases import early_stopped
+from tests.unit.loaders.xgboost_cases import early_stopped
 from treeproof.model.ensemble import Provenance
 from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.inspection import describe, summary_lines

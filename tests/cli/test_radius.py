@@ -206,7 +206,7 @@ def test_undecided_rows_matter_under_strict(run: Run, saved_model: Path, data: P
         (["--low", "nan"], "neither may be NaN"),
         (["--out", "absent/run.jsonl"], "The folder of the run file 'absent/run.jsonl' must exist"),
         (["--out", "."], "The run file '.' must be a file."),
-        (["--decision-threshold", "2"], "must be a probability between 0 and 1. Got 2.0."),
+        (["--decision-threshold", "2"], "must be a probability above 0 and up to 1. Got 2.0."),
     ],
 )
 def test_wrong_input_is_a_sentence_and_status_2(

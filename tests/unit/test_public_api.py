@@ -146,5 +146,5 @@ def test_loading_a_saved_model_needs_no_kernels() -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])
 def test_decision_thresholds_are_probabilities(threshold: float) -> None:
-    with pytest.raises(treeproof.InvalidInput, match="must be a probability between 0 and 1"):
+    with pytest.raises(treeproof.InvalidInput, match="must be a probability above 0 and up to 1"):
         treeproof.load("model.json", decision_threshold=threshold)

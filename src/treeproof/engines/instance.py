@@ -12,12 +12,12 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     IntArray,
+    cached_per_ensemble,
 )
-from treeproof.model.remembered import remembered
 from treeproof.query.query import Query
 
 
-@remembered
+@cached_per_ensemble
 def rank_space(ensemble: Ensemble) -> RankSpace:
     """Return the integer view of an ensemble."""
     trees = ensemble.trees

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.remembered import remembered
+from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.query.constraints import Alternatives, alternatives_of, breaks_claim
 from treeproof.query.goals import Goal
 from treeproof.query.perturbations import Box, LInf, Reach, resolve
@@ -123,7 +122,7 @@ class Query:
         return (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
 
 
-@remembered
+@cached_per_ensemble
 def categorical_features(ensemble: Ensemble) -> NDArray[np.bool_]:
     """Which features hold categories: `Ensemble.is_categorical`, computed once."""
     return ensemble.is_categorical

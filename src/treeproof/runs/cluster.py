@@ -21,7 +21,6 @@ from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
-from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
 from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
 from treeproof.runs.executors import Finished
@@ -41,7 +40,6 @@ _RETRIES = 3
 _LOOK_EVERY_S = 2.0
 
 
-@remembered
 def _packed(ensemble: Ensemble) -> bytes:
     """A model as the bytes of its file, which give the same model bit for bit."""
     with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:

@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 from tests.stress_rows import stress_rows
-from tests.unit.model.xgboost_cases import CASES, booster, data
+from tests.unit.loaders.xgboost_cases import CASES, booster, data
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders import load_ensemble
 from treeproof.loaders.base import LoadOptions

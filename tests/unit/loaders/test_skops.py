@@ -19,18 +19,16 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from tests.unit.model.sklearn_cases import CASES, X, Y, fitted, with_categories
+from tests.unit.loaders.sklearn_cases import CASES, X, Y, fitted, with_categories
 from treeproof.errors import (
     BackendMissing,
     BrokenModelFile,
-    InvalidInput,
     TreeproofError,
     UnsupportedModel,
 )
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.self_test import run_self_test
 from treeproof.loaders.sklearn.loader import SklearnLoader
-from treeproof.loaders.sklearn.skops import SkopsLoader
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -41,7 +39,7 @@ def one_thread():
 
 
 def load(path, threshold=None):
-    return SkopsLoader().load_file(Path(path), LoadOptions(decision_threshold=threshold))
+    return SklearnLoader().load_file(Path(path), LoadOptions(decision_threshold=threshold))
 
 
 def saved(estimator, path):
@@ -103,12 +101,9 @@ def version_text():
 
 
 def test_only_files_with_the_suffix_are_taken(tmp_path):
-    loader = SkopsLoader()
+    loader = SklearnLoader()
     assert loader.accepts_file(tmp_path / "a.SKOPS", b"")
     assert not loader.accepts_file(tmp_path / "a.zip", b"PK\x03\x04")
-    assert not loader.accepts_object(DecisionTreeClassifier())
-    with pytest.raises(InvalidInput, match="must be a file"):
-        loader.load_object(DecisionTreeClassifier(), LoadOptions())
 
 
 def test_without_skops_the_message_names_the_extra(forest, tmp_path, monkeypatch):

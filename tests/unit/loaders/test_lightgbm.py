@@ -14,6 +14,7 @@ from tests.stress_rows import stress_rows
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions
 from treeproof.loaders.lightgbm.loader import LightGBMLoader
+from treeproof.loaders.self_test import run_self_test
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
 from treeproof.prediction import Model
@@ -437,11 +438,9 @@ def test_files_are_read_without_lightgbm(tmp_path, monkeypatch):
     expected = booster.predict(rows, raw_score=True)
     booster.save_model(tmp_path / "model.txt")
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "lightgbm" else object()
-    )
     loaded = LOADER.load_file(tmp_path / "model.txt", LoadOptions())
-    assert loaded.reference is None
+    outcome = run_self_test(loaded).provenance.self_test
+    assert outcome == "not run: lightgbm cannot be imported"
     assert np.array_equal(Model(loaded.ensemble).margins(rows), expected)
 
 

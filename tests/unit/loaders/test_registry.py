@@ -75,7 +75,7 @@ def test_options_that_would_be_ignored_are_refused(saved: tuple[Path, Ensemble])
         ({"tie": "middle"}, r"'tie' must be 'lower' or 'upper'\. Got 'middle'"),
         ({"missing": 0}, r"'missing' must be 'nan' or 'zero' or 'none'\. Got 0"),
         ({"input_precision": "float16"}, r"must be 'float32' or 'float64'\. Got 'float16'"),
-        ({"decision_threshold": 1.5}, r"must be a probability between 0 and 1\. Got 1\.5"),
+        ({"decision_threshold": 1.5}, r"must be a probability above 0 and up to 1\. Got 1\.5"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: Any, sentence: str) -> None:

@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 )
 
 from tests.stress_rows import stress_rows
-from tests.unit.model.sklearn_cases import TARGET, Y3, X, Y, with_categories, with_missing
+from tests.unit.loaders.sklearn_cases import TARGET, Y3, X, Y, with_categories, with_missing
 from treeproof.errors import BrokenModelFile, InvalidInput, TreeproofError, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.self_test import run_self_test
@@ -332,9 +332,9 @@ def test_what_the_format_does_not_carry_must_be_given(name, left_out, message, t
     [
         ("xgboost", {"input_precision": "float64"}, "must be 'float32'"),
         ("xgboost, three classes", {"tie": "upper"}, "must be 'lower'"),
-        ("xgboost, three classes", {"decision_threshold": 0.5}, "binary treelite model"),
-        ("xgboost, regression", {"decision_threshold": 0.5}, "binary treelite model"),
-        ("forest", {"decision_threshold": 0.5}, "binary treelite model"),
+        ("xgboost, three classes", {"decision_threshold": 0.5}, "needs a binary classifier"),
+        ("xgboost, regression", {"decision_threshold": 0.5}, "needs a binary classifier"),
+        ("forest", {"decision_threshold": 0.5}, "needs a binary classifier"),
         ("xgboost", {"decision_threshold": 0.0}, "above 0 and up to 1"),
     ],
 )
@@ -381,7 +381,6 @@ def test_files_load_without_treelite(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "treelite", None)
     loaded = load_bytes(content, tmp_path, **options)
     assert loaded.ensemble.fingerprint == expected
-    assert loaded.reference is None
     assert "cannot be imported" in run_self_test(loaded).provenance.self_test
 
 

@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
 from threadpoolctl import threadpool_limits
 
-from tests.unit.model.sklearn_cases import SAMME, TARGET, Y3, X, Y
+from tests.unit.loaders.sklearn_cases import SAMME, TARGET, Y3, X, Y
 from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.sklearn.loader import SklearnLoader
@@ -168,7 +168,7 @@ def test_a_threshold_for_something_without_probabilities(estimator, target):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_a_threshold_for_three_classes(estimator):
-    with pytest.raises(InvalidInput, match="exactly two classes"):
+    with pytest.raises(InvalidInput, match=r"needs a binary classifier .* of 3 classes"):
         load(estimator.fit(X, Y3), 0.5)
 
 

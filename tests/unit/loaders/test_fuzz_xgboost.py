@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from tests.unit.model.xgboost_cases import CASES, booster, data
+from tests.unit.loaders.xgboost_cases import CASES, booster, data
 from treeproof.errors import TreeproofError
 from treeproof.loaders import load_ensemble
 from treeproof.model import evaluate

@@ -9,8 +9,8 @@ import pytest
 import xgboost as xgb
 
 from tests.stress_rows import stress_rows
-from tests.unit.model import xgboost_cases
-from tests.unit.model.xgboost_cases import CASES, classifier, data, early_stopped, two_classes
+from tests.unit.loaders import xgboost_cases
+from tests.unit.loaders.xgboost_cases import CASES, classifier, data, early_stopped, two_classes
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.loaders import load_ensemble
 from treeproof.loaders.base import LoadOptions

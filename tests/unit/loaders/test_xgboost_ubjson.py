@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from treeproof.errors import BrokenModelFile
-from treeproof.loaders.ubjson import MAX_NESTING, decode_ubjson
+from treeproof.loaders.xgboost.ubjson import MAX_NESTING, decode_ubjson
 
 
 def text(value: str) -> bytes:

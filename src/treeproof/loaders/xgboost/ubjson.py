@@ -8,36 +8,21 @@ import struct
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile
 
 MAX_NESTING = 64
 """Model files nest about eight levels deep."""
 
+_DTYPES: dict[int | None, np.dtype[Any]] = {
+    ord(marker): np.dtype(code)
+    for marker, code in zip("iUIlLdD", ("i1", "u1", ">i2", ">i4", ">i8", ">f4", ">f8"), strict=True)
+}
 _NUMBERS = {
-    marker: struct.Struct(code)
-    for marker, code in {
-        ord("i"): ">b",
-        ord("U"): ">B",
-        ord("I"): ">h",
-        ord("l"): ">i",
-        ord("L"): ">q",
-        ord("d"): ">f",
-        ord("D"): ">d",
-    }.items()
+    ord(marker): struct.Struct(code)
+    for marker, code in zip("iUIlLdD", (">b", ">B", ">h", ">i", ">q", ">f", ">d"), strict=True)
 }
 _LENGTHS = frozenset(b"iUIlL")
-_LONG_ARRAY = struct.Struct(">2sB2sq")
-_DTYPES: dict[int | None, np.dtype[Any]] = {
-    ord("i"): np.dtype(np.int8),
-    ord("U"): np.dtype(np.uint8),
-    ord("I"): np.dtype(">i2"),
-    ord("l"): np.dtype(">i4"),
-    ord("L"): np.dtype(">i8"),
-    ord("d"): np.dtype(">f4"),
-    ord("D"): np.dtype(">f8"),
-}
 _CONSTANTS = {ord("Z"): None, ord("T"): True, ord("F"): False}
 _STRING, _CHARACTER, _NO_OPERATION = ord("S"), ord("C"), ord("N")
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = ord("["), ord("]"), ord("{"), ord("}")
@@ -45,22 +30,9 @@ _TYPE, _COUNT = ord("$"), ord("#")
 
 
 def decode_ubjson(content: bytes) -> Any:
-    """Decode a document.
+    """Decode a document, nothing after it.
 
-    Parameters
-    ----------
-    content : bytes
-        The whole document, nothing after it.
-
-    Returns
-    -------
-    dict, list, str, number, bool, None or ndarray
-        Arrays with a declared number type become one-dimensional, read-only, big-endian arrays.
-
-    Raises
-    ------
-    BrokenModelFile
-        The document is cut off, malformed or nested too deeply.
+    Arrays with a declared number type become one-dimensional, read-only, big-endian arrays.
     """
     reader = _Reader(content)
     try:
@@ -150,27 +122,8 @@ class _Reader:
             key = self.text(self.length())
             if key in found:
                 raise self.error(f"the key {key!r} occurs twice in one object")
-            # Most values of a model are arrays of numbers; they need not take the long way.
-            array = self.long_array() if kind is None else None
-            if array is None:
-                array = self.value(self.marker() if kind is None else kind, depth)
-            found[key] = array
+            found[key] = self.value(self.marker() if kind is None else kind, depth)
         return found
-
-    def long_array(self) -> NDArray[Any] | None:
-        """Array with a number type and a 64-bit count, as XGBoost writes them; else None."""
-        if self.position + _LONG_ARRAY.size > len(self.content):
-            return None
-        opening, kind, sign, count = _LONG_ARRAY.unpack_from(self.content, self.position)
-        dtype = _DTYPES.get(kind)
-        if opening != b"[$" or sign != b"#L" or dtype is None:
-            return None
-        start = self.position + _LONG_ARRAY.size
-        stop = start + count * dtype.itemsize
-        if not start <= stop <= len(self.content):
-            return None
-        self.position = stop
-        return np.frombuffer(self.content, dtype, count, start)
 
     def array(self, depth: int) -> Any:
         """Values up to the closing bracket, or of a declared count and type."""

@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from tests.stress_rows import stress_rows
-from tests.unit.model.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, with_categories
+from tests.unit.loaders.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, with_categories
 from treeproof.errors import ModelWarning
 from treeproof.loaders import load_ensemble
 from treeproof.loaders.base import Loaded, LoadOptions
