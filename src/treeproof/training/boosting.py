@@ -11,12 +11,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training.histograms import sigmoid_probabilities, softmax_probabilities
-from treeproof.kernels.training.search import GrowthSettings
+from treeproof.kernels.training.losses import GrownTree, sigmoid_probabilities, softmax_probabilities
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.loaders.xgboost.objectives import objective_named, starting_margin
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.export import FORMAT_VERSION
-from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree
+from treeproof.training.growing import UNLIMITED_DEPTH
 from treeproof.training.parameters import check_choice, check_integer, check_real
 from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
 
@@ -252,8 +252,6 @@ class RobustGBDTClassifier(TreeClassifier):
             if depth is None
             else check_integer("max_depth", depth, low=1),
             features_per_node=np.iinfo(np.int64).max,
-            seed=0,
-            parallel_rows=0,
         )
 
     def _sampling(self) -> Sampling:

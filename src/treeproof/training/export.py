@@ -20,7 +20,7 @@ from treeproof.loaders.xgboost.objectives import (
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Ensemble, Provenance
-from treeproof.training.growing import GrownTree
+from treeproof.kernels.training.losses import GrownTree
 
 FORMAT_VERSION = (2, 1, 0)
 """XGBoost version whose document format is written; newer ones read it, too."""

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training.histograms import TrainingTable, hash_rows, round_to_grid
-from treeproof.kernels.training.search import GrowthSettings
-from treeproof.training.binning import usable_features
+from treeproof.kernels.training.histograms import TrainingTable
+from treeproof.kernels.training.losses import GrownTree, round_to_grid
+from treeproof.kernels.training.sampling import hash_rows
+from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree, TreeGrower, TreeTask
+from treeproof.training.growing import UNLIMITED_DEPTH, TreeGrower, TreeTask, usable_features
 from treeproof.training.parameters import check_integer, check_real
 
 
@@ -200,8 +201,6 @@ class RobustRandomForestClassifier(TreeClassifier):
             if depth is None
             else check_integer("max_depth", depth, low=1),
             features_per_node=self._features_per_node(n_usable),
-            seed=0,
-            parallel_rows=0,
         )
 
     def _features_per_node(self, n_usable: int) -> int:

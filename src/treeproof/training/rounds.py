@@ -11,16 +11,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training.histograms import (
-    TrainingTable,
+from treeproof.kernels.training.histograms import TrainingTable
+from treeproof.kernels.training.losses import (
+    GrownTree,
     add_tree,
     logistic_gradients,
     round_to_grid,
     softmax_gradients,
 )
-from treeproof.kernels.training.search import GrowthSettings
-from treeproof.training.binning import usable_features
-from treeproof.training.growing import GrownTree, TreeGrower, TreeTask
+from treeproof.kernels.training.growth import GrowthSettings
+from treeproof.training.growing import TreeGrower, TreeTask, usable_features
 
 FloatArray = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class WatchedRows:
     def add(self, trees: Sequence[GrownTree]) -> None:
         """Add the trees of one round."""
         for output, tree in enumerate(trees):
-            add_margins(tree, self.values, self._rows, self.margins[output])
+            add_tree(tree, self.values, self._rows, self.margins[output])
 
     def score(self, metric: str) -> float:
         """Weighted mean of the logistic or softmax loss, or of wrong labels."""
@@ -76,26 +76,6 @@ class WatchedRows:
             total = largest + np.log(np.exp(margins - largest).sum(axis=0))
             losses = total - margins[self.targets, np.arange(len(self.targets))]
         return float(np.average(losses, weights=self.weights))
-
-
-def add_margins(
-    tree: GrownTree,
-    values: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    margins: NDArray[np.float32],
-) -> None:
-    """Add the leaves that rows reach in a tree to their margins."""
-    add_tree(
-        values,
-        rows,
-        tree.feature,
-        tree.threshold,
-        tree.missing_left,
-        tree.left,
-        tree.right,
-        tree.value,
-        margins,
-    )
 
 
 class BoostingRounds:
@@ -202,7 +182,7 @@ class BoostingRounds:
         round_to_grid(task.gradients, self._weights)
         tree = grower.grow(task, margins)
         if len(rest):
-            add_margins(tree, self._table.values, rest, margins)
+            add_tree(tree, self._table.values, rest, margins)
         return tree
 
     def _sample(self, random: np.random.Generator) -> tuple[Any, Any, NDArray[np.int32]]:
