@@ -38,33 +38,35 @@ _THRESHOLD = frozenset({"decision_threshold"})
 # after them.
 ENTRIES = (
     Entry(
-        "xgboost",
+        "xgboost.loader",
         "XGBoostLoader",
         ("XGBoost Booster and XGB* estimators", "XGBoost .json and .ubj files"),
         _THRESHOLD | {"rounds"},
     ),
     Entry(
-        "xgboost_dump",
+        "xgboost.dump",
         "XGBoostDumpLoader",
         ("XGBoost text dumps (dump_format='json')",),
         _THRESHOLD | {"base_score", "n_classes", "n_features"},
     ),
     Entry(
-        "lightgbm",
+        "lightgbm.loader",
         "LightGBMLoader",
         ("LightGBM Booster and LGBM* estimators", "LightGBM text model files"),
         _THRESHOLD,
     ),
     Entry(
-        "catboost",
+        "catboost.loader",
         "CatBoostLoader",
         ("CatBoost models", "CatBoost .cbm and .json files"),
         _THRESHOLD,
     ),
-    Entry("sklearn", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
-    Entry("skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD),
+    Entry("sklearn.loader", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
     Entry(
-        "treelite",
+        "sklearn.skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD
+    ),
+    Entry(
+        "treelite.loader",
         "TreeliteLoader",
         ("treelite .tl checkpoints",),
         _THRESHOLD | {"input_precision", "tie", "missing"},
