@@ -1,8 +1,11 @@
 """One tree after another: the memory that growth needs, and its threads."""
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +23,8 @@ from treeproof.kernels.training.losses import GrownTree
 from treeproof.kernels.training.search import search_in_thread
 from treeproof.kernels.training.splits import SPLIT
 
-UNLIMITED_DEPTH = 1 << 30
+Task = TypeVar("Task")
+Grown = TypeVar("Grown")
 
 _PARALLEL_WORK = 400_000
 """Additions below which handing a node to threads costs more than it saves."""
@@ -130,6 +134,39 @@ class TreeGrower:
         found = np.stack([scratch.found for scratch in self._scratch])
         self._scratch[0].found[:] = found[np.argmax(found["gain"], axis=0), [0, 1]]
         state["searched"] = 1
+
+
+class Growers:
+    """Grows trees side by side, one per thread; each in several if there are more threads."""
+
+    def __init__(
+        self, table: TrainingTable, settings: GrowthSettings, n_threads: int, n_trees: int
+    ) -> None:
+        self._n_growers = min(n_threads, n_trees)
+        self._free: SimpleQueue[TreeGrower] = SimpleQueue()
+        self._resources = ExitStack()
+        self._pool = self._resources.enter_context(ThreadPoolExecutor(self._n_growers))
+        for _ in range(self._n_growers):
+            grower = TreeGrower(table, settings, n_threads // self._n_growers)
+            self._free.put(self._resources.enter_context(grower))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def map(self, grown: Callable[[TreeGrower, Task], Grown], tasks: Iterable[Task]) -> list[Grown]:
+        """Results of ``grown(grower, task)`` for every task, in their order."""
+
+        def run(task: Task) -> Grown:
+            grower = self._free.get()
+            try:
+                return grown(grower, task)
+            finally:
+                self._free.put(grower)
+
+        return list(map(run, tasks) if self._n_growers == 1 else self._pool.map(run, tasks))
 
 
 def _n_bins(table: TrainingTable) -> NDArray[np.int64]:

@@ -35,23 +35,11 @@ SLACK = 1.0 + 1e-10
 
 
 class SortedColumn(NamedTuple):
-    """Rows of a node, by the value of a feature.
+    """Rows of a node, by the value of a feature: ``order[begin:end]``, without missing values."""
 
-    Attributes
-    ----------
-    values : float32 (n_rows,)
-        The column.
-    gradients : float64 (n_rows, 2)
-        Gradients and hessians.
-    order : int32 (n_sampled,)
-        The rows of the node whose value is not missing are ``order[begin:end]``, ascending.
-    begin, end : int
-        See there.
-    """
-
-    values: NDArray[np.float32]
-    gradients: NDArray[np.float64]
-    order: NDArray[np.int32]
+    values: NDArray[np.float32]  # (n_rows,)
+    gradients: NDArray[np.float64]  # (n_rows, 2)
+    order: NDArray[np.int32]  # (n_sampled,)
     begin: int
     end: int
 

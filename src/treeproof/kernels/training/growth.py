@@ -19,31 +19,21 @@ from treeproof.kernels.training.splits import leaf_weight
 
 NODE = np.dtype(
     [
-        ("left", np.int64),
+        ("left", np.int64),  # children; -1 unless the node was split
         ("right", np.int64),
-        ("begin", np.int64),
+        ("begin", np.int64),  # its rows are Growth.rows[begin:end]
         ("end", np.int64),
         ("depth", np.int64),
-        ("buffer", np.int64),
-        ("key", np.uint64),
-        ("gradient", np.float64),
+        ("buffer", np.int64),  # the histogram that it owns; -1 for none
+        ("key", np.uint64),  # random number of its place in the tree, whatever the order of growth
+        ("gradient", np.float64),  # sums over its rows
         ("hessian", np.float64),
-        ("low", np.float64),
+        ("low", np.float64),  # bounds of leaf weights from monotone constraints
         ("high", np.float64),
-        ("value", np.float64),
+        ("value", np.float64),  # a float32 number: what a leaf of the complete tree adds to margins
     ]
 )
-"""A node of a tree that is being grown; children have larger numbers than their parent.
-
-left, right        children; -1 unless the node was split
-begin, end         its rows in `Growth.rows`
-buffer             the histogram that it owns; -1 for none
-key                random number of its place in the tree, whatever the order of growth
-gradient, hessian  sums over its rows
-low, high          bounds of leaf weights from monotone constraints
-value              a float32 number: what it adds to margins; 0 unless it is a leaf when the tree
-                   is done
-"""
+"""A node of a tree that is being grown; children have larger numbers than their parent."""
 
 STATE = np.dtype(
     [(name, np.int64) for name in ("n_nodes", "stack_size", "n_free", "small", "large", "searched")]
@@ -52,100 +42,44 @@ STATE = np.dtype(
 
 
 class GrowthSettings(NamedTuple):
-    """Numbers that rule growth.
-
-    Attributes
-    ----------
-    reg_lambda, gamma, min_child_weight, learning_rate : float
-        As in XGBoost.
-    max_depth : int
-        Nodes at this depth are leaves.
-    features_per_node : int
-        How many features, chosen at random, each node may split on.
-    seed : int
-        For that choice.
-    parallel_rows : int
-        Nodes with so many rows are searched by the caller, in threads.
-    """
+    """Numbers that rule growth; the first four as in XGBoost."""
 
     reg_lambda: float
     gamma: float
     min_child_weight: float
     learning_rate: float
-    max_depth: int
-    features_per_node: int
-    seed: int = 0
-    parallel_rows: int = np.iinfo(np.int64).max
+    max_depth: int  # nodes at this depth are leaves
+    features_per_node: int  # how many features, chosen at random, each node may split on
+    seed: int = 0  # for that choice
+    parallel_rows: int = np.iinfo(np.int64).max  # larger nodes are searched by the caller's threads
 
 
 class Growth(NamedTuple):
-    """A tree that is being grown.
+    """A tree that is being grown."""
 
-    Attributes
-    ----------
-    gradients : float64 (n_rows, 2)
-        Gradients and hessians, on their grid.
-    features : int32 (n,)
-        Features that the tree may use, ascending.
-    rows : int32 (n_sampled,)
-        Rows of the tree; those of a node lie together, in ascending order.
-    order : int32 (n_sorted, n_sampled)
-        As in `TrainingTable`, only sampled rows, those of a node together.
-    goes_left : uint8 (n_rows,)
-        Side of each row at the split made last.
-    nodes, splits : NODE (capacity,), SPLIT (capacity,)
-        Nodes, and the best split of each.
-    histograms : float64 (n_buffers, n_bins, 2 or 3)
-        Sums over bins, of the nodes that own one.
-    free : int64 (n_buffers,)
-        Histograms in nobody's hands.
-    stack : int64 (capacity + 1,)
-        Nodes to be split or left.
-    state : STATE (1,)
-        All zero before the first call of `grow`.
-    """
-
-    gradients: NDArray[np.float64]
-    features: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    order: NDArray[np.int32]
-    goes_left: NDArray[np.uint8]
-    nodes: NDArray[np.void]
-    splits: NDArray[np.void]
-    histograms: NDArray[np.float64]
-    free: NDArray[np.int64]
-    stack: NDArray[np.int64]
-    state: NDArray[np.void]
+    gradients: NDArray[np.float64]  # (n_rows, 2) gradients and hessians, on their grid
+    features: NDArray[np.int32]  # features that the tree may use, ascending
+    rows: NDArray[np.int32]  # (n_sampled,) those of a node lie together, in ascending order
+    order: NDArray[np.int32]  # (n_sorted, n_sampled) as in `TrainingTable`, by node
+    goes_left: NDArray[np.uint8]  # (n_rows,) side of each row at the split made last
+    nodes: NDArray[np.void]  # (capacity,) NODE
+    splits: NDArray[np.void]  # (capacity,) SPLIT: the best one of each node
+    histograms: NDArray[np.float64]  # (n_buffers, n_bins, 2 or 3)
+    free: NDArray[np.int64]  # (n_buffers,) histograms in nobody's hands
+    stack: NDArray[np.int64]  # (capacity + 1,) nodes to be split or left
+    state: NDArray[np.void]  # (1,) STATE, all zero before the first call of `grow`
 
 
 class Scratch(NamedTuple):
-    """Memory of one thread.
+    """Memory of one thread."""
 
-    Attributes
-    ----------
-    groups : float64 (6, n + 2)
-        Groups of one feature, see `splits`.
-    rows : int32 (n_sampled,)
-        Rows set aside in a partition.
-    keys : uint64 (n_features,)
-        Random keys of features.
-    drawn : uint8 (2, n_features)
-        Which features may split either child.
-    ceilings : float64 (n_features,)
-        Upper bounds of the gains of sorted features.
-    runs : float64 (n, 4)
-        Stretches of a sorted column: smallest and largest value, and sums before them.
-    found : SPLIT (2,)
-        Best splits of the smaller and the larger child.
-    """
-
-    groups: NDArray[np.float64]
-    rows: NDArray[np.int32]
-    keys: NDArray[np.uint64]
-    drawn: NDArray[np.uint8]
-    ceilings: NDArray[np.float64]
-    runs: NDArray[np.float64]
-    found: NDArray[np.void]
+    groups: NDArray[np.float64]  # (6, n + 2) groups of one feature, see `splits`
+    rows: NDArray[np.int32]  # (n_sampled,) rows set aside in a partition
+    keys: NDArray[np.uint64]  # (n_features,) random keys of features
+    drawn: NDArray[np.uint8]  # (2, n_features) which features may split either child
+    ceilings: NDArray[np.float64]  # (n_features,) upper bounds of the gains of sorted features
+    runs: NDArray[np.float64]  # (n, 4) stretches of a column: its values, and sums before them
+    found: NDArray[np.void]  # (2,) SPLIT: best ones of the smaller and the larger child
 
 
 @noalloc_kernel
@@ -262,9 +196,10 @@ def finish_tree(settings, growth, margins):
     # Splits of leaves whose gain is below gamma are undone, from the bottom up, as in XGBoost.
     for number in range(n_nodes - 1, -1, -1):
         node = nodes[number]
-        if node.left >= 0 and growth.splits[number].gain < settings.gamma:
-            if nodes[node.left].left < 0 and nodes[node.right].left < 0:
-                node.left = node.right = -1
+        if node.left < 0 or growth.splits[number].gain >= settings.gamma:
+            continue
+        if nodes[node.left].left < 0 and nodes[node.right].left < 0:
+            node.left = node.right = -1
     growth.stack[0] = 0
     size = 1
     while size > 0:
@@ -323,7 +258,8 @@ def grow(table, settings, growth, scratch, margins):
 
     Where it returns False, the caller adds the rows of the smaller child to its histogram, searches
     the pair (`search_in_thread`), leaves the best splits in ``scratch.found``, sets
-    ``state.searched`` to 1, and calls again. When the tree is complete, its leaves are added to the margins of its rows.
+    ``state.searched`` to 1, and calls again. When the tree is complete, its leaves are added to the
+    margins of its rows.
 
     margins  float32 (n_rows,)    in/out
     """

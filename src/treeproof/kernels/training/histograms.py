@@ -11,51 +11,27 @@ from treeproof.kernels.training.splits import GRADIENT, HESSIAN, LOWER, UPPER
 
 FEATURE = np.dtype(
     [
-        ("first_bin", np.int64),
+        ("first_bin", np.int64),  # its bins are first_bin <= bin < end_bin; none if it is constant
         ("end_bin", np.int64),
-        ("usual_bin", np.int64),
-        ("place", np.int64),
-        ("monotone", np.int64),
-        ("reach", np.float64),
+        ("usual_bin", np.int64),  # the most frequent one, left out of `entries`; -1 if none is
+        ("place", np.int64),  # its row of `order` if the feature is kept sorted, else -1
+        ("monotone", np.int64),  # 1 or -1 where margins must not fall or rise with it, else 0
+        ("reach", np.float64),  # how far an attacker may move a value; 0 for natural training
     ]
 )
-"""What is constant for a feature while a model is fitted.
-
-first_bin, end_bin  its bins are first_bin <= bin < end_bin; none where all values are the same
-usual_bin           the most frequent bin, left out of `TrainingTable.entries`; -1 if none is
-place               row of `TrainingTable.order` if the feature is kept sorted, else -1
-monotone            1 or -1 where margins must not fall or rise with the feature, else 0
-reach               how far an attacker may move a value; 0 for natural training
-"""
+"""What is known of a feature while a model is fitted."""
 
 
 class TrainingTable(NamedTuple):
-    """Rows to train on; constant while a model is fitted.
+    """Rows to train on; constant while a model is fitted."""
 
-    Attributes
-    ----------
-    values : float32 (n_features, n_rows)
-        Columns; NaN is missing.
-    features : FEATURE (n_features,)
-        Bins, attacker and constraint of each feature.
-    entry_start : int64 (n_rows + 1,)
-        Where the entries of each row start.
-    entries : uint32 (n_entries,)
-        Bins of a row, by ascending feature, without the usual bins.
-    bin_lower, bin_upper : float32 (n_bins,)
-        Smallest and largest value in each bin; NaN in a feature's bin of missing values, which
-        is its last one.
-    order : int32 (n_sorted, n_rows)
-        Rows by ascending value of each feature that is kept sorted, missing values last.
-    """
-
-    values: NDArray[np.float32]
-    features: NDArray[np.void]
-    entry_start: NDArray[np.int64]
-    entries: NDArray[np.uint32]
-    bin_lower: NDArray[np.float32]
-    bin_upper: NDArray[np.float32]
-    order: NDArray[np.int32]
+    values: NDArray[np.float32]  # (n_features, n_rows) columns; NaN is missing
+    features: NDArray[np.void]  # (n_features,) FEATURE
+    entry_start: NDArray[np.int64]  # (n_rows + 1,) where the entries of each row start
+    entries: NDArray[np.uint32]  # bins of a row, by ascending feature, without the usual ones
+    bin_lower: NDArray[np.float32]  # (n_bins,) smallest and largest value in each bin; NaN in a
+    bin_upper: NDArray[np.float32]  # feature's bin of missing values, which is its last one
+    order: NDArray[np.int32]  # (n_sorted, n_rows) rows by ascending value, missing values last
 
 
 @kernel

@@ -88,30 +88,16 @@ def round_to_grid(gradients, weights):
 
 
 class GrownTree(NamedTuple):
-    """A finished tree; node 0 is its root, and children have larger numbers than their parent.
+    """A finished tree; node 0 is its root, and children have larger numbers than their parent."""
 
-    Attributes
-    ----------
-    feature, left, right : int32 (n_nodes,)
-        Tested feature and children; -1 at a leaf.
-    threshold : float32 (n_nodes,)
-        Values below it go left; 0 at a leaf.
-    missing_left : bool (n_nodes,)
-        Whether missing values go left.
-    value : float32 (n_nodes,)
-        What a leaf adds to the margin; 0 at an inner node.
-    gain, cover : float32 (n_nodes,)
-        Score of the split, and sum of hessians.
-    """
-
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
-    missing_left: NDArray[np.bool_]
-    left: NDArray[np.int32]
+    feature: NDArray[np.int32]  # (n_nodes,) as all of them; -1 at a leaf
+    threshold: NDArray[np.float32]  # values below it go left; 0 at a leaf
+    missing_left: NDArray[np.bool_]  # whether missing values go left
+    left: NDArray[np.int32]  # children; -1 at a leaf
     right: NDArray[np.int32]
-    value: NDArray[np.float32]
-    gain: NDArray[np.float32]
-    cover: NDArray[np.float32]
+    value: NDArray[np.float32]  # what a leaf adds to the margin; 0 at an inner node
+    gain: NDArray[np.float32]  # score of the split
+    cover: NDArray[np.float32]  # sum of hessians
 
 
 @kernel

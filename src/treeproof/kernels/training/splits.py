@@ -23,22 +23,15 @@ LOWER, UPPER, GRADIENT, HESSIAN, GAIN, CEILING = range(6)
 
 SPLIT = np.dtype(
     [
-        ("gain", np.float64),
-        ("threshold", np.float64),
-        ("gradient", np.float64),
+        ("gain", np.float64),  # MINIMUM_GAIN where no split was found
+        ("threshold", np.float64),  # a float32 number; values below it go left
+        ("gradient", np.float64),  # sums over the rows that go left, unperturbed
         ("hessian", np.float64),
-        ("feature", np.int64),
-        ("missing_left", np.int64),
+        ("feature", np.int64),  # -1 where no split was found
+        ("missing_left", np.int64),  # 1 where missing values go left
     ]
 )
-"""A split of a node; searches replace it only by one with a strictly larger gain.
-
-gain               MINIMUM_GAIN where no split was found
-threshold          a float32 number; values below it go left
-gradient, hessian  sums over the rows that go left, unperturbed
-feature            -1 where no split was found
-missing_left       1 where missing values go left
-"""
+"""A split of a node; searches replace the best one only by one with a strictly larger gain."""
 
 MINIMUM_GAIN = 1e-6
 """Gains up to this are rounding noise; XGBoost uses the same number."""
@@ -47,38 +40,18 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Candidate(NamedTuple):
-    """A feature as a candidate to split a node, and the rules that the split must keep.
-
-    Attributes
-    ----------
-    feature : int
-        Number of the feature.
-    monotone : int
-        1 or -1 where margins must not fall or rise with the feature, else 0.
-    reach : float
-        How far its values can be moved.
-    gradient, hessian : float
-        Sums over all rows of the node.
-    missing_gradient, missing_hessian : float
-        Sums over the rows whose value of the feature is missing.
-    low, high : float
-        Bounds of leaf weights below this node, from monotone constraints above it.
-    score : float
-        Score of the node as a leaf.
-    reg_lambda, min_child_weight : float
-        Regularisation and smallest sum of hessians of a child.
-    """
+    """A feature as a candidate to split a node, and the rules that the split must keep."""
 
     feature: int
-    monotone: int
+    monotone: int  # as in FEATURE
     reach: float
-    gradient: float
+    gradient: float  # sums over all rows of the node
     hessian: float
-    missing_gradient: float
+    missing_gradient: float  # sums over the rows whose value of the feature is missing
     missing_hessian: float
-    low: float
+    low: float  # bounds of leaf weights below this node, from monotone constraints above it
     high: float
-    score: float
+    score: float  # score of the node as a leaf
     reg_lambda: float
     min_child_weight: float
 
