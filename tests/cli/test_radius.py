@@ -59,7 +59,7 @@ def test_without_labels_the_model_keeps_its_own(run: Run, saved_model: Path, dat
 def test_the_table_begins_with_the_summary(run: Run, saved_model: Path, data: Path) -> None:
     result = run("radius", saved_model, data, "--label", "kind", "--at", "0.25")
     lines = result.stdout.splitlines()
-    assert lines[0] == "4 rows: radius exact on 4, broken as they stand 1, bounds apart 0"
+    assert lines[0] == "4 rows: radius exact on 4, already broken 1, undecided 0"
     assert "verified at radius 0.25: 0.5 of the rows" in lines
     assert "width [cm]: 0.25 → 0.5" in result.stdout
     assert "broken" in lines[-2]
@@ -174,7 +174,7 @@ def test_undecided_rows_matter_under_strict(run: Run, saved_model: Path, data: P
     result = run(*words, "--strict")
     assert result.exit_code == 3
     assert result.stderr == "treeproof: 3 of 4 rows are undecided (--strict).\n"
-    assert "bounds apart" in result.stdout
+    assert ", undecided " in result.stdout
     assert run("radius", saved_model, data, "--strict").exit_code == 0
 
 

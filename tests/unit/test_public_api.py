@@ -58,8 +58,9 @@ def public_functions() -> list[tuple[str, Any]]:
     for name in PUBLIC:
         value = getattr(treeproof, name)
         found.append((name, value))
-        # Engines, which have names in small letters, are public for their options alone.
-        if inspect.isclass(value) and not issubclass(value, Exception) and not name.islower():
+        # What engines do with a query is between them and the search.
+        is_engine = hasattr(value, "refusal")
+        if inspect.isclass(value) and not issubclass(value, Exception) and not is_engine:
             found += [
                 (f"{name}.{member}", function)
                 for member, function in vars(value).items()

@@ -45,7 +45,7 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
         broken = summary["broken"]
         lines = [
             f"{summary['rows']} rows: changes found for {summary['found']},"
-            + (" wrong ones among them," if broken is None else f" broken as they stand {broken},")
+            + (" wrong ones among them," if broken is None else f" already broken {broken},")
             + f" none found {summary['none_found']}"
         ]
         if summary["mean_upper"] is not None:
@@ -56,7 +56,7 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
 def _summary(tally: "RunSummary") -> dict[str, Any]:
     n_found, broken, mean = tally.verdicts["falsified"], None, None
     if tally.asks_radius:
-        # Rows that are broken as they stand have a distance of 0 and are no find.
+        # Rows that are already broken have a distance of 0 and are no find.
         broken = n_found
         n_found = tally.upper.count - broken
         mean = tally.upper.total / n_found if n_found else None

@@ -85,9 +85,8 @@ class BatchSearch:
             _single_constraints(query),
             ensemble.input_precision == "float32",
         )
-        self._rows, self._group, self._skipped = (
-            np.array(column) for column in (query.rows, query.group, self.skip)
-        )
+        self._rows, self._group = query.rows.copy(), query.group.copy()
+        self._skipped = self.skip.copy()
         self._rates = reach.down.copy(), reach.up.copy()
         self._sides: tuple[FloatArray, FloatArray] = (reach.low, reach.high)
         if not asks_radius:

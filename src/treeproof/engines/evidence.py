@@ -138,9 +138,7 @@ def _texts(
     records: list[bytes],
 ) -> Iterator[str | None]:
     write = _claim_writer(query)
-    has_witness = np.isfinite(outcomes.upper) | np.array(
-        [verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool
-    )
+    has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
     for row in range(len(query)):
         if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
             yield None
@@ -171,8 +169,9 @@ def claimed_sets(
     For radii this is the open ball of the lower bound, and the closed one where the radius is exact
     but not attained: there the closed ball is safe as well.
     """
-    verified = np.array([verdict is Verdict.VERIFIED for verdict in outcomes.verdict], dtype=bool)
-    falsified = np.array([verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool)
+    verified, falsified = (
+        outcomes.verdict == verdict for verdict in (Verdict.VERIFIED, Verdict.FALSIFIED)
+    )
     if not asks_radius:
         radius = np.inf if query.reach.radius is None else query.reach.radius
         claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)

@@ -47,7 +47,7 @@ class Query:
     deployed : Ensemble or None
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
-        Class index that the model gives each row as it stands; None for scores.
+        Class index that the model gives each unchanged row; None for scores.
     unit_rows : int
         A search may learn from rows before it: from those of its own block of so many rows only,
         so that blocks may be asked about together or not; 0 where all are one block.

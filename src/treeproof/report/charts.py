@@ -143,7 +143,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bins:
-    """Rows of one run by radius: broken as they stand, by bin, beyond the axis, never broken."""
+    """Rows of one run by radius: already broken, by bin, beyond the axis, never broken."""
 
     broken: int
     settled: NDArray[np.int64]

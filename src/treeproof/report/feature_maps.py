@@ -218,7 +218,7 @@ def _anchor_bars(results: AnchorResults, row: int) -> "Figure":
 
 def _anchor_title(results: AnchorResults, row: int) -> str:
     if not results.sufficient[row]:
-        return "broken as it stands"
+        return "already broken"
     minimal = "a minimal set" if results.minimal[row] else "a sufficient set"
     return f"{minimal} of {len(results.features[row])} features fixes the answer"
 

@@ -42,7 +42,7 @@ def pixels_of(runs: list[Run], shape: tuple[int, int] | None) -> Pixels | None:
 
 
 def fragile_rows(run: Run) -> list[int]:
-    """Positions of the rows that break first, of those that hold as they stand."""
+    """Positions of the rows that break first, of those that hold unchanged."""
     if not run.has_radii:
         found = np.flatnonzero(run.has_witness)
     else:

@@ -79,12 +79,12 @@ class Run:
 
     @property
     def clean(self) -> float | None:
-        """Share of rows whose claim holds as they stand."""
+        """Share of rows whose claim holds unchanged."""
         return clean_share(self.results)
 
     @cached_property
     def broken(self) -> NDArray[np.bool_]:
-        """Rows that break the claim as they stand."""
+        """Rows that break the claim unchanged."""
         results = self.results
         if results.asks_radius:
             return np.asarray(results.verdict == "falsified")

@@ -188,7 +188,9 @@ def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
     elif run.is_attack:
         lines.append(("Proofs", "none: an attack shows what breaks, and proves nothing"))
     elif n_with == 0:
-        lines.append(("Proofs", "none: that no smaller change breaks a row is the engine's word"))
+        lines.append(
+            ("Proofs", "none: that no smaller change breaks a row is not independently checked")
+        )
     else:
         lines.append(
             ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")

@@ -68,7 +68,7 @@ def has_radii(results: "Results") -> bool:
 
 
 def clean_share(results: "Results") -> float | None:
-    """Share of rows whose claim holds as they stand; None where that was not recorded.
+    """Share of rows whose claim holds unchanged; None where that was not recorded.
 
     For labels that were given, this is the accuracy of the model on these rows.
     """

@@ -40,9 +40,9 @@ class _FeatureTable:
         return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
     def _summary(self, lines: list[str], broken: NDArray[np.bool_], kept: list[list[str]]) -> str:
-        """Lines of a summary, with what is broken as it stands and what no proof is about."""
+        """Lines of a summary, with what is already broken and what no proof is about."""
         if broken.any():
-            lines.append(f"broken as they stand: {int(broken.sum())} rows")
+            lines.append(f"already broken: {int(broken.sum())} rows")
         names = dict.fromkeys(name for row in kept for name in row)
         if names:
             n_rows = sum(map(bool, kept))
@@ -73,7 +73,7 @@ class FeatureResults(_FeatureTable):
         False for missing and categorical entries that the model looks at: they are never moved,
         and nothing is claimed about other values of them.
     broken : bool (n_rows,)
-        Rows that break the claim as they stand; nothing is unimportant for them.
+        Rows that break the claim unchanged; nothing is unimportant for them.
     feature_names : tuple of str
         Names of the features, or empty.
     question : dict

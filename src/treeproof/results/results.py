@@ -33,9 +33,9 @@ class Results:
         Number of each row in the data it came from.
     label : object (n_rows,)
         Class label that each row should keep; None for scores.
-    verdict : str (n_rows,)
+    verdict : object (n_rows,)
         'verified', 'falsified' or 'unknown'. For a radius: 'verified' when it is exact,
-        'falsified' when the row is broken as it stands, 'unknown' while the bounds are apart.
+        'falsified' when the unchanged row is broken already, 'unknown' while the bounds differ.
     lower, upper : float64 (n_rows,)
         No violation at a distance below `lower`; a violation at `upper`, or, where not `attained`,
         at every distance beyond it. NaN for boxes, which have no radius.
@@ -50,7 +50,7 @@ class Results:
         Its distance, which exceeds `upper` by at most one step of the witness's precision.
     seconds : float64 (n_rows,)
         Time spent on each row.
-    reason : str (n_rows,)
+    reason : object (n_rows,)
         Why a row is unknown; empty otherwise.
     statistics : dict of str to array
         What the engine counted, per row.
@@ -60,7 +60,7 @@ class Results:
         The rows that were asked about, as precise as the witnesses; reports show them beside each
         other.
     predicted : object (n_rows,), optional
-        Class label that the model gives each row as it stands; None for scores.
+        Class label that the model gives each unchanged row; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
     evidence : object (n_rows,), optional
@@ -102,7 +102,7 @@ class Results:
         return cls(
             row=np.arange(n_rows, dtype=np.int64),
             label=np.full(n_rows, None, dtype=object),
-            verdict=np.full(n_rows, Verdict.UNKNOWN, dtype=object),
+            verdict=np.array([Verdict.UNKNOWN] * n_rows, dtype=object),
             lower=np.zeros(n_rows),
             upper=np.full(n_rows, np.inf),
             exact=np.zeros(n_rows, dtype=bool),
@@ -110,7 +110,7 @@ class Results:
             witness=np.full((n_rows, n_features), np.nan),
             witness_distance=np.full(n_rows, np.nan),
             seconds=np.zeros(n_rows),
-            reason=np.full(n_rows, UnknownReason.NONE, dtype=object),
+            reason=np.array([UnknownReason.NONE] * n_rows, dtype=object),
             witness_label=np.full(n_rows, None, dtype=object),
         )
 
@@ -124,7 +124,7 @@ class Results:
 
     @property
     def average_lower_bound(self) -> float:
-        """Mean of `lower`; rows that are broken as they stand count as 0, as in the paper."""
+        """Mean of `lower`; rows that are broken unchanged count as 0, as in the paper."""
         return float(np.mean(self.lower))
 
     def verified_error(self, eps: float) -> float:

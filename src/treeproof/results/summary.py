@@ -116,8 +116,8 @@ class RunSummary:
         """Say in a few lines what was found."""
         if self.asks_radius:
             lines = [
-                f"{self.n_rows} rows: radius exact on {self.n_exact}, broken as they stand"
-                f" {self.verdicts['falsified']}, bounds apart {self.verdicts['unknown']}",
+                f"{self.n_rows} rows: radius exact on {self.n_exact}, already broken"
+                f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
                 f"lower bound: {_format(self.lower)}",
             ]
             if self.upper.count:

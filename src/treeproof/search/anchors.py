@@ -8,7 +8,7 @@ by one as long as the engine proves the rest; what remains is minimal by inclusi
 
 import dataclasses
 import time
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -110,9 +110,9 @@ class _RowQuestion:
         query = dataclasses.replace(self._query, reach=reach)
         answer = self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
         verdict = answer.verdict[0]
-        if verdict is Verdict.UNKNOWN:
+        if verdict == Verdict.UNKNOWN:
             self.reason = answer.reason[0]
-        if verdict is not Verdict.FALSIFIED:
+        if verdict != Verdict.FALSIFIED:
             return verdict, frozenset()
         return verdict, self._needed_changes(answer.witness[0])
 
@@ -131,44 +131,35 @@ class _RowQuestion:
         return frozenset(needed.tolist())
 
 
-@dataclass(slots=True)
-class _Conflicts:
-    """Sets of features, each of which a sufficient set must hit."""
-
-    sets: list[Features]
-
-    def hitting_set(self) -> Features:
-        """Hit every set, taking the feature that hits most of what is left, lowest number first."""
-        left, chosen = list(self.sets), set()
-        while left:
-            counts: dict[int, int] = {}
-            for conflict in left:
-                for feature in conflict:
-                    counts[feature] = counts.get(feature, 0) + 1
-            best = max(sorted(counts), key=lambda feature: counts[feature])
-            chosen.add(best)
-            left = [conflict for conflict in left if best not in conflict]
-        return frozenset(chosen)
+def _hitting_set(conflicts: list[Features]) -> Features:
+    """Hit every set, taking the feature that hits most of what is left, lowest number first."""
+    left, chosen = conflicts, set()
+    while left:
+        counts = Counter(feature for conflict in left for feature in conflict)
+        best = max(sorted(counts), key=counts.__getitem__)
+        chosen.add(best)
+        left = [conflict for conflict in left if best not in conflict]
+    return frozenset(chosen)
 
 
 def _search(question: _RowQuestion) -> tuple[Features, bool]:
     """Return a sufficient set, and whether its minimality is proved."""
-    conflicts = _Conflicts([])
+    conflicts: list[Features] = []  # each of which a sufficient set must hit
     while True:
-        anchors = conflicts.hitting_set()
+        anchors = _hitting_set(conflicts)
         verdict, changed = question.ask(anchors)
-        if verdict is Verdict.VERIFIED:
+        if verdict == Verdict.VERIFIED:
             break
-        if verdict is Verdict.UNKNOWN:
+        if verdict == Verdict.UNKNOWN:
             # Sound: with everything fixed only the row itself is left, which keeps its claim.
             anchors = question.movable
             break
-        conflicts.sets.append(changed)
+        conflicts.append(changed)
     return _leave_out(question, anchors, conflicts)
 
 
 def _leave_out(
-    question: _RowQuestion, anchors: Features, conflicts: _Conflicts
+    question: _RowQuestion, anchors: Features, conflicts: list[Features]
 ) -> tuple[Features, bool]:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
@@ -177,15 +168,15 @@ def _leave_out(
     """
     is_minimal = True
     kept = anchors
-    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts.sets), f)):
+    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts), f)):
         rest = kept - {feature}
-        if any(not (conflict & rest) for conflict in conflicts.sets):
+        if any(not (conflict & rest) for conflict in conflicts):
             continue
         verdict, changed = question.ask(rest)
-        if verdict is Verdict.VERIFIED:
+        if verdict == Verdict.VERIFIED:
             kept = rest
-        elif verdict is Verdict.FALSIFIED:
-            conflicts.sets.append(changed)
+        elif verdict == Verdict.FALSIFIED:
+            conflicts.append(changed)
         else:
             is_minimal = False
     return kept, is_minimal

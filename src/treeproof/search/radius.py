@@ -98,17 +98,17 @@ def _search_list(question: _RowQuestion, distances: Distances, results: Results,
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break
-        if answer.verdict[0] is Verdict.VERIFIED:
+        if answer.verdict[0] == Verdict.VERIFIED:
             proved = middle
             step *= 2
             continue
-        if answer.verdict[0] is Verdict.FALSIFIED:
+        if answer.verdict[0] == Verdict.FALSIFIED:
             # The witness may lie nearer than the radius that was asked for.
             middle = min(middle, distances.last_within(answer.upper[0]))
             if middle < broken:
                 broken = middle
                 _copy_witness(answer, results, row)
-        elif answer.reason[0] is not UnknownReason.NONE:
+        elif answer.reason[0] != UnknownReason.NONE:
             reason = answer.reason[0]
         refused = middle
     _write(distances, proved, broken, reason, results, row)
@@ -152,12 +152,12 @@ def _follow_protocol(
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break
-        if answer.verdict[0] is Verdict.VERIFIED:
+        if answer.verdict[0] == Verdict.VERIFIED:
             proved = radius
             proved_at_first |= step == 0
         else:
             refused = radius
-            if answer.verdict[0] is Verdict.FALSIFIED:
+            if answer.verdict[0] == Verdict.FALSIFIED:
                 results.upper[row] = answer.upper[0]
                 results.attained[row] = answer.attained[0]
                 _copy_witness(answer, results, row)

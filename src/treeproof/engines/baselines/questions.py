@@ -7,34 +7,34 @@ from typing import Any
 import numpy as np
 
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.baselines.questions import Question
+from treeproof.kernels.baselines.questions import Claims, Question, Rows
 from treeproof.model.ensemble import ZERO_BAND
 from treeproof.prediction import thread_count
 from treeproof.query.query import Query
 
 
-def question_of(query: Query, *, share: bool = False) -> Question:
-    """Return a query as arrays for kernels.
-
-    Parameters
-    ----------
-    query : Query
-        The question.
-    share : bool
-        Whether trees are grouped by shared features.
-    """
+def question_of(query: Query) -> Question:
+    """Return a query as arrays for kernels."""
     ensemble, alternatives, reach = query.ensemble, query.alternatives, query.reach
     space = rank_space(ensemble)
-    n_groups = len(alternatives.group_label)
-    mask = np.zeros((n_groups, ensemble.n_outputs))
-    for group in range(n_groups):
+    mask = np.zeros((len(alternatives.group_label), ensemble.n_outputs))
+    for group in range(len(mask)):
         for constraints in alternatives.of_group(group):
             for constraint in constraints:
                 mask[group, alternatives.coefficient[constraint] != 0.0] = 1.0
-    return Question(
+    rows = Rows(
         # Copies of what may be read-only, which numba takes for another type and compiles anew.
-        rows=np.array(query.rows),
+        values=np.array(query.rows),
         group=np.array(query.group),
+        down=np.array(reach.down),
+        up=np.array(reach.up),
+        low=np.array(reach.low, order="C"),
+        high=np.array(reach.high, order="C"),
+        used=np.flatnonzero(np.diff(space.cut_start)).astype(np.int32),
+        is_ball=reach.is_ball,
+        zero_band=ZERO_BAND,
+    )
+    claims = Claims(
         group_start=alternatives.group_start,
         alternative_start=alternatives.alternative_start,
         coefficient=alternatives.coefficient,
@@ -42,17 +42,9 @@ def question_of(query: Query, *, share: bool = False) -> Question:
         unit=alternatives.unit,
         link_slack=alternatives.link_slack,
         start=np.array(ensemble.aggregation.start, dtype=np.float64),
-        down=np.array(reach.down),
-        up=np.array(reach.up),
-        low=np.array(reach.low, order="C"),
-        high=np.array(reach.high, order="C"),
-        is_ball=reach.is_ball,
-        zero_band=ZERO_BAND,
-        used=np.flatnonzero(np.diff(space.cut_start)).astype(np.int32),
         group_mask=mask,
-        most_alternatives=int(np.diff(alternatives.group_start).max(initial=0)),
-        share=share,
     )
+    return Question(ensemble.trees, space, rows, claims)
 
 
 def in_chunks(n_rows: int, n_jobs: int, run: Callable[[int, int], Any]) -> None:
