@@ -155,7 +155,13 @@ def test_a_row_that_kills_its_workers_is_recorded(
 
     with (
         caplog.at_level("CRITICAL"),
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        # A local cluster gives up workers that are away for long; a real one starts new ones.
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 0,
+                "distributed.deploy.lost-worker-timeout": "1 hour",
+            }
+        ),
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
