@@ -42,13 +42,13 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow" -n auto
+	$(BIN)/pytest -m "not slow" -n auto --dist worksteal
 
 test-fast: install
-	$(BIN)/pytest -m "not slow" -n auto
+	$(BIN)/pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: install
-	$(BIN)/pytest -m slow -n auto
+	$(BIN)/pytest -m slow -n auto --dist worksteal
 
 lint: install
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -14,9 +14,6 @@ from tests.architecture.sources import (
     sources,
 )
 
-SOURCES = sources()
-NAMES = [source.name for source in SOURCES]
-
 MAX_MODULE = 900
 MAX_FUNCTION = 60
 MAX_KERNEL = 90
@@ -37,13 +34,13 @@ def assert_none(offenders: Iterable[str]) -> None:
 
 
 def functions() -> Iterator[tuple[str, Source, Function]]:
-    for source in SOURCES:
+    for source in sources():
         for function in source.functions():
             yield f"{source.name}:{function.name}", source, function
 
 
 def test_modules_are_short() -> None:
-    lengths = {source.name: source.text.count("\n") for source in SOURCES}
+    lengths = {source.name: source.text.count("\n") for source in sources()}
     assert_none(f"{name}: {n} lines" for name, n in lengths.items() if n > MAX_MODULE)
 
 
@@ -68,7 +65,7 @@ def test_kernels_take_few_arguments() -> None:
 
 
 def test_modules_say_what_they_are() -> None:
-    assert_none(source.name for source in SOURCES if not ast.get_docstring(source.tree))
+    assert_none(source.name for source in sources() if not ast.get_docstring(source.tree))
 
 
 def test_constants_are_set_once() -> None:
@@ -82,7 +79,7 @@ def test_constants_are_set_once() -> None:
         ]
         return sorted({name for name in names if names.count(name) > 1})
 
-    assert_none(f"{source.name}: {name}" for source in SOURCES for name in repeated(source))
+    assert_none(f"{source.name}: {name}" for source in sources() for name in repeated(source))
 
 
 def forbidden(node: ast.AST) -> bool:
@@ -102,7 +99,7 @@ def imported(node: ast.AST) -> set[str]:
 def test_nothing_prints_or_runs_foreign_code() -> None:
     assert_none(
         f"{source.name}: {ast.unparse(node)}"
-        for source in SOURCES
+        for source in sources()
         for node in ast.walk(source.tree)
         if forbidden(node)
         or (imported(node) & FORBIDDEN_IMPORTS and source.name not in PICKLES_ON_PURPOSE)
@@ -110,7 +107,7 @@ def test_nothing_prints_or_runs_foreign_code() -> None:
 
 
 def test_floating_point_is_never_relaxed() -> None:
-    assert_none(source.name for source in SOURCES if "fastmath" in source.text)
+    assert_none(source.name for source in sources() if "fastmath" in source.text)
 
 
 def test_kernels_are_compiled_in_one_place() -> None:
@@ -118,7 +115,7 @@ def test_kernels_are_compiled_in_one_place() -> None:
     numba = re.compile(r"^\s*(import|from) numba\b", re.MULTILINE)
     assert_none(
         source.name
-        for source in SOURCES
+        for source in sources()
         if (decorator.search(source.text) and source.name != "kernels/core/compiler.py")
         or (numba.search(source.text) and not source.is_kernel)
     )
@@ -168,7 +165,7 @@ def test_dataclasses_that_list_parameters_list_their_fields() -> None:
 
     assert_none(
         f"{source.name}:{node.name}"
-        for source in SOURCES
+        for source in sources()
         for node in ast.walk(source.tree)
         if wrong(node)
     )
@@ -192,5 +189,6 @@ def test_continuous_integration_runs_make_test() -> None:
 def test_every_layer_of_the_architecture_page_exists_and_the_other_way_round() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-    top = {name.partition("/")[0].removesuffix(".py") for name in NAMES} - {"__init__"}
+    names = [source.name for source in sources()]
+    top = {name.partition("/")[0].removesuffix(".py") for name in names} - {"__init__"}
     assert listed == top
