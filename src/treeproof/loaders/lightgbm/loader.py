@@ -261,7 +261,8 @@ def _ensemble(
         classes=classes,
         feature_names=model.feature_names,
         categories=_raw_categories(model),
-        categorical=tuple(_coded_features(model)),
+        # A constant column has no description, but the parameters name it.
+        categorical=tuple(sorted(model.categorical_parameter.union(_coded_features(model)))),
         provenance=replace(provenance, objective=model.objective or "custom", notes=notes),
     )
 
