@@ -1,9 +1,7 @@
 """`treeproof demo`: from training to proofs to pages that compare two models."""
 
-import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -100,9 +98,9 @@ def command(out: str, jobs: int | None) -> None:
         raise InvalidInput(f"The folder '{out}' cannot be made: {error.strerror}.") from error
     began = time.perf_counter()
     say = console().print
-    say("The first run after an installation compiles the engine, which takes a minute or two.\n")
+    say("The first run after an installation compiles the engine, which takes up to a minute.\n")
     # While this process compiles what trains, another one compiles what proves; both use one cache.
-    program = "from treeproof.cli.demo import warm_up; warm_up()"
+    program = "from treeproof.cli.warmup import compile_kernels; compile_kernels()"
     helper = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)  # noqa: S603 - no input from outside
     try:
         pages = [_compare(task, folder, jobs or -1, helper) for task in TASKS]
@@ -113,21 +111,6 @@ def command(out: str, jobs: int | None) -> None:
     say(f"Done in {time.perf_counter() - began:.0f} s. Look at the reports in a browser:")
     for page in pages:
         say(f"  {page.resolve()}")
-
-
-def warm_up() -> None:
-    """Ask one small question of each kind, so that the engine is compiled and in the cache."""
-    import treeproof
-
-    leaves = [{"nodeid": 1, "leaf": 0.5}, {"nodeid": 2, "leaf": -0.5}]
-    split = {"nodeid": 0, "split": "f0", "split_condition": 0.5, "yes": 1, "no": 2, "missing": 1}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "dump.json"
-        path.write_text(json.dumps([split | {"children": leaves}] * 2), encoding="utf-8")
-        model = treeproof.load(path, base_score=0.0, self_test=False)
-    rows = [[0.25], [0.75]]
-    treeproof.radius(model, rows, None, treeproof.LInf(low=0.0, high=1.0), evidence=True)
-    treeproof.verify(model, rows, None, treeproof.LInf(0.1, low=0.0, high=1.0))
 
 
 def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[bytes]") -> Path:

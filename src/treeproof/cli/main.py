@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
     "train": "Train a robust model on the rows of a data file.",
+    "warmup": "Compile the kernels now, for instance into an image.",
     "demo": "Train, prove, check and compare two models on small data.",
 }
 """Every command with its line in the help, in the order in which people need them."""

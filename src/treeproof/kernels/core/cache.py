@@ -38,7 +38,9 @@ SHIPPED = _KERNELS / "compiled"
 BASELINE = "x86-64-v3"
 """Processors that shipped kernels are compiled for: Intel since 2013, AMD since 2015."""
 
-_BASELINE_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+BASELINE_FEATURES = tuple(
+    "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3".split()
+)
 
 
 @cache
@@ -99,7 +101,7 @@ def _is_baseline() -> bool:
     if not llvmlite.binding.get_process_triple().startswith("x86_64"):
         return False
     features = llvmlite.binding.get_host_cpu_features()
-    return all(features.get(name, False) for name in _BASELINE_FEATURES)
+    return all(features.get(name, False) for name in BASELINE_FEATURES)
 
 
 class Progress:
