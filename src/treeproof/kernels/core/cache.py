@@ -38,8 +38,9 @@ SHIPPED = _KERNELS / "compiled"
 BASELINE = "x86-64-v3"
 """Processors that shipped kernels are compiled for: Intel since 2013, AMD since 2015."""
 
-BASELINE_FEATURES = tuple(
-    "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3".split()
+BASELINE_FEATURES = (
+    *("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf"),
+    *("sse3", "sse4.1", "sse4.2", "ssse3"),
 )
 
 
