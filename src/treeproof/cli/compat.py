@@ -1,7 +1,7 @@
 """`treeproof compat`: answers a configuration file of treeVerification, the paper's own program."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +13,6 @@ from treeproof.errors import InvalidInput
 if TYPE_CHECKING:
     from treeproof.prediction import Model
     from treeproof.results.results import Results
-
-_NEEDED: dict[str, type] = {
-    "inputs": str,
-    "model": str,
-    "start_idx": int,
-    "num_attack": int,
-    "eps_init": float,
-    "max_clique": int,
-    "max_search": int,
-    "max_level": int,
-    "num_classes": int,
-}
-_OPTIONAL: dict[str, type] = {"dp": int, "one_attr": int, "feature_start": int}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +77,15 @@ def read_configuration(path: Path) -> Configuration:
         raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"The configuration '{path}' must be a JSON object.")
-    for name in set(content) - set(_NEEDED) - set(_OPTIONAL):
+    keys = {field.name: field for field in fields(Configuration)}
+    for name in content.keys() - keys.keys():
         print_note(f"the key {printable(name)!r} of the configuration is not known, and ignored.")
     values: dict[str, Any] = {}
-    for name, kind in (_NEEDED | _OPTIONAL).items():
+    for name, field in keys.items():
         if name in content:
-            values[name] = _value(path, name, kind, content[name])
-        elif name in _NEEDED:
+            values[name] = _value(path, name, field.type, content[name])
+        elif field.default is MISSING:
             raise InvalidInput(f"The configuration '{path}' must have the key '{name}'. Got none.")
-    for name in ("inputs", "model"):
-        values[name] = path.parent / values[name]
     if values["start_idx"] < 0 or values["num_attack"] < 1:
         raise InvalidInput(
             "'start_idx' must be at least 0 and 'num_attack' at least 1."
@@ -108,16 +94,17 @@ def read_configuration(path: Path) -> Configuration:
     return Configuration(**values)
 
 
-def _value(path: Path, name: str, kind: type, value: Any) -> Any:
+def _value(path: Path, name: str, kind: Any, value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is str and isinstance(value, str):
-        return value
+    if kind is Path and isinstance(value, str):
+        return path.parent / value
     if kind is float and is_number:
         return float(value)
-    if kind is int and ((is_number and float(value).is_integer()) or isinstance(value, bool)):
+    is_whole = (is_number and float(value).is_integer()) or isinstance(value, bool)
+    if kind not in (Path, float) and is_whole:
         return int(value)
-    words = {str: "a text", float: "a number", int: "a whole number"}
-    raise InvalidInput(f"'{name}' in '{path}' must be {words[kind]}. Got {value!r}.")
+    words = {Path: "a text", float: "a number"}.get(kind, "a whole number")
+    raise InvalidInput(f"'{name}' in '{path}' must be {words}. Got {value!r}.")
 
 
 def answer_configuration(configuration: Configuration, *, absent: str, jobs: int) -> "Results":
