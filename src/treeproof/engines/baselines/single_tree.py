@@ -79,11 +79,11 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Outcomes, Neares
     )
     question, meaning = question_of(query), _meaning_of(query)
 
-    def run(first: int, last: int) -> None:
+    def run(part: slice) -> None:
         walk = new_walk(n_features, question.space.max_depth)
-        single_tree_rows(question, meaning, float(radius), walk, first, last, found)
+        single_tree_rows(question, meaning, float(radius), walk, part.start, part.stop, found)
 
-    in_chunks(n_rows, n_jobs, run)
+    in_chunks(query, n_jobs, run)
     outcomes = Outcomes.empty(n_rows, n_features)
     outcomes.seconds[:] = found.seconds
     for row in range(n_rows):
