@@ -6,6 +6,9 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from tests.contract import engine_checks
+from tests.strategies import SMALL, random_case
+from treeproof.engines.base import Budget
 from treeproof.engines.baselines import hard_label as module
 from treeproof.engines.baselines.hard_label import HardLabelEngine
 
@@ -70,6 +73,15 @@ def test_frozen_features_and_bounds_are_kept(boosted):
     np.testing.assert_array_equal(witness[:, [0, 7]], X[broken][:, [0, 7]])
     assert witness.min() >= 0.0
     assert witness.max() <= 1.0
+
+
+def test_nothing_between_a_value_and_the_domain_is_a_witness():
+    # The row has a value below the domain, 0.2 and 0.25: it may stay, or go into the domain.
+    query = random_case(np.random.default_rng([613, 176]), SMALL, ask="ball").query
+    assert query.rows[0, 0] < query.reach.low[0, 0]
+    outcomes = HardLabelEngine(200).verify(query, Budget())
+    for row in range(len(query)):
+        engine_checks.check_verdict(HardLabelEngine(), query, row, outcomes)
 
 
 @pytest.mark.parametrize("options", [{"queries": 0}, {"random_state": -1}])

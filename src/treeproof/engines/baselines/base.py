@@ -98,18 +98,19 @@ class RowSearch:
 
     def spend(self) -> bool:
         """Count a call of a solver; False, with the reason, when none is left."""
-        if self.limit is not UnknownReason.NONE:
-            self.reason = self.limit
+        limit = self.limit
+        if limit is not UnknownReason.NONE:
+            self.reason = limit
             return False
         self.limits.nodes[0] += 1
         return True
 
-    def is_falsified_in(self, cells: Cells) -> bool:
-        """Whether the replay of a point in a box of cells breaks the claim; then it is settled."""
-        return self.is_falsified_by(point_in_cells(self.query, self.row, *cells))
+    def falsify_in(self, cells: Cells) -> bool:
+        """Write down a witness in a box of cells, if its replay breaks the claim."""
+        return self.falsify(point_in_cells(self.query, self.row, *cells))
 
-    def is_falsified_by(self, point: FloatArray) -> bool:
-        """Whether the replay of a point breaks the claim; then it is settled."""
+    def falsify(self, point: FloatArray) -> bool:
+        """Write down a witness, if its replay breaks the claim."""
         return mark_falsified(self.query, self.outcomes, self.row, point)
 
     def mark_unknown(self) -> None:

@@ -35,7 +35,7 @@ class CliqueEngine(RowEngine):
         restricted, order, path = clique_search(search.query, search.row, constraints, cells)
         arguments = (restricted.leaves, order, path, search.limits)
         while (status := next_clique(*arguments)) == FOUND:
-            if search.is_falsified_in((path.low_cell, path.high_cell)):
+            if search.falsify_in((path.low_cell, path.high_cell)):
                 return Verdict.FALSIFIED
             # Within the slack only the model's own arithmetic decides; it says no violation.
             order.sure[:] = np.inf

@@ -60,7 +60,7 @@ class CombinationEngine(RowEngine):
             status, boxes = combine(restricted.leaves, missing, boxes, search.limits)
             if status != FOUND:
                 break
-            if search.is_falsified_in((boxes.low_cell, boxes.high_cell)):
+            if search.falsify_in((boxes.low_cell, boxes.high_cell)):
                 return Verdict.FALSIFIED
         if status == PROVED:
             return Verdict.VERIFIED

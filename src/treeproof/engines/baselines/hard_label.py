@@ -85,10 +85,11 @@ class Oracle(RowSearch):
         """Points at given lengths along directions, within the domain, in the input precision."""
         reach = self.query.reach
         rate = np.where(directions > 0.0, reach.up, reach.down)
-        low = np.minimum(reach.low[self.row], self.values)
-        high = np.maximum(reach.high[self.row], self.values)
+        low, high = reach.low[self.row], reach.high[self.row]
         moved = self.values + lengths[:, np.newaxis] * directions * rate
-        return self._cast(np.clip(moved, low, high), low, high)
+        # A value outside the domain may stay, but what lies between the two is not allowed.
+        moved = np.clip(moved, np.minimum(low, self.values), np.maximum(high, self.values))
+        return self._cast(moved, low, high)
 
     def points_of_box(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Random points of a box; an infinite side is tried at random lengths from the row."""
@@ -176,7 +177,7 @@ class HardLabelEngine(RowEngine):
             point = descent.point if descent.best <= descent.good_enough else None
         else:
             point = _sample_box(search, rng)
-        if point is None or not search.is_falsified_by(point):
+        if point is None or not search.falsify(point):
             search.reason = _reason(search)
             search.mark_unknown()
 

@@ -133,7 +133,7 @@ class MilpEngine(RowEngine):
         """Look for a violation of an alternative."""
         verdict: Verdict = search.find(constraints, cells)
         if verdict is Verdict.FALSIFIED:
-            search.is_falsified_by(search.best)
+            search.falsify(search.best)
         return verdict
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:

@@ -149,14 +149,14 @@ class MultilevelEngine:
         is_plain = not (options.shares or options.uses_paths)
         bound: Callable[..., int] = bound_by_sums if is_plain else bound_by_any
 
-        def run(first: int, last: int) -> None:
-            n_leaves = _LEAVES
-            while first < last:
+        def run(part: slice) -> None:
+            row, n_leaves = part.start, _LEAVES
+            while row < part.stop:
                 work = new_work(question, n_leaves)
-                first = bound(question, work, first, last, options, answers)
+                row = bound(question, work, row, part.stop, options, answers)
                 n_leaves *= 2
 
-        in_chunks(n_rows, n_jobs, run)
+        in_chunks(query, n_jobs, run)
         outcomes = Results.empty(n_rows, query.rows.shape[1])
         outcomes.seconds[:] = answers.seconds
         outcomes.statistics |= {"level": answers.level, "cliques": answers.nodes}

@@ -1,16 +1,17 @@
 """Queries as arrays for kernels that answer many rows in one call."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.baselines.questions import Claims, Question, Rows
 from treeproof.model.ensemble import ZERO_BAND
-from treeproof.prediction import thread_count
+from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
+
+_CHUNK = 256
+"""Most rows of a compiled call: scratch is made for each, and it can be interrupted in between."""
 
 
 def question_of(query: Query) -> Question:
@@ -47,13 +48,6 @@ def question_of(query: Query) -> Question:
     return Question(ensemble.trees, space, rows, claims)
 
 
-def in_chunks(n_rows: int, n_jobs: int, run: Callable[[int, int], Any]) -> None:
-    """Call with ranges of rows, in threads when asked; every call writes its own rows."""
-    threads = thread_count(n_jobs)
-    if threads == 1 or n_rows == 1:
-        run(0, n_rows)
-        return
-    size = max(1, n_rows // (8 * threads))
-    with ThreadPoolExecutor(threads) as pool:
-        starts = range(0, n_rows, size)
-        list(pool.map(lambda first: run(first, min(first + size, n_rows)), starts))
+def in_chunks(query: Query, n_jobs: int, run: Callable[[slice], None]) -> None:
+    """Call with slices of the rows, in threads when asked; every call writes its own rows."""
+    in_slices(range(0, len(query), _CHUNK), thread_count(n_jobs), run)

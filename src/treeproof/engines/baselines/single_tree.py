@@ -19,7 +19,12 @@ from treeproof.engines.outcomes import (
     mark_verified,
 )
 from treeproof.errors import InternalError
-from treeproof.kernels.baselines.single_tree import LeafMeaning, NearestLeaves, single_tree_rows
+from treeproof.kernels.baselines.single_tree import (
+    LeafMeaning,
+    NearestLeaves,
+    new_walk,
+    single_tree_rows,
+)
 from treeproof.model import evaluate
 from treeproof.query.query import Query
 from treeproof.results.results import Results
@@ -73,11 +78,12 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, Nearest
         seconds=np.empty(n_rows),
     )
     question, meaning = question_of(query), _meaning_of(query)
-    in_chunks(
-        n_rows,
-        n_jobs,
-        lambda first, last: single_tree_rows(question, meaning, float(radius), first, last, found),
-    )
+
+    def run(part: slice) -> None:
+        walk = new_walk(n_features, question.space.max_depth)
+        single_tree_rows(question, meaning, float(radius), walk, part.start, part.stop, found)
+
+    in_chunks(query, n_jobs, run)
     outcomes = Results.empty(n_rows, n_features)
     outcomes.seconds[:] = found.seconds
     for row in range(n_rows):

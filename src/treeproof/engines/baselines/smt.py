@@ -49,7 +49,7 @@ class SmtEngine(RowEngine):
                 search.reason = formula.reason
                 break
             point = formula.cells()
-            if search.is_falsified_in((point, point)):
+            if search.falsify_in((point, point)):
                 return Verdict.FALSIFIED
             # Sound: the leaves fix the library's sums, and those break nothing.
             formula.forbid(restricted.leaves_at(point))

@@ -237,26 +237,30 @@ def _back(walk, length):
         walk.high[walk.path[step, 0]] = walk.path[step, 2]
 
 
+def new_walk(n_features: int, max_depth: int) -> TreeWalk:
+    """Scratch; not compiled, because a call for many rows needs it once."""
+    size = 3 * max_depth + 4
+    return TreeWalk(
+        low=np.empty(n_features, dtype=np.int32),
+        high=np.empty(n_features, dtype=np.int32),
+        home=np.zeros(n_features, dtype=np.int32),
+        stack=np.empty((size, 5), dtype=np.int64),
+        level=np.empty((size, 2)),
+        path=np.empty((size, 3), dtype=np.int32),
+        size=np.zeros(2, dtype=np.int64),
+        here=np.empty(2),
+    )
+
+
 @kernel
-def single_tree_rows(question, meaning, radius, first, last, out):
+def single_tree_rows(question, meaning, radius, walk, first, last, out):
     """Nearest breaking leaf of rows first to last.
 
     radius  float64        largest radius; infinite for the minimal perturbation
+    walk    TreeWalk       scratch
     out     NearestLeaves  out
     """
     space, rows = question.space, question.rows
-    n_features = rows.values.shape[1]
-    size = 3 * space.max_depth + 4
-    walk = TreeWalk(
-        np.empty(n_features, dtype=np.int32),
-        np.empty(n_features, dtype=np.int32),
-        np.zeros(n_features, dtype=np.int32),
-        np.empty((size, 5), dtype=np.int64),
-        np.empty((size, 2)),
-        np.empty((size, 3), dtype=np.int32),
-        np.zeros(2, dtype=np.int64),
-        np.empty(2),
-    )
     clock = np.empty(2, dtype=np.int64)
     for row in range(first, last):
         begun = seconds_now(clock)
