@@ -277,15 +277,16 @@ def _walk(packed, tree, n_rows, buffer, reached):
 
 
 @noalloc_kernel
-def _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached):
+def _walk_any(trees, packed, tree, rows, zero_band, buffer, reached):
     """Leaf of each row of a block in one tree of any kind."""
+    n_rows = len(rows)
     if packed.is_plain[tree]:
         _walk(packed, tree, n_rows, buffer, reached)
         return
     for row in range(n_rows):
         node = trees.root[tree]
         while trees.feature[node] >= 0:
-            value = rows[first + row, trees.feature[node]]
+            value = rows[row, trees.feature[node]]
             node = node + 1 if is_left(trees, node, value, zero_band) else trees.right[node]
         reached[row] = trees.leaf[node]
 
@@ -304,9 +305,10 @@ def reach_packed(trees, packed, rows, zero_band, buffer, leaves):
     reached = np.empty(BLOCK, np.int32)
     for first in range(0, rows.shape[0], BLOCK):
         n_rows = min(BLOCK, rows.shape[0] - first)
+        block = rows[first : first + n_rows]
         _fill(packed, rows, first, n_rows, buffer)
         for tree in range(len(trees.tree_output)):
-            _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached)
+            _walk_any(trees, packed, tree, block, zero_band, buffer, reached)
             for row in range(n_rows):
                 leaves[first + row, tree] = reached[row]
 
@@ -325,9 +327,10 @@ def accumulate_packed(trees, packed, rows, zero_band, buffer, total):
     reached = np.empty(BLOCK, np.int32)
     for first in range(0, rows.shape[0], BLOCK):
         n_rows = min(BLOCK, rows.shape[0] - first)
+        block = rows[first : first + n_rows]
         _fill(packed, rows, first, n_rows, buffer)
         for tree in range(len(trees.tree_output)):
-            _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached)
+            _walk_any(trees, packed, tree, block, zero_band, buffer, reached)
             output = trees.tree_output[tree]
             for row in range(n_rows):
                 if output >= 0:
