@@ -123,7 +123,7 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
         The model as loaded, whatever the arithmetic of the question.
     """
     checker = RunChecker(results.header, ensemble)
-    checks = [checker.check(record) for record in row_records(results)]
+    checks = checker.check_all(list(row_records(results)))
     failed = [number for number, check in enumerate(checks) if check.status == "rejected"]
     said = f"{UnknownReason.ROW_FAILED.value}: the checker does not accept its evidence:"
     withdraw(results, failed, [f"{said} {checks[number].reason}" for number in failed])
