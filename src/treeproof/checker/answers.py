@@ -15,11 +15,7 @@ from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
 from treeproof.checker.witnesses import (
-    check_in_ball,
-    check_in_box,
-    distance_of,
-    level_of,
-    reaches,
+    Moves,
     rounded_down,
     same_numbers,
 )
@@ -27,6 +23,10 @@ from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
+
+
+MOST_CELLS = 1 << 20
+"""Rows times features that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class _Case:
     own: FloatArray | None = None
     point: FloatArray | None = None
     unproved = ""
+    moves: Moves
+    place: int
 
     def __init__(self, record: Any, values: Any, label: schema.Label) -> None:
         self.record, self.values, self.label = record, values, label
@@ -122,7 +124,13 @@ class RunChecker:
         that the run must have been given for it.
         """
         n = len(records)
-        given = zip(records, values or [None] * n, labels or [None] * n, strict=True)
+        given = list(zip(records, values or [None] * n, labels or [None] * n, strict=True))
+        step = max(1, MOST_CELLS // self.question.n)
+        return [
+            check for first in range(0, n, step) for check in self._check(given[first : first + step])
+        ]
+
+    def _check(self, given: list[Any]) -> list[RowCheck]:
         cases = [_Case(*entry) for entry in given]
         self._each(cases, self._read)
         self._evaluate(cases)
@@ -133,6 +141,12 @@ class RunChecker:
         for case, reason in zip(proved, reasons, strict=True):
             if reason:
                 case.reject(reason)
+        witnessed = [c for c in cases if c.is_open and c.has_witness and "point" in c.found]
+        if witnessed:
+            points = np.array([case.point for case in witnessed])
+            moves = Moves(self.forest, [c.claim for c in witnessed if c.claim is not None], points)
+            for number, case in enumerate(witnessed):
+                case.moves, case.place = moves, number
         self._each(cases, self._check_witness)
         return [RowCheck(case.number, case.status, case.reason) for case in cases]
 
@@ -291,10 +305,10 @@ class RunChecker:
     def _check_witness(self, case: "_Case") -> None:
         """Judge the witness, see that it is in the set, and derive the bound that it shows."""
         question, row, claim = self.question, case.row, case.claim
-        if not case.has_witness or claim is None or case.point is None:
+        if not case.has_witness or claim is None:
             case.close("accepted")
             return
-        point, found = case.point, case.point_found("point", "witness")
+        found, moves, at = case.point_found("point", "witness"), case.moves, case.place
         name, value = claim.goal
         if name == "within":
             least, most = _floats(value)
@@ -306,25 +320,25 @@ class RunChecker:
             is_named = bool(question.classes) and row.witness is not None
             mine = question.classes[found.label] if is_named else None
             require(same_label(row.witness_label, mine), f"witness: its label is {mine!r}")
-        distance = distance_of(claim, point)
+        distance = moves.distance(at)
         same = _number(row.witness_distance) == distance
         require(same, f"witness: its distance is {distance!r}")
         if question.is_box:
-            check_in_box(self.forest, claim, point)
+            moves.check_in_box(at, claim)
             case.close("accepted")
             return
-        upper, level = _number(row.upper), level_of(self.forest, claim, point)
+        upper, level = _number(row.upper), moves.level(at)
         if not question.asks_radius:
             nearest = min(question.eps, distance)
             require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         elif not row.attained:
-            nearest = rounded_down(level[0])
+            nearest = rounded_down(level.distance)
             require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
-        attains = reaches(upper, level)
+        attains = level.reached_by(upper)
         require(attains == row.attained, f"witness: 'attained' is {attains}")
         require(upper <= distance, f"witness: it is as near as {distance!r}")
         radius = upper if row.attained else math.nextafter(upper, math.inf)
-        check_in_ball(self.forest, claim, point, distance, radius)
+        moves.check_in_ball(at, distance, radius)
         case.close("accepted")
 
 
@@ -346,5 +360,6 @@ def _range_around(score: float, delta: float) -> tuple[float, float]:
     """Least and largest double that differ from a score by at most delta."""
     if math.isinf(delta):
         return -math.inf, math.inf
-    low, high = (rounded_down(sign * Fraction(score) + Fraction(delta)) for sign in (-1, 1))
+    ends = [sign * Fraction(score) + Fraction(delta) for sign in (-1, 1)]
+    low, high = (rounded_down(end.as_integer_ratio()) for end in ends)
     return -low, high

@@ -204,7 +204,8 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
         # Nothing falls to minus infinity: the floor lies above every sum.
         need = peaks[0] + errors[0] + 1
     else:
-        need = math.ceil(Fraction(way.weights[0] * way.cut) / forest.unit)
+        n, d = (way.weights[0] * way.cut).as_integer_ratio()
+        need = -(-n * forest.unit.denominator // (d * forest.unit.numerator))
         need = need if error else _on_grid(forest, need)
     return need - error
 

@@ -4,7 +4,7 @@ Cell c of a feature holds the values v with exactly c thresholds <= v; a split a
 number j sends v left iff the cell of v is at most j. All functions take many rows at a time.
 """
 
-from bisect import bisect_left, bisect_right
+import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -112,10 +112,13 @@ class Forest:
             last = self.count(feature, np.where(is_exact, x + step, x + step + error))
         last = np.where(wild, (self.first_cut[1:] - self.first_cut[:-1])[feature], last)
         for at in zip(*np.nonzero((first < last) & ~is_exact), strict=True):
-            end = Fraction(x[at]) + Fraction(radius[at]) * Fraction(rate[at])
-            own = self.cuts(np.broadcast_to(feature, x.shape)[at])
-            search = bisect_left if is_open[at] else bisect_right
-            last[at] = search(own, end, first[at], last[at])
+            own = self.cuts(np.broadcast_to(feature, x.shape)[at])[first[at] : last[at]].tolist()
+            (a, b), (c, d), (e, f) = (
+                float(number[at]).as_integer_ratio() for number in (x, radius, rate)
+            )
+            end = (a * d * f + b * c * e, b * d * f)
+            passes = (compare_ratio(end, cut) > -(not is_open[at]) for cut in own)
+            last[at] = first[at] + sum(passes)
         return last
 
     def boxes(self, claims: Any) -> Boxes:
@@ -130,7 +133,7 @@ class Forest:
         moves = ~np.isnan(x)
         x[~moves] = 0.0
         down, up, least, most = (
-            _table([getattr(claim, name) for claim in claims], rows.shape[1])[:, tested]
+            per_feature([getattr(claim, name) for claim in claims], rows.shape[1])[:, tested]
             for name in ("down", "up", "low", "high")
         )
         first, last = self.count(tested, least), self.count(tested, most)
@@ -222,13 +225,22 @@ class Forest:
         return n * self.unit.denominator // (d * self.unit.numerator)
 
 
+def compare_ratio(ratio: tuple[int, int], number: float) -> int:
+    """-1, 0 or 1: whether a ratio, with a denominator above 0, is below, at or above a double."""
+    if math.isinf(number):
+        return -1 if number > 0.0 else 1
+    n, d = number.as_integer_ratio()
+    left, right = ratio[0] * d, n * ratio[1]
+    return (left > right) - (left < right)
+
+
 def _objects(numbers: list[int]) -> Ints:
     found = np.empty(len(numbers), dtype=object)
     found[:] = numbers
     return found
 
 
-def _table(values: list[float | list[float]], n: int) -> FloatArray:
+def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
     """One row of n numbers for each entry; entries may be one number for all."""
     if all(isinstance(entry, float) for entry in values):
         return np.broadcast_to(np.array(values)[:, np.newaxis], (len(values), n))

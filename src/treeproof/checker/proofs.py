@@ -127,15 +127,14 @@ class Prover:
         shift = 0 if self.exact else forest.shift
         errors = {o: int(sums.errors[o][row]) << shift for o in way.weights}
         peaks = {o: int(sums.peaks[o][row]) << shift for o in way.weights}
-        most = max(peaks[o] + errors[o] for o in way.weights) * forest.unit
-        require(most < 2 ** (127 if forest.bits == 24 else 1023), f"{way.name}: sums overflow")
+        most, limit = max(peaks[o] + errors[o] for o in way.weights), 127 if forest.bits == 24 else 1023
+        require(most < 1 << limit - forest.exponent, f"{way.name}: sums overflow")
         # Sound: a whole number is below the floor iff it is below the floor rounded up.
         floor = -(-floor_of(forest, way, errors, peaks) >> shift)
         constant = sum(w * int(sums.lone[o][w > 0][row]) for o, w in way.weights.items())
-        first, last = self.regions.row_factors[row : row + 2]
-        output = forest.trees.tree_output[self.regions.factor_tree[first:last]]
-        own = self.regions.factor_prices[first:last][np.isin(output, (-1, *way.weights))]
-        self.problems[row, number] = Problem(constant, floor, int(own.sum()))
+        columns = list(way.weights) if forest.value.shape[1] == 1 else [0]
+        n_prices = int(self.regions.n_prices[row, columns].sum())
+        self.problems[row, number] = Problem(constant, floor, n_prices)
         return self.problems[row, number]
 
     def nodes(self, row: int) -> Iterator[Node]:
@@ -197,10 +196,11 @@ class Prover:
         """Why a box with one leaf of every tree does not hold: add up as the model does."""
         ensemble, n_trees = self.forest.ensemble, self.forest.ensemble.n_trees
         leaves = self.regions.leaf[self.regions.tree_pieces[node.row * n_trees :][:n_trees]]
-        for tree, found in bounds.leaves_met(number):
-            if len(found) != 1:
-                return f"tree {tree} has {len(found)} leaves here"
-            leaves[tree] = found[0]
+        trees, found = bounds.leaves_met(number)
+        for tree, count in enumerate(np.bincount(trees).tolist()):
+            if count > 1:
+                return f"tree {tree} has {count} leaves here"
+        leaves[trees] = found
         totals = evaluate.accumulate(ensemble, leaves[np.newaxis])[0].astype(float).tolist()
         way = self.ways[node.row][node.way]
         return "the model's own sums break it" if happens(self.forest, way, totals) else ""
@@ -427,12 +427,11 @@ class Bounds:
         value[segment] += held - self.best[self.pair_factor[self.segment_pair[segment]]]
         return self._sums_over_cells(segment, value)
 
-    def leaves_met(self, number: int) -> Iterator[tuple[int, Ints]]:
+    def leaves_met(self, number: int) -> tuple[Ints, Ints]:
         """Trees of a node's way that had several leaves at first, with those that its box meets."""
-        regions = self.prover.regions
-        for factor in np.flatnonzero(self.factor_node == number).tolist():
-            met = self.piece[(self.piece_factor == factor) & self.meets]
-            yield int(regions.factor_tree[self.factor[factor]]), regions.leaf[met]
+        met = np.flatnonzero(self.meets & (self.factor_node[self.piece_factor] == number))
+        tree = self.prover.regions.factor_tree[self.factor[self.piece_factor[met]]]
+        return tree, self.prover.regions.leaf[self.piece[met]]
 
 
 def _largest(values: Ints, first: Ints, last: Ints) -> Ints:

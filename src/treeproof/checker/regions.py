@@ -36,7 +36,7 @@ class Regions:
     pair_feature             of each pair
     segment_cell             first cell of each segment
     entry_pair, entry_first, entry_last   of each entry; segments counted within the pair
-    factor_prices            multipliers of a factor that proofs hold
+    n_prices                 multipliers in proofs, of each row and output
     """
 
     def __init__(self, forest: Forest, rows: FloatArray, boxes: Boxes) -> None:
@@ -65,7 +65,8 @@ class Regions:
             self.entry_pair * n_cells + low,
             (self.entry_pair * n_cells + high + 1)[inner],
         ]
-        segment = np.unique(np.concatenate(starts))
+        segment = np.sort(np.concatenate(starts))
+        segment = segment[begins(segment)]
         segment_pair, self.segment_cell = np.divmod(segment, n_cells)
         self.pair_segments = np.searchsorted(segment_pair, np.arange(len(pair) + 1))
         offset = self.pair_segments[self.entry_pair]
@@ -78,7 +79,11 @@ class Regions:
         n_segments = n_segments - self.pair_segments[self.factor_pairs[:-1]]
         # A tree with one feature is a term of its cells: each segment's multiplier is minus the
         # gain of the leaf that holds it. Such multipliers are not part of a proof.
-        self.factor_prices = np.where(n_pairs > 1, n_segments - n_pairs, 0)
+        prices = np.where(n_pairs > 1, n_segments - n_pairs, 0)
+        # By row and output; of vector leaves all in the first column.
+        output = np.maximum(forest.trees.tree_output[self.factor_tree], 0)
+        self.n_prices = np.zeros((len(rows), forest.ensemble.n_outputs), dtype=np.int64)
+        np.add.at(self.n_prices, (self.factor_row, output), prices)
 
     def _entries(self, forest: Forest, pieces: Any, piece: Ints) -> list[Ints]:
         """Piece, feature, first and last cell of every narrowed range, by piece and feature.
