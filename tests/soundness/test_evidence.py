@@ -16,6 +16,7 @@ import treeproof
 from tests.oracle import brute_force
 from tests.strategies import SMALL
 from tests.unit.checker import dense
+from tests.unit.checker.provers import cell_box
 from tests.unit.checker.certificates import (
     BUDGET,
     DEEP,
@@ -28,7 +29,7 @@ from tests.unit.checker.certificates import (
     unpacked,
 )
 from treeproof.checker import RunChecker
-from treeproof.checker.claims import cell_box, read_claim
+from treeproof.checker.claims import read_claim
 from treeproof.engines.registry import engine_named
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
-from treeproof.checker.forest import Forest, Ints
+from treeproof.checker.forest import Boxes, Forest, Ints
 from treeproof.checker.regions import Regions, Sums, begins, ranges
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
@@ -59,7 +59,8 @@ def prove(forest: Forest, claims: list[Claim], ways: list[list[Way]]) -> list[st
     for first in range(0, len(claims), step):
         part = slice(first, first + step)
         try:
-            reasons += Prover(forest, claims[part], ways[part]).reasons()
+            boxes = forest.boxes(claims[part])
+            reasons += Prover(forest, claims[part], ways[part], boxes).reasons()
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             # Sound: what cannot be followed is not accepted. No such proof is known; the others
             # must not suffer from it.
@@ -75,11 +76,16 @@ class Prover:
     """Follows the proofs of claims, in words or exactly."""
 
     def __init__(
-        self, forest: Forest, claims: list[Claim], ways: list[list[Way]], *, exact: bool = False
+        self,
+        forest: Forest,
+        claims: list[Claim],
+        ways: list[list[Way]],
+        boxes: Boxes,
+        *,
+        exact: bool = False,
     ) -> None:
         self.forest, self.claims, self.ways, self.exact = forest, claims, ways, exact
-        rows = np.array([claim.row for claim in claims])
-        self.regions = Regions(forest, rows, forest.boxes(claims))
+        self.regions = Regions(forest, np.array([claim.row for claim in claims]), boxes)
         self.sums = Sums(forest, self.regions, exact=exact)
         self.problems: dict[tuple[int, int], Problem] = {}
 
@@ -113,7 +119,8 @@ class Prover:
                 continue
             if alone is None or alone.claims[0] is not self.claims[node.row]:
                 row = slice(node.row, node.row + 1)
-                alone = Prover(self.forest, self.claims[row], self.ways[row], exact=True)
+                boxes = Boxes(*(side[row] for side in self.regions.boxes))
+                alone = Prover(self.forest, self.claims[row], self.ways[row], boxes, exact=True)
             (exact_reason,) = alone.check([node._replace(row=0)])
             if exact_reason:
                 # Nodes come in order, and what could not be read comes after them.

@@ -140,7 +140,9 @@ class Sums:
         self.lone: list[tuple[Ints, Ints]] = []
         self.errors: list[Ints] = []
         self.peaks: list[Ints] = []
-        exact_up_to = min(forest.grid << forest.bits >> (0 if exact else forest.shift), 1 << 62)
+        exact_up_to = forest.grid << forest.bits
+        if not exact:
+            exact_up_to = min(exact_up_to >> forest.shift, 1 << 62)
         for output in range(forest.ensemble.n_outputs):
             if n_columns > 1 or output == 0:
                 values = forest.integers(regions.leaf, output, exact=exact)
@@ -175,7 +177,8 @@ def rounding_errors(largest: Ints, exact_up_to: int, bits: int) -> Ints:
     while True:
         # The error after each term follows from the one before. Every pass makes at least one more
         # of them right, and as errors are small beside sums, a few passes all.
-        before = np.pad(errors, ((0, 0), (1, 0)))[:, :-1]
+        before = np.zeros_like(errors)
+        before[:, 1:] = errors[:, :-1]
         new = np.cumsum(np.where(rounds, -(-(before + largest) >> bits), 0), axis=1)
         if (new == errors).all():
             return np.asarray(errors[:, -1])

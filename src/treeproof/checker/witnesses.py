@@ -73,16 +73,17 @@ class Moves:
             is_far = (rate == 0.0) | ~np.isfinite(w - x)
         allowed = np.where(rises, cut <= high, cut > low)
         allowed &= (rate > 0.0) & np.isfinite(x) & np.isfinite(cut)
-        self.beyond_levels = self._first_features((here != there) & ~allowed)
-        inside = (rate > 0.0) & np.isfinite(x) & np.isfinite(w) & ~forest.fixed[self.feature]
+        stays = np.isnan(x) | forest.fixed[self.feature]
+        self.stays = self._first_features(stays)
+        self.beyond_levels = self._first_features((here != there) & ~allowed & ~stays)
+        inside = (rate > 0.0) & np.isfinite(x) & ~stays
         inside &= (np.minimum(low, x) <= near) & (near <= np.maximum(high, x))
         self.beyond_bounds = self._first_features(~inside)
         self.far = self._first_features(is_far)
-        self.stays = self._first_features(np.isnan(x) | forest.fixed[self.feature])
         self.x, self.rate = x.tolist(), rate.tolist()
         self.cut, self.w, self.near = (
-            self._farthest(ends, x, rate, counts & np.isfinite(ends))
-            for ends, counts in ((cut, here != there), (w, rate < math.inf), (near, inside))
+            self._farthest(ends, x, rate, counts)
+            for ends, counts in ((cut, here != there), (w, ~is_far), (near, inside))
         )
 
     def _first_features(self, which: NDArray[np.bool_]) -> dict[int, int]:
@@ -98,6 +99,8 @@ class Moves:
         Sound: a difference and a quotient of doubles are each wrong by at most 2**-53 of their size,
         or by less than the smallest normal double; so one that is much smaller is not the farthest.
         """
+        # In a box, where rates are infinite, moves are free.
+        counts = counts & (rate > 0.0) & np.isfinite(rate) & np.isfinite(x) & np.isfinite(ends)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             moved = np.where(counts, np.abs(ends - x) / rate, 0.0)
             largest = np.zeros(len(self.points))
