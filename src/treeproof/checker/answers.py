@@ -229,7 +229,7 @@ class RunChecker:
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
             self._check_question(claim, case)
             case.ways = ways_of(self.forest, claim) if kind != "none" else []
-            require(kind != "none" or not claim.proof, "byte 0: the proof goes on")
+            require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""

@@ -148,9 +148,10 @@ class Moves:
         for feature in np.flatnonzero(outside).tolist():
             least, w, most = ends = np.array([low[feature], point[feature], high[feature]])
             with np.errstate(over="ignore"):
-                near = np.nextafter(real(w), real(math.inf if w < least else -math.inf))
+                near = float(np.nextafter(real(w), real(math.inf if w < least else -math.inf)))
             first, cell, last = self.forest.count(np.array([feature]), ends).tolist()
-            inside = least <= float(near) <= most and first <= cell <= last
+            inside = near >= least if w < least else near <= most
+            inside &= first <= cell <= last
             require(inside, f"witness: feature {feature} is beyond the set")
 
 
