@@ -60,6 +60,7 @@ class Forest:
     """What the checker reads of a model; see the module."""
 
     tree: NDArray[np.int64]
+    feature: NDArray[np.int64]
     parent: NDArray[np.int64]
     cut: NDArray[np.int64]
     least: NDArray[np.int64]
@@ -149,17 +150,18 @@ class Forest:
 
     def pieces(self, rows: FloatArray, boxes: Boxes) -> Pieces:
         """Leaves that the box of each row meets."""
-        trees, (low, high) = self.trees, boxes
+        (low, high), n = boxes, rows.shape[1]
         owner = np.arange(len(rows))
         part = np.repeat(owner, self.ensemble.n_trees)
-        node = np.tile(trees.root[:-1].astype(np.int64), len(rows))
+        node = np.tile(self.trees.root[:-1].astype(np.int64), len(rows))
         found: list[tuple[Ints, Ints]] = []
         while len(node):
-            feature = trees.feature[node]
-            is_leaf = feature < 0
-            found.append((part[is_leaf], node[is_leaf]))
-            part, node, feature = part[~is_leaf], node[~is_leaf], feature[~is_leaf]
-            first, last, cut = low[part, feature], high[part, feature], self.cut[node]
+            feature = self.feature[node]
+            inner = feature >= 0
+            found.append((part[~inner], node[~inner]))
+            part, node, feature = part[inner], node[inner], feature[inner]
+            box, cut = part * n + feature, self.cut[node]
+            first, last = low.ravel()[box], high.ravel()[box]
             moves = first <= last
             first, last = np.maximum(first, self.least[node]), np.minimum(last, self.most[node])
             left, right = first <= cut, last > cut
@@ -181,7 +183,7 @@ class Forest:
                 low[numbers, at], high[numbers, at] = begin[some], end[some]
                 divided.append((numbers, child[some]))
             left[cases] = right[cases] = False
-            steps = [(part[left], node[left] + 1), (part[right], trees.right[node[right]])]
+            steps = [(part[left], node[left] + 1), (part[right], self.trees.right[node[right]])]
             part, node = (np.concatenate(side) for side in zip(*steps, *divided, strict=True))
         part, node = (np.concatenate(side) for side in zip(*found, strict=True))
         order = np.argsort(owner[part] * self.ensemble.n_trees + self.tree[node], kind="stable")
@@ -193,7 +195,7 @@ class Forest:
 
         Cells of zero, those before and those after them are looked at by themselves.
         """
-        zero_first, zero_last = self.zero[self.trees.feature[node]].T
+        zero_first, zero_last = self.zero[self.feature[node]].T
         left, right, cut = node + 1, self.trees.right[node].astype(np.int64), self.cut[node]
         start, end = np.zeros_like(cut), np.full_like(cut, len(self.keys))
         own = np.where(self.trees.flags[node] & MISSING_LEFT, left, right)
@@ -290,6 +292,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     down = np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64)
     return {
         "tree": tree,
+        "feature": trees.feature.astype(np.int64),
         "parent": parent,
         "cut": cut,
         "apart": apart,

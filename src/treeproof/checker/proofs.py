@@ -25,7 +25,7 @@ from treeproof.model import evaluate
 NODES_PER_BYTE = 4
 """Nodes of a proof for each byte of its packed form, at most, and one more for each way."""
 
-MOST_LEAVES, MOST_ENTRIES = 1 << 18, 1 << 18
+MOST_LEAVES, MOST_ENTRIES = 1 << 18, 1 << 15
 """Leaves of the model times rows, and entries times nodes, that are looked at together."""
 
 Changes = tuple[()] | tuple[int, tuple[int, int], "Changes"]

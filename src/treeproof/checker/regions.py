@@ -92,36 +92,38 @@ class Regions:
         lies on one side of leaves all of it.
         """
         found: list[tuple[Ints, ...]] = []
-        low, high = pieces.boxes
-        at = pieces.node[piece]
+        n_features = self.boxes.low.shape[1]
+        low, high = (side.ravel() for side in pieces.boxes)
+        at, box = pieces.node[piece], pieces.row[piece] * n_features
         while len(piece):
             above = forest.parent[at]
             inner = above >= 0
-            piece, at, above = piece[inner], at[inner], above[inner]
-            feature, cut, left = forest.trees.feature[above], forest.cut[above], at == above + 1
-            row, part = pieces.row[piece], pieces.part[piece]
-            first, last = low[row, feature], high[row, feature]
+            piece, at, box, above = piece[inner], at[inner], box[inner], above[inner]
+            feature, cut = forest.feature[above], forest.cut[above]
+            first, last = low[box + feature], high[box + feature]
+            some = (first <= cut) & (cut < last)
             apart = forest.apart[above] & (first <= last)
-            begin, end = np.where(left, first, cut + 1), np.where(left, cut, last)
+            some = np.flatnonzero(some | apart)
+            first, last, cut, apart = first[some], last[some], cut[some], apart[some]
+            left = at[some] == above[some] + 1
             # Where zero went against the cut, the part of the box knows what is left.
-            begin = np.where(apart, low[part, feature], begin)
-            end = np.where(apart, high[part, feature], end)
-            some = ((first <= cut) & (cut < last)) | apart
-            found.append((piece[some], feature[some], begin[some], end[some]))
+            part = pieces.part[piece[some]] * n_features + feature[some]
+            begin = np.where(apart, low[part], np.where(left, first, cut + 1))
+            end = np.where(apart, high[part], np.where(left, cut, last))
+            found.append((piece[some], feature[some], begin, end))
             at = above
         if not found:
             return [piece] * 4
         piece, feature, low_cell, high_cell = map(np.concatenate, zip(*found, strict=True))
-        key = piece * self.boxes.low.shape[1] + feature
+        key = piece * n_features + feature
         order = np.argsort(key, kind="stable")
         start = begins(key[order])
         piece, feature = piece[order][start], feature[order][start]
         if len(start):
             low_cell = np.maximum.reduceat(low_cell[order], start)
             high_cell = np.minimum.reduceat(high_cell[order], start)
-        row = pieces.row[piece]
-        first, last = low[row, feature], high[row, feature]
-        narrowed = (low_cell > first) | (high_cell < last)
+        box = pieces.row[piece] * n_features + feature
+        narrowed = (low_cell > low[box]) | (high_cell < high[box])
         return [array[narrowed] for array in (piece, feature, low_cell, high_cell)]
 
 
