@@ -16,7 +16,6 @@ import treeproof
 from tests.oracle import brute_force
 from tests.strategies import SMALL
 from tests.unit.checker import dense
-from tests.unit.checker.provers import cell_box
 from tests.unit.checker.certificates import (
     BUDGET,
     DEEP,
@@ -28,6 +27,7 @@ from tests.unit.checker.certificates import (
     run_of,
     unpacked,
 )
+from tests.unit.checker.provers import cell_box
 from treeproof.checker import RunChecker
 from treeproof.checker.claims import read_claim
 from treeproof.engines.registry import engine_named

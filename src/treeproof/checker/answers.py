@@ -14,19 +14,14 @@ from treeproof.checker.claims import Claim, Way, read_claim, require, ways_of
 from treeproof.checker.forest import Forest
 from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
-from treeproof.checker.witnesses import (
-    Moves,
-    rounded_down,
-    same_numbers,
-)
+from treeproof.checker.witnesses import Moves, rounded_down, same_numbers
 from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
 
-
-MOST_CELLS = 1 << 20
-"""Rows times features that are looked at together."""
+MOST_ROWS, MOST_CELLS = 256, 1 << 20
+"""Rows, and rows times features, that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class _Found(NamedTuple):
 
 
 class _Case:
-    """A record on its way through the checks; it is open until its status is known."""
+    """A record on its way through the checks; it has a status when it is settled."""
 
     row: schema.Row
     kind: str
@@ -66,15 +61,8 @@ class _Case:
         self.ways: list[Way] = []
         self.found: dict[str, _Found] = {}
 
-    @property
-    def is_open(self) -> bool:
-        return not self.status
-
-    def close(self, status: str, reason: str = "") -> None:
+    def settle(self, status: str, reason: str = "") -> None:
         self.status, self.reason = status, reason
-
-    def reject(self, reason: str) -> None:
-        self.close("rejected", reason)
 
     def point_found(self, name: str, what: str) -> _Found:
         """What the model says of the row ('own') or the witness ('point'), which must be a row."""
@@ -125,9 +113,11 @@ class RunChecker:
         """
         n = len(records)
         given = list(zip(records, values or [None] * n, labels or [None] * n, strict=True))
-        step = max(1, MOST_CELLS // self.question.n)
+        step = max(1, min(MOST_ROWS, MOST_CELLS // self.question.n))
         return [
-            check for first in range(0, n, step) for check in self._check(given[first : first + step])
+            check
+            for first in range(0, n, step)
+            for check in self._check(given[first : first + step])
         ]
 
     def _check(self, given: list[Any]) -> list[RowCheck]:
@@ -135,13 +125,13 @@ class RunChecker:
         self._each(cases, self._read)
         self._evaluate(cases)
         self._each(cases, self._compare)
-        proved = [case for case in cases if case.is_open and case.ways]
+        proved = [case for case in cases if not case.status and case.ways]
         claims = [case.claim for case in proved if case.claim is not None]
         reasons = prove(self.forest, claims, [case.ways for case in proved])
         for case, reason in zip(proved, reasons, strict=True):
             if reason:
-                case.reject(reason)
-        witnessed = [c for c in cases if c.is_open and c.has_witness and "point" in c.found]
+                case.settle("rejected", reason)
+        witnessed = [c for c in cases if not c.status and c.has_witness and "point" in c.found]
         if witnessed:
             points = np.array([case.point for case in witnessed])
             moves = Moves(self.forest, [c.claim for c in witnessed if c.claim is not None], points)
@@ -150,22 +140,22 @@ class RunChecker:
         self._each(cases, self._check_witness)
         return [RowCheck(case.number, case.status, case.reason) for case in cases]
 
-    def _each(self, cases: list["_Case"], step: Callable[["_Case"], None]) -> None:
+    def _each(self, cases: list[_Case], step: Callable[[_Case], None]) -> None:
         """Take a step with every case that is open; errors reject it."""
         for case in cases:
-            if not case.is_open:
+            if case.status:
                 continue
             try:
                 step(case)
             except CertificateRejected as error:
-                case.reject(str(error))
+                case.settle("rejected", str(error))
             except msgspec.ValidationError as error:
-                case.reject(f"record: it cannot be read ({error})")
+                case.settle("rejected", f"record: it cannot be read ({error})")
             except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
                 # Sound: what cannot be followed is not accepted. No such record is known.
-                case.reject(f"record: it cannot be checked ({error!r})")
+                case.settle("rejected", f"record: it cannot be checked ({error!r})")
 
-    def _read(self, case: "_Case") -> None:
+    def _read(self, case: _Case) -> None:
         """Read a record and its claim, and the points whose labels must be known."""
         row = case.row = msgspec.convert(case.record, schema.Row)
         case.number = row.row
@@ -189,28 +179,29 @@ class RunChecker:
             # A row without any value is its own witness, and is written as none.
             case.point = np.full(len(case.claim.row), np.nan)
 
-    def _evaluate(self, cases: list["_Case"]) -> None:
+    def _evaluate(self, cases: list[_Case]) -> None:
         """Let the plain model evaluate all rows and witnesses that are rows of it."""
         ensemble, n = self.forest.ensemble, self.forest.ensemble.n_features
         for own, name in ((True, "own"), (False, "point")):
-            used = [c for c in cases if c.is_open and (own or c.has_witness)]
+            used = [c for c in cases if not c.status and (own or c.has_witness)]
             used = [c for c in used if getattr(c, name) is not None and len(getattr(c, name)) == n]
             if not used:
                 continue
             points = np.array([getattr(c, name) for c in used])
-            fits = same_numbers(evaluate.cast_rows(ensemble, points), points).all(axis=1)
+            fits = np.all(same_numbers(evaluate.cast_rows(ensemble, points), points), axis=1)
             with np.errstate(over="ignore", invalid="ignore"):
                 scores = evaluate.margins(ensemble, points)
-            labels = evaluate.label_indices(ensemble, scores) if self.question.classes else fits
-            missing = np.isnan(points).any(axis=1)
-            found = zip(fits.tolist(), missing.tolist(), labels.tolist(), scores, strict=True)
-            for case, (fit, has_missing, label, score) in zip(used, found, strict=True):
-                why = "" if fit else "it is not in the model's input precision"
-                if not why and has_missing and not ensemble.missing_allowed:
-                    why = "the model takes no missing values"
-                case.found[name] = _Found(why, label, float(score[0]))
+            labels = [-1] * len(used)
+            if self.question.classes:
+                labels = evaluate.label_indices(ensemble, scores).tolist()
+            wrong = np.where(fits, "", "it is not in the model's input precision")
+            if not ensemble.missing_allowed:
+                wrong[np.isnan(points).any(axis=1)] = "the model takes no missing values"
+            found = zip(wrong.tolist(), labels, scores[:, 0].astype(float).tolist(), strict=True)
+            for case, entry in zip(used, found, strict=True):
+                case.found[name] = _Found(*entry)
 
-    def _compare(self, case: "_Case") -> None:
+    def _compare(self, case: _Case) -> None:
         """Compare a row with its claim, the model, the question and the data."""
         row, claim, kind = case.row, case.claim, case.kind
         self._check_labels(case)
@@ -220,9 +211,9 @@ class RunChecker:
             require(nothing, "record: an answer without an upper bound has no witness")
         if kind == "none" and not case.has_witness:
             require(claim is None, "record: it has evidence, and claims nothing")
-            case.close("claims nothing")
+            case.settle("claims nothing")
         elif claim is None:
-            case.close("unproved", case.unproved)
+            case.settle("unproved", case.unproved)
         else:
             require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
             same = kind == "none" or claim.radius == case.radius
@@ -262,7 +253,7 @@ class RunChecker:
             return "closed", lower
         return ("open", lower) if lower > 0.0 else ("none", 0.0)
 
-    def _check_labels(self, case: "_Case") -> None:
+    def _check_labels(self, case: _Case) -> None:
         """Compare the row's labels with the classes, the model and the data."""
         question, classes, row = self.question, self.question.classes, case.row
         number = question.class_number(row.label)
@@ -282,7 +273,7 @@ class RunChecker:
         is_own = not question.own_labels or same_label(row.label, mine)
         require(is_own, f"record: the model's own label is {mine!r}")
 
-    def _check_question(self, claim: Claim, case: "_Case") -> None:
+    def _check_question(self, claim: Claim, case: _Case) -> None:
         """Compare the claim's set and goal with the question of the run."""
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
@@ -302,11 +293,11 @@ class RunChecker:
         found = _floats(value) if name == "within" else (name, value)
         require(found == wanted, f"claim: the goal is not {wanted}")
 
-    def _check_witness(self, case: "_Case") -> None:
+    def _check_witness(self, case: _Case) -> None:
         """Judge the witness, see that it is in the set, and derive the bound that it shows."""
         question, row, claim = self.question, case.row, case.claim
         if not case.has_witness or claim is None:
-            case.close("accepted")
+            case.settle("accepted")
             return
         found, moves, at = case.point_found("point", "witness"), case.moves, case.place
         name, value = claim.goal
@@ -325,7 +316,7 @@ class RunChecker:
         require(same, f"witness: its distance is {distance!r}")
         if question.is_box:
             moves.check_in_box(at, claim)
-            case.close("accepted")
+            case.settle("accepted")
             return
         upper, level = _number(row.upper), moves.level(at)
         if not question.asks_radius:
@@ -339,7 +330,7 @@ class RunChecker:
         require(upper <= distance, f"witness: it is as near as {distance!r}")
         radius = upper if row.attained else math.nextafter(upper, math.inf)
         moves.check_in_ball(at, distance, radius)
-        case.close("accepted")
+        case.settle("accepted")
 
 
 def _number(value: Any) -> float:

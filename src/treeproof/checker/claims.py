@@ -97,7 +97,7 @@ def read_claim(text: str, forest: Forest) -> Claim:
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
-    require(fields.semantics == semantics_text(forest.ensemble), "claim: other numeric semantics")
+    require(fields.semantics == forest.semantics, "claim: other numeric semantics")
     require(len(claim.row) == n, "claim: one value per feature")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
     return claim
@@ -108,15 +108,6 @@ def _numbers(texts: str | list[str], n: int) -> float | list[float]:
         return float.fromhex(texts)
     require(len(texts) == n, "claim: one number per feature")
     return [float.fromhex(text) for text in texts]
-
-
-def semantics_text(ensemble: Ensemble) -> str:
-    """The numeric semantics of a model in one line."""
-    aggregation, decision = ensemble.aggregation, ensemble.decision
-    return (
-        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ number j sends v left iff the cell of v is at most j. All functions take many ro
 """
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -83,6 +84,11 @@ class Forest:
         self.ensemble, self.trees = ensemble, ensemble.trees
         vars(self).update(_tables(ensemble))
         self.unit = Fraction(2) ** self.exponent
+        aggregation, decision = ensemble.aggregation, ensemble.decision
+        self.semantics = (
+            f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
+            f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
+        )
 
     def cuts(self, feature: int) -> FloatArray:
         """Thresholds of a feature in order."""
@@ -104,23 +110,29 @@ class Forest:
         stays = (rate == 0.0) | (radius == 0.0) | np.isinf(x)
         with np.errstate(over="ignore", invalid="ignore"):
             step = np.where(stays, 0.0, radius * rate)
-            # Sound: product and sum are each rounded by at most 2**-53 of their size, or by less
-            # than the smallest double; four times that, so that rounding this does not matter.
+            end = x + step
+            # Sound: without overflow, `lost` is the exact rounding error of the sum. The exact sum
+            # is on the same side of every threshold as the rounded one, if they are not equal.
+            moved = end - x
+            lost = (x - (end - moved)) + (step - moved)
+            # Product and sum are each rounded by at most 2**-53 of their size, or by less than the
+            # smallest double; four times that, so that rounding this does not matter.
             error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
-            is_exact = stays | np.isinf(radius)
-            wild = ~is_exact & ~np.isfinite(error)
-            first = self.count(feature, np.where(wild, -np.inf, x + step - error), "left")
-            last = self.count(feature, np.where(is_exact, x + step, x + step + error))
-        last = np.where(wild, (self.first_cut[1:] - self.first_cut[:-1])[feature], last)
-        for at in zip(*np.nonzero((first < last) & ~is_exact), strict=True):
-            own = self.cuts(np.broadcast_to(feature, x.shape)[at])[first[at] : last[at]].tolist()
-            (a, b), (c, d), (e, f) = (
-                float(number[at]).as_integer_ratio() for number in (x, radius, rate)
-            )
-            end = (a * d * f + b * c * e, b * d * f)
-            passes = (compare_ratio(end, cut) > -(not is_open[at]) for cut in own)
-            last[at] = first[at] + sum(passes)
-        return last
+            count = self.count(feature, end)
+            place = self.first_cut[feature] + count
+            cuts = np.concatenate([[np.nan], self.keys.imag, [np.nan]])
+            below = np.where(count > 0, cuts[place], -np.inf)
+            above = np.where(place < self.first_cut[feature + 1], cuts[place + 1], np.inf)
+            near = ~((below < end - error) & (above > end + error))
+        known = stays | np.isinf(radius)
+        exact = (np.abs(rate) == 1.0) & np.isfinite(end)
+        count -= ~known & exact & (below == end) & ((lost < 0.0) | ((lost == 0.0) & is_open))
+        for at in zip(*np.nonzero(near & ~known & ~exact), strict=True):
+            (a, b), (c, d), (e, f) = (float(n[at]).as_integer_ratio() for n in (x, radius, rate))
+            exact_end, is_left = (a * d * f + b * c * e, b * d * f), 0 if is_open[at] else -1
+            own = self.cuts(np.broadcast_to(feature, x.shape)[at])
+            count[at] = bisect_left(own, 1, key=lambda t: compare_ratio(exact_end, t) <= is_left)
+        return count
 
     def boxes(self, claims: Any) -> Boxes:
         """Cells that claimed sets around rows meet; missing and categorical entries do not move.
@@ -260,7 +272,9 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     edges = (-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf))
     keys = np.empty(len(numeric) + 2 * len(banded), complex)
     keys.real = np.concatenate([feature, banded, banded])
-    keys.imag = np.concatenate([trees.threshold[numeric], *(np.full(len(banded), e) for e in edges)])
+    keys.imag = np.concatenate(
+        [trees.threshold[numeric], *(np.full(len(banded), e) for e in edges)]
+    )
     keys, place = np.unique(keys, return_inverse=True)
     first_cut = np.searchsorted(keys.real, np.arange(ensemble.n_features + 1))
     cut = np.full(n_nodes, -1)

@@ -41,11 +41,11 @@ class Node(NamedTuple):
     place: str
     changes: Changes
     prices: tuple[int, int, int] | None = None
-    trims: dict[int, tuple[int, int]] = {}
+    trims: tuple[tuple[int, tuple[int, int]], ...] = ()
 
 
 class Problem(NamedTuple):
-    """The sum of a way over the box of a row: a constant, its floor, and its multipliers' number."""
+    """The sum of a way over the box of a row: its constant and floor; the number of multipliers."""
 
     constant: int
     floor: int
@@ -132,13 +132,16 @@ class Prover:
             return self.problems[row, number]
         forest, way, sums = self.forest, self.ways[row][number], self.sums
         shift = 0 if self.exact else forest.shift
-        errors = {o: int(sums.errors[o][row]) << shift for o in way.weights}
-        peaks = {o: int(sums.peaks[o][row]) << shift for o in way.weights}
-        most, limit = max(peaks[o] + errors[o] for o in way.weights), 127 if forest.bits == 24 else 1023
+        errors = {o: sums.errors[o][row] << shift for o in way.weights}
+        peaks = {o: sums.peaks[o][row] << shift for o in way.weights}
+        most, limit = (
+            max(peaks[o] + errors[o] for o in way.weights),
+            127 if forest.bits == 24 else 1023,
+        )
         require(most < 1 << limit - forest.exponent, f"{way.name}: sums overflow")
         # Sound: a whole number is below the floor iff it is below the floor rounded up.
         floor = -(-floor_of(forest, way, errors, peaks) >> shift)
-        constant = sum(w * int(sums.lone[o][w > 0][row]) for o, w in way.weights.items())
+        constant = sum(w * sums.lone[o][w > 0][row] for o, w in way.weights.items())
         columns = list(way.weights) if forest.value.shape[1] == 1 else [0]
         n_prices = int(self.regions.n_prices[row, columns].sum())
         self.problems[row, number] = Problem(constant, floor, n_prices)
@@ -164,12 +167,16 @@ class Prover:
                     first, last = _range(low, high, changes, feature)
                     inside = first <= cut < last
                     require(inside, f"{place}: cut {cut} is not inside feature {feature}")
-                    pending += [(feature, (cut + 1, last), changes), (feature, (first, cut), changes)]
+                    pending += [
+                        (feature, (cut + 1, last), changes),
+                        (feature, (first, cut), changes),
+                    ]
                     continue
                 if letter == "T":
-                    node = node._replace(trims=_trims(reader, low, high, changes, place))
-                    if all(first <= last for first, last in node.trims.values()):
-                        for feature, cells in node.trims.items():
+                    trims = _trims(reader, low, high, changes, place)
+                    node = node._replace(trims=tuple(trims.items()))
+                    if all(first <= last for first, last in trims.values()):
+                        for feature, cells in trims.items():
                             changes = (feature, cells, changes)
                         pending.append(changes)
                 else:
@@ -189,7 +196,7 @@ class Prover:
             elif bounds.overflows[number]:
                 reason = "its multipliers need more than words"
             elif node.letter == "T":
-                for feature, (low, high) in node.trims.items():
+                for feature, (low, high) in node.trims:
                     worst = bounds.largest_outside(number, feature, low, high)
                     if worst >= floor:
                         reason = f"feature {feature}, {worst} >= {floor}"
@@ -222,7 +229,7 @@ class Bounds:
     """
 
     def __init__(self, prover: Prover, nodes: list[Node]) -> None:
-        forest, regions = prover.forest, prover.regions
+        regions = prover.regions
         self.prover, self.nodes = prover, nodes
         rows = np.array([node.row for node in nodes])
         self.low, self.high = regions.boxes.low[rows], regions.boxes.high[rows]
@@ -290,7 +297,9 @@ class Bounds:
         shift = self.factor_pairs[factor_of] - regions.factor_pairs[factor[factor_of]]
         self.entry_pair = regions.entry_pair[entry] + shift
         start = self.pair_segments[self.entry_pair]
-        self.entry_first = np.maximum(start + regions.entry_first[entry], self.first[self.entry_pair])
+        self.entry_first = np.maximum(
+            start + regions.entry_first[entry], self.first[self.entry_pair]
+        )
         self.entry_last = np.minimum(start + regions.entry_last[entry], self.last[self.entry_pair])
         self.n_cells = len(self.prover.forest.keys) + 1
 
@@ -342,8 +351,8 @@ class Bounds:
         found[ranges(first, count)] = np.repeat(-gain, count)
         if not exact and len(found):
             node = self.factor_node[self.pair_factor]
-            largest = np.maximum.reduceat(np.abs(found), self.pair_segments).astype(np.float64)
-            self.overflows |= np.bincount(node, largest, len(self.nodes)) >= 2.0**60
+            peaks = np.maximum.reduceat(np.abs(found), self.pair_segments).astype(np.float64)
+            self.overflows |= np.bincount(node, peaks, len(self.nodes)) >= 2.0**60
             found[self.overflows[node[self.segment_pair]]] = 0
         return found
 
@@ -410,7 +419,7 @@ class Bounds:
         """
         trimmed = np.zeros(self.low.shape, dtype=bool)
         for number, node in enumerate(self.nodes):
-            trimmed[number, list(node.trims)] = True
+            trimmed[number, [feature for feature, _ in node.trims]] = True
         pair = np.flatnonzero(trimmed[self.factor_node[self.pair_factor], self.pair_feature])
         pieces = np.searchsorted(self.piece_factor, np.arange(len(self.factor) + 1))
         factor = self.pair_factor[pair]

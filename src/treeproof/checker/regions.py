@@ -7,7 +7,6 @@ some of its leaves narrow; their ranges divide the feature's cells into *segment
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeproof.checker.forest import Boxes, Forest, Ints
 from treeproof.model.ensemble import FloatArray
@@ -139,9 +138,9 @@ class Sums:
         n_rows, n_trees = len(regions.boxes.low), forest.ensemble.n_trees
         is_lone = (np.diff(regions.tree_pieces) == 1).reshape(n_rows, n_trees)
         n_columns = forest.value.shape[1]
-        self.lone: list[tuple[Ints, Ints]] = []
-        self.errors: list[Ints] = []
-        self.peaks: list[Ints] = []
+        self.lone: list[tuple[list[int], list[int]]] = []
+        self.errors: list[list[int]] = []
+        self.peaks: list[list[int]] = []
         exact_up_to = forest.grid << forest.bits
         if not exact:
             exact_up_to = min(exact_up_to >> forest.shift, 1 << 62)
@@ -157,13 +156,13 @@ class Sums:
             start = forest.start_of(output, exact=exact)
             lone = is_lone[:, own]
             self.lone.append((
-                start[0] + np.where(lone, low, 0).sum(axis=1),
-                start[1] + np.where(lone, high, 0).sum(axis=1),
+                (start[0] + np.where(lone, low, 0).sum(axis=1)).tolist(),
+                (start[1] + np.where(lone, high, 0).sum(axis=1)).tolist(),
             ))  # fmt: skip
             low, high = start[0] + np.cumsum(low, axis=1), start[1] + np.cumsum(high, axis=1)
             largest = np.maximum(-low, high)
-            self.peaks.append(largest.max(axis=1, initial=max(-start[0], start[1])))
-            self.errors.append(rounding_errors(largest, exact_up_to, forest.bits))
+            self.peaks.append(largest.max(axis=1, initial=max(-start[0], start[1])).tolist())
+            self.errors.append(rounding_errors(largest, exact_up_to, forest.bits).tolist())
 
 
 def rounding_errors(largest: Ints, exact_up_to: int, bits: int) -> Ints:

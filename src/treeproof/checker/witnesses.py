@@ -96,8 +96,8 @@ class Moves:
     ) -> dict[int, tuple[Ratio, bool, int]]:
         """The farthest distance of each row: as a ratio, whether downwards, and its feature.
 
-        Sound: a difference and a quotient of doubles are each wrong by at most 2**-53 of their size,
-        or by less than the smallest normal double; so one that is much smaller is not the farthest.
+        Sound: differences and quotients of doubles are wrong by at most 2**-53 of their size, or by
+        less than the smallest normal double; so one that is clearly smaller is not the farthest.
         """
         # In a box, where rates are infinite, moves are free.
         counts = counts & (rate > 0.0) & np.isfinite(rate) & np.isfinite(x) & np.isfinite(ends)
@@ -136,7 +136,9 @@ class Moves:
         _refuse(self.beyond_bounds, row, "is beyond the set")
         if distance > radius and row in self.near:
             ratio, _, feature = self.near[row]
-            require(compare_ratio(ratio, radius) <= 0, f"witness: feature {feature} is beyond the set")
+            require(
+                compare_ratio(ratio, radius) <= 0, f"witness: feature {feature} is beyond the set"
+            )
 
     def check_in_box(self, row: int, claim: Claim) -> None:
         """Reject a witness that is not in a box; each value may be the first float beyond."""

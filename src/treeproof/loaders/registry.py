@@ -62,7 +62,9 @@ ENTRIES = (
         _THRESHOLD,
     ),
     Entry("sklearn.loader", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
-    Entry("sklearn.skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD),
+    Entry(
+        "sklearn.skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD
+    ),
     Entry(
         "treelite.loader",
         "TreeliteLoader",

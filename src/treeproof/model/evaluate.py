@@ -125,9 +125,7 @@ def _walk(ensemble: Ensemble, values: FloatArray, root: IntArray, has_missing: b
     return ensemble.trees.leaf.take(last >> 1).reshape(len(values), len(root))
 
 
-def goes_left(
-    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
-) -> NDArray[np.bool_]:
+def goes_left(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> NDArray[np.bool_]:
     """Whether inner nodes send values, one for each, to their left child."""
     trees = ensemble.trees
     flags = trees.flags[nodes]

@@ -79,5 +79,5 @@ def bounds_of(prover: Any, part: Box, multipliers: list[int], exponent: int, **t
     changes: Any = ()
     for feature, cells in part.items():
         changes = (feature, cells, changes)
-    node = Node(0, 0, "T", "", changes, (exponent, 1, 0), trims.get("trims", {}))
+    node = Node(0, 0, "T", "", changes, (exponent, 1, 0), tuple(trims.get("trims", {}).items()))
     return Bounds(prover, [node])

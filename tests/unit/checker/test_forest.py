@@ -6,7 +6,7 @@ import pytest
 
 from tests.random_ensembles import random_ensemble, random_rows
 from tests.unit.checker.provers import boxes_of, cuts_of, pieces_of
-from treeproof.checker.forest import EXTRA_BITS, WORD_BITS, Boxes, Forest
+from treeproof.checker.forest import EXTRA_BITS, Boxes, Forest
 from treeproof.checker.regions import Regions
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder

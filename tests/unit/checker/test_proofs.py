@@ -7,7 +7,6 @@ import pytest
 from tests.strategies import SMALL
 from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
 from tests.unit.checker.dense import DenseSums, cells_of
-from tests.unit.checker.test_forest import forests, whole
 from tests.unit.checker.provers import (
     bounds_of,
     cell_box,
@@ -15,6 +14,7 @@ from tests.unit.checker.provers import (
     floor_in_box,
     prover_of,
 )
+from tests.unit.checker.test_forest import forests, whole
 from treeproof.checker.claims import Way, read_claim, ways_of
 from treeproof.checker.forest import EXTRA_BITS, Forest
 from treeproof.checker.proofs import Bounds
