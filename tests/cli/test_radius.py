@@ -282,24 +282,6 @@ def test_progress_is_shown_on_terminals_only(
     assert shown.out == ""
 
 
-@pytest.mark.parametrize(("terminal", "compiled"), [(True, False), (True, True), (False, False)])
-def test_compiling_is_said_on_terminals_only(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    terminal: bool,
-    compiled: bool,
-) -> None:
-    from treeproof.cli.running import say_if_compiling
-
-    if compiled:
-        (tmp_path / "kernel.nbi").touch()
-    monkeypatch.setattr("treeproof.kernels.core.compiler.cache_directory", lambda _: tmp_path)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    say_if_compiling()
-    assert ("compiles the engine" in capsys.readouterr().err) == (terminal and not compiled)
-
-
 def test_models_that_give_scores(run: Run, tmp_path: Path) -> None:
     import xgboost
 

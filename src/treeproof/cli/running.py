@@ -101,8 +101,6 @@ def answered(
     )
     # The cluster comes first: where there is none, an earlier run file stays as it is.
     with _client(asking.dask) as client, runner.opened():
-        if client is None:
-            say_if_compiling()
         total = source.estimated_rows() if sys.stderr.isatty() else None
         with progress_bar(total) as advance:
             workers = workers_for(model, question, n_jobs=asking.jobs or -1, client=client)
@@ -112,18 +110,6 @@ def answered(
             of_all = "" if source.n_rows is None else f" of {source.n_rows}"
             print_note(f"interrupted after {len(run)}{of_all} rows; these are kept.")
         yield Answered(run, runner, ball)
-
-
-def say_if_compiling() -> None:
-    """Say on terminals that the engine is compiled first; nothing else moves for a while then."""
-    from treeproof.kernels.core.compiler import cache_directory
-
-    folder = cache_directory("treeproof.kernels.exact.row")
-    if sys.stderr.isatty() and (folder is None or not any(folder.rglob("*.nbi"))):
-        print_note(
-            "the first question after an installation compiles the engine, which takes a"
-            " minute or two; later ones start at once."
-        )
 
 
 def _question(model: "Model", asking: Asking, ball: "LInf") -> "Question":
