@@ -22,6 +22,7 @@ from treeproof.model.ensemble import (
     FloatArray,
 )
 from treeproof.model.remembered import remembered
+from treeproof.model.sums import grid_exponent
 
 Ints = NDArray[Any]
 """Integers: int64, or Python's own where these might not hold them."""
@@ -291,7 +292,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     precision = ensemble.aggregation.precision
     value = trees.leaf_value.astype(precision).astype(np.float64)
     start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
-    exponent = _grid_exponent(np.concatenate([value.ravel(), start])) - EXTRA_BITS
+    exponent = grid_exponent(ensemble) - EXTRA_BITS
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
     # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
     # words; weights are 1 but for a target, which must beat all the other outputs.
@@ -340,11 +341,3 @@ def _ranges_of_nodes(
         least[node[right]] = np.maximum(least[node[right]], cut[above[right]] + 1)
         at = above
     return {"least": least, "most": most}
-
-
-def _grid_exponent(numbers: FloatArray) -> int:
-    """Largest e such that all numbers are multiples of 2**e; 0 where all are 0."""
-    mantissa, exponent = np.frexp(numbers[numbers != 0.0])
-    digits = np.abs(mantissa * 2.0**53).astype(np.int64)
-    lowest = np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    return int(np.min(exponent - 53 + lowest, initial=2**20)) if len(digits) else 0

@@ -18,7 +18,7 @@ import numpy as np
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
 from treeproof.checker.forest import Boxes, Forest, Ints
-from treeproof.checker.regions import Regions, Sums, begins, ranges
+from treeproof.checker.regions import Regions, Sums, begins, ranges, spread
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 
@@ -134,11 +134,9 @@ class Prover:
         shift = 0 if self.exact else forest.shift
         errors = {o: sums.errors[o][row] << shift for o in way.weights}
         peaks = {o: sums.peaks[o][row] << shift for o in way.weights}
-        most, limit = (
-            max(peaks[o] + errors[o] for o in way.weights),
-            127 if forest.bits == 24 else 1023,
-        )
-        require(most < 1 << limit - forest.exponent, f"{way.name}: sums overflow")
+        most = max(peaks[o] + errors[o] for o in way.weights)
+        limit = (127 if forest.bits == 24 else 1023) - forest.exponent
+        require(most < 1 << limit, f"{way.name}: sums overflow")
         # Sound: a whole number is below the floor iff it is below the floor rounded up.
         floor = -(-floor_of(forest, way, errors, peaks) >> shift)
         constant = sum(w * sums.lone[o][w > 0][row] for o, w in way.weights.items())
@@ -167,10 +165,8 @@ class Prover:
                     first, last = _range(low, high, changes, feature)
                     inside = first <= cut < last
                     require(inside, f"{place}: cut {cut} is not inside feature {feature}")
-                    pending += [
-                        (feature, (cut + 1, last), changes),
-                        (feature, (first, cut), changes),
-                    ]
+                    pending.append((feature, (cut + 1, last), changes))
+                    pending.append((feature, (first, cut), changes))
                     continue
                 if letter == "T":
                     trims = _trims(reader, low, high, changes, place)
@@ -254,69 +250,56 @@ class Bounds:
         np.add.at(self.total, self.feature_key // self.low.shape[1], self.feature_peak)
 
     def _copy_factors(self, rows: Ints) -> None:
+        """Factors of each node's way, and their pieces."""
         regions, forest = self.prover.regions, self.prover.forest
-        n_factors = regions.row_factors[rows + 1] - regions.row_factors[rows]
-        factor = ranges(regions.row_factors[rows], n_factors)
-        node = np.repeat(np.arange(len(rows)), n_factors)
-        output = forest.trees.tree_output[regions.factor_tree[factor]]
+        node, factor = spread(regions.row_factors, rows)
         self.weight = np.zeros((len(rows), forest.ensemble.n_outputs), dtype=np.int64)
         for number, entry in enumerate(self.nodes):
             weights = self.prover.ways[entry.row][entry.way].weights
             self.weight[number, list(weights)] = list(weights.values())
+        output = forest.trees.tree_output[regions.factor_tree[factor]]
         own = (output < 0) | (self.weight[node, output] != 0)
         self.factor, self.factor_node = factor[own], node[own]
+        self.piece_factor, self.piece = spread(regions.tree_pieces, regions.factor[self.factor])
 
     def _copy_pairs(self) -> None:
-        """Pieces, pairs, segments and entries of each node's factors; spans of its box."""
+        """Pairs, segments and entries, and what of their ranges is in each node's box."""
         regions, factor = self.prover.regions, self.factor
-        size = regions.factor_size[factor]
-        self.piece = ranges(regions.factor_first[factor], size)
-        self.piece_factor = np.repeat(np.arange(len(factor)), size)
-        size = regions.factor_pairs[factor + 1] - regions.factor_pairs[factor]
-        self.factor_pairs = np.cumsum(size) - size
-        self.is_single = size == 1
-        pair = ranges(regions.factor_pairs[factor], size)
-        self.pair_factor = np.repeat(np.arange(len(factor)), size)
+        self.pair_factor, pair = spread(regions.factor_pairs, factor)
+        self.segment_pair, segment = spread(regions.pair_segments, pair)
+        self.entry_piece, entry = spread(regions.piece_entries, self.piece)
+        self.factor_pairs, self.pair_segments = begins(self.pair_factor), begins(self.segment_pair)
+        self.is_single = np.bincount(self.pair_factor, minlength=len(factor)) == 1
+        self.segment_cell = regions.segment_cell[segment]
         self.pair_feature = regions.pair_feature[pair]
-        node = self.factor_node[self.pair_factor]
-        self.pair_low, high = self.low[node, self.pair_feature], self.high[node, self.pair_feature]
-        size = regions.pair_segments[pair + 1] - regions.pair_segments[pair]
-        self.pair_segments = np.cumsum(size) - size
-        self.segment_cell = regions.segment_cell[ranges(regions.pair_segments[pair], size)]
-        self.segment_pair = np.repeat(np.arange(len(pair)), size)
-        spans = [
-            np.bincount(self.segment_pair[self.segment_cell <= end[self.segment_pair]],
-                        minlength=len(pair)) - 1 + self.pair_segments
-            for end in (self.pair_low, high)
-        ]  # fmt: skip
-        self.first, self.last = spans
-        size = regions.piece_entries[self.piece + 1] - regions.piece_entries[self.piece]
-        entry = ranges(regions.piece_entries[self.piece], size)
-        self.entry_piece = np.repeat(np.arange(len(self.piece)), size)
+        self.n_cells = len(self.prover.forest.keys) + 1
+        at = (self.factor_node[self.pair_factor], self.pair_feature)
+        self.pair_low = self.low[at]
+        self.first, self.last = (
+            np.add.reduceat(self.segment_cell <= end[self.segment_pair], self.pair_segments,
+                            dtype=np.int64) - 1 + self.pair_segments
+            if len(pair) else pair
+            for end in (self.pair_low, self.high[at])
+        )  # fmt: skip
         factor_of = self.piece_factor[self.entry_piece]
         shift = self.factor_pairs[factor_of] - regions.factor_pairs[factor[factor_of]]
-        self.entry_pair = regions.entry_pair[entry] + shift
-        start = self.pair_segments[self.entry_pair]
-        self.entry_first = np.maximum(
-            start + regions.entry_first[entry], self.first[self.entry_pair]
-        )
-        self.entry_last = np.minimum(start + regions.entry_last[entry], self.last[self.entry_pair])
-        self.n_cells = len(self.prover.forest.keys) + 1
+        own = self.entry_pair = regions.entry_pair[entry] + shift
+        start = self.pair_segments[own]
+        self.entry_first = np.maximum(start + regions.entry_first[entry], self.first[own])
+        self.entry_last = np.minimum(start + regions.entry_last[entry], self.last[own])
 
     def _gains(self) -> Ints:
         """What each piece adds to the sum of its node's way, rounded up."""
         forest, exact = self.prover.forest, self.prover.exact
-        leaf = self.prover.regions.leaf[self.piece]
+        leaf, weights = self.prover.regions.leaf[self.piece], self.weight[self.factor_node]
         tree = self.prover.regions.factor_tree[self.factor][self.piece_factor]
-        output, weights = forest.trees.tree_output[tree], self.weight[self.factor_node]
-        if forest.value.shape[1] == 1:
-            outputs = [np.maximum(output, 0)]
-        else:
-            outputs = [np.full(len(leaf), o) for o in np.flatnonzero(self.weight.any(axis=0))]
+        is_vector = forest.value.shape[1] > 1
+        outputs = np.flatnonzero(self.weight.any(axis=0)).tolist() if is_vector else [0]
         gain = np.zeros(len(leaf), dtype=object if exact else np.int64)
-        for own in outputs:
+        for output in outputs:
+            own = output if is_vector else np.maximum(forest.trees.tree_output[tree], 0)
             weight = weights[self.piece_factor, own]
-            down, up = forest.integers(leaf, own if len(outputs) > 1 else 0, exact=exact)
+            down, up = forest.integers(leaf, output, exact=exact)
             gain = gain + weight * np.where(weight > 0, up, down)
         return gain
 
@@ -363,11 +346,12 @@ class Bounds:
         self.pair_peak = _largest(self.multiplier, self.first, self.last)
         some = np.flatnonzero(self.meets[self.entry_piece])
         self.entry_peak = np.zeros(len(self.entry_piece), dtype=self.gain.dtype)
-        self.entry_peak[some] = _largest(
-            self.multiplier, self.entry_first[some], self.entry_last[some]
-        )
+        first, last = self.entry_first[some], self.entry_last[some]
+        self.entry_peak[some] = _largest(self.multiplier, first, last)
         # Features that a leaf does not narrow count with their largest multiplier, too.
-        self.score = self.gain + _add_up(self.pair_peak, self.factor_pairs)[self.piece_factor]
+        everything = np.zeros(len(self.factor), dtype=self.gain.dtype)
+        np.add.at(everything, self.pair_factor, self.pair_peak)
+        self.score = self.gain + everything[self.piece_factor]
         more = self.entry_peak[some] - self.pair_peak[self.entry_pair[some]]
         np.add.at(self.score, self.entry_piece[some], more)
         met = np.flatnonzero(self.meets)
@@ -422,10 +406,8 @@ class Bounds:
             trimmed[number, [feature for feature, _ in node.trims]] = True
         pair = np.flatnonzero(trimmed[self.factor_node[self.pair_factor], self.pair_feature])
         pieces = np.searchsorted(self.piece_factor, np.arange(len(self.factor) + 1))
-        factor = self.pair_factor[pair]
-        size = pieces[factor + 1] - pieces[factor]
-        piece, pair = ranges(pieces[factor], size), np.repeat(pair, size)
-        piece, pair = piece[self.meets[piece]], pair[self.meets[piece]]
+        place, piece = spread(pieces, self.pair_factor[pair])
+        piece, pair = piece[self.meets[piece]], pair[place][self.meets[piece]]
         # Entries are in order of pieces and pairs.
         n_pairs = len(self.pair_factor)
         key, wanted = self.entry_piece * n_pairs + self.entry_pair, piece * n_pairs + pair
@@ -456,11 +438,6 @@ def _largest(values: Ints, first: Ints, last: Ints) -> Ints:
     if not len(count) or count.max() == 1:
         return values[first]
     return np.maximum.reduceat(values[ranges(first, count)], np.cumsum(count) - count)
-
-
-def _add_up(values: Ints, start: Ints) -> Ints:
-    """Sums of consecutive values, each of at least one."""
-    return np.add.reduceat(values, start) if len(start) else values
 
 
 def _last_changes(changes: Changes) -> dict[int, tuple[int, int]]:

@@ -17,6 +17,15 @@ def ranges(first: Ints, count: Ints) -> Ints:
     return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
 
 
+def spread(first: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """Members of groups one after another: the place of each one's group, and its number.
+
+    first : where the members of each group begin, with one more number at the end
+    """
+    count = first[group + 1] - first[group]
+    return np.repeat(np.arange(len(group)), count), ranges(first[group], count)
+
+
 def begins(sorted_values: Ints) -> Ints:
     """Where each run of equal values begins."""
     new = np.ones(len(sorted_values), dtype=bool)
@@ -30,8 +39,9 @@ class Regions:
     An entry is a piece of a factor with a pair that it narrows. Whatever is named `x_ys` says where
     the ys of each x begin, with one more number at the end; all are in order of their xs.
 
-    leaf                     of each piece; `tree_pieces` counts row * n_trees + tree
-    factor_row, factor_tree  of each factor
+    leaf                     of each piece
+    factor                   row * n_trees + tree of each factor, which `tree_pieces` counts, too
+    factor_tree              of each factor
     pair_feature             of each pair
     segment_cell             first cell of each segment
     entry_pair, entry_first, entry_last   of each entry; segments counted within the pair
@@ -44,20 +54,17 @@ class Regions:
         self.leaf = forest.trees.leaf[pieces.node]
         tree = pieces.row * n_trees + forest.tree[pieces.node]
         self.tree_pieces = np.searchsorted(tree, np.arange(len(rows) * n_trees + 1))
-        sizes = np.diff(self.tree_pieces)
-        factors = np.flatnonzero(sizes > 1)
-        self.factor_row, self.factor_tree = np.divmod(factors, n_trees)
-        self.row_factors = np.searchsorted(self.factor_row, np.arange(len(rows) + 1))
-        self.factor_first, self.factor_size = self.tree_pieces[factors], sizes[factors]
-        piece = ranges(self.factor_first, self.factor_size)
-        found = self._entries(forest, pieces, piece)
-        entry_piece, feature, low, high = found
-        factor = np.searchsorted(self.factor_first, entry_piece, "right") - 1
+        self.factor = np.flatnonzero(np.diff(self.tree_pieces) > 1)
+        factor_row, self.factor_tree = np.divmod(self.factor, n_trees)
+        self.row_factors = np.searchsorted(factor_row, np.arange(len(rows) + 1))
+        _, piece = spread(self.tree_pieces, self.factor)
+        entry_piece, feature, low, high = self._entries(forest, pieces, piece)
+        factor = np.searchsorted(self.tree_pieces[self.factor], entry_piece, "right") - 1
         n_features, n_cells = rows.shape[1], len(forest.keys) + 1
         pair, self.entry_pair = np.unique(factor * n_features + feature, return_inverse=True)
         pair_factor, self.pair_feature = np.divmod(pair, n_features)
-        self.factor_pairs = np.searchsorted(pair_factor, np.arange(len(factors) + 1))
-        ends = [side[self.factor_row[pair_factor], self.pair_feature] for side in boxes]
+        self.factor_pairs = np.searchsorted(pair_factor, np.arange(len(self.factor) + 1))
+        ends = [side[factor_row[pair_factor], self.pair_feature] for side in boxes]
         inner = high < ends[1][self.entry_pair]
         starts = [
             np.arange(len(pair)) * n_cells + ends[0],
@@ -74,15 +81,14 @@ class Regions:
         self.entry_last = last - 1 - offset
         self.piece_entries = np.searchsorted(entry_piece, np.arange(len(self.leaf) + 1))
         n_pairs = np.diff(self.factor_pairs)
-        n_segments = self.pair_segments[self.factor_pairs[1:]]
-        n_segments = n_segments - self.pair_segments[self.factor_pairs[:-1]]
+        n_segments = np.diff(self.pair_segments[self.factor_pairs])
         # A tree with one feature is a term of its cells: each segment's multiplier is minus the
         # gain of the leaf that holds it. Such multipliers are not part of a proof.
         prices = np.where(n_pairs > 1, n_segments - n_pairs, 0)
         # By row and output; of vector leaves all in the first column.
         output = np.maximum(forest.trees.tree_output[self.factor_tree], 0)
         self.n_prices = np.zeros((len(rows), forest.ensemble.n_outputs), dtype=np.int64)
-        np.add.at(self.n_prices, (self.factor_row, output), prices)
+        np.add.at(self.n_prices, (factor_row, output), prices)
 
     def _entries(self, forest: Forest, pieces: Any, piece: Ints) -> list[Ints]:
         """Piece, feature, first and last cell of every narrowed range, by piece and feature.

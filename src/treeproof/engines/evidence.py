@@ -30,6 +30,7 @@ from treeproof.kernels.exact.proof import (
 )
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray
+from treeproof.model.sums import grid_exponent
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
@@ -61,18 +62,8 @@ def record_evidence(
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
-    Parameters
-    ----------
-    query : Query
-        The question.
-    outcomes : Outcomes
-        What an engine found.
-    budget : Budget
-        Limits per row, for recording alone.
-    asks_radius : bool
-        Whether the bounds were asked for, rather than a verdict at the query's own set.
-    n_jobs : int
-        Threads over rows.
+    The budget is per row, for recording alone; `asks_radius` says whether bounds were asked for,
+    rather than a verdict at the query's own set.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
     low, high = set_ends(query, claimed, radius)
@@ -115,12 +106,7 @@ def record_evidence(
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
     """Turn answers that the checker does not accept into rows that failed, with its reason.
 
-    Parameters
-    ----------
-    results : Results
-        Answers with evidence; changed in place.
-    ensemble : Ensemble
-        The model as loaded, whatever the arithmetic of the question.
+    The model is the one that was loaded, whatever the arithmetic of the question.
     """
     checker = RunChecker(results.header, ensemble)
     checks = checker.check_all(list(row_records(results)))
@@ -138,9 +124,7 @@ def _texts(
     records: list[bytes],
 ) -> Iterator[str | None]:
     write = _claim_writer(query)
-    has_witness = np.isfinite(outcomes.upper) | np.array(
-        [verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool
-    )
+    has_witness = np.isfinite(outcomes.upper) | _is(outcomes, Verdict.FALSIFIED)
     for row in range(len(query)):
         if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
             yield None
@@ -163,24 +147,26 @@ def _packed(claim: bytes, proof: bytes) -> bytes:
     return packed
 
 
+def _is(outcomes: Outcomes, wanted: Verdict) -> NDArray[np.bool_]:
+    return np.array([verdict is wanted for verdict in outcomes.verdict], dtype=bool)
+
+
 def claimed_sets(
     query: Query, outcomes: Outcomes, asks_radius: bool
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return which set each row's answer claims to be free of violations, and its radius.
+    """Which set each row's answer claims to be free of violations, and its radius.
 
     For radii this is the open ball of the lower bound, and the closed one where the radius is exact
     but not attained: there the closed ball is safe as well.
     """
-    verified = np.array([verdict is Verdict.VERIFIED for verdict in outcomes.verdict], dtype=bool)
-    falsified = np.array([verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool)
     if not asks_radius:
         radius = np.inf if query.reach.radius is None else query.reach.radius
-        claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)
+        claimed = np.where(_is(outcomes, Verdict.VERIFIED), CLAIM_CLOSED, CLAIM_NOTHING)
         return claimed, np.full(len(query), radius)
     is_closed = outcomes.exact & ~outcomes.attained
     claimed = np.where(outcomes.lower > 0.0, CLAIM_OPEN, CLAIM_NOTHING)
     claimed[is_closed] = CLAIM_CLOSED
-    claimed[falsified] = CLAIM_NOTHING
+    claimed[_is(outcomes, Verdict.FALSIFIED)] = CLAIM_NOTHING
     return claimed, outcomes.lower.copy()
 
 
@@ -218,19 +204,6 @@ def set_ends(
     return low, high
 
 
-def grid_exponent(ensemble: Ensemble) -> int:
-    """Largest e such that all leaf and start values are multiples of 2**e."""
-    numbers = np.concatenate(
-        [ensemble.trees.leaf_value.ravel(), np.array(ensemble.aggregation.start)]
-    ).astype(ensemble.aggregation.precision)
-    mantissa, exponent = np.frexp(numbers[numbers != 0.0].astype(np.float64))
-    if mantissa.size == 0:
-        return 0
-    digits = np.abs(mantissa * 2.0**53).astype(np.int64)
-    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
-    return int(np.min(exponent - 53 + trailing))
-
-
 def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
     """Model and claims as kernels take them; sums are of plain outputs, without their scale."""
     ensemble, table = query.ensemble, query.alternatives
@@ -240,13 +213,10 @@ def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
     first = table.alternative_start[:-1]
     # Sound for a target that must beat every other class: where all sums reach their needs, so
     # does their sum.
-    coefficient = (
-        np.add.reduceat(table.coefficient, first, axis=0)
-        if len(first)
-        else np.zeros((0, ensemble.n_outputs))
+    coefficient, need, slack = (
+        np.add.reduceat(terms, first, axis=0) if len(first) else terms[:0]
+        for terms in (table.coefficient, table.need, table.link_slack)
     )
-    need = np.add.reduceat(table.need, first) if len(first) else np.zeros(0)
-    slack = np.add.reduceat(table.link_slack, first) if len(first) else np.zeros(0)
     ways = Ways(
         start=table.group_start,
         coefficient=np.ascontiguousarray(np.rint(coefficient / scale)),
@@ -258,7 +228,7 @@ def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
     return ensemble.trees, rank_space(ensemble), start, ZERO_BAND, ways
 
 
-def semantics_text(ensemble: Ensemble) -> str:
+def _semantics(ensemble: Ensemble) -> str:
     """The numeric semantics of a model in one line; the checker writes the same line itself."""
     aggregation, decision = ensemble.aggregation, ensemble.decision
     return (
@@ -272,7 +242,7 @@ def _claim_writer(query: Query) -> Any:
     ensemble, reach = query.ensemble, query.reach
     common = {
         "model": ensemble.fingerprint,
-        "semantics": semantics_text(ensemble),
+        "semantics": _semantics(ensemble),
         "down": _numbers(reach.down),
         "up": _numbers(reach.up),
     }
