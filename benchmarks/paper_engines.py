@@ -29,7 +29,7 @@ from treeproof.kernels.baselines.leaves import Limits
 from treeproof.kernels.core.status import FOUND
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
-from treeproof.search.asking import ask
+from treeproof.query.build import build_query
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "paper_engines.md"
@@ -110,7 +110,7 @@ def best_time(call, repeats: int) -> tuple[tp.Results, float]:
 
 def slack_at(model: tp.Model, X, y, radius: float) -> float:
     """How much of the floor of a row's constraint is left to the rounding of float32 sums."""
-    query = ask(model.ensemble, X, y, tp.LInf(radius), arithmetic="real")
+    query = build_query(model.ensemble, X, y, tp.LInf(radius), arithmetic="real")
     low, high = query.reach.box(query.rows, radius)
     constraint = query.alternatives.of_group(int(query.group[0]))[0][0]
     cells = cells_of(query, 0, low[0], high[0])
@@ -249,7 +249,7 @@ def growth(
     lines, leaves, cliques, visited, times = [], [], [], [], []
     for n_leaves in sizes:
         ensemble = random_trees(rng, n_trees, n_leaves, n_features)
-        query = ask(ensemble, np.full((1, n_features), 0.5), None, tp.Box(0.0, 1.0))
+        query = build_query(ensemble, np.full((1, n_features), 0.5), None, tp.Box(0.0, 1.0))
         cells = cells_of(query, 0, np.zeros(n_features), np.ones(n_features))
         restricted, order, path = clique_search(query, 0, range(1), cells)
         everything = order._replace(floor=np.full(1, -np.inf), sure=np.full(1, np.inf))

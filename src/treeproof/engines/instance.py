@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.core.balls import ball_distances, lie_in_sets
+from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets
 from treeproof.kernels.core.cells import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -12,12 +12,12 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     IntArray,
+    cached_per_ensemble,
 )
-from treeproof.model.remembered import remembered
 from treeproof.query.query import Query
 
 
-@remembered
+@cached_per_ensemble
 def rank_space(ensemble: Ensemble) -> RankSpace:
     """Return the integer view of an ensemble."""
     trees = ensemble.trees
@@ -165,27 +165,25 @@ def lie_in_set(
 ) -> NDArray[np.bool_]:
     """Whether each point lies in the set around the row of the query that it belongs to.
 
-    Parameters
-    ----------
-    query, rows, points
-        The question; numbers of rows, and a point of each.
-    upper, is_open : float64 (n,), bool (n,), optional
-        Radius of each ball, and whether every larger ball is meant instead; by default the query's
-        own closed ball or box.
+    By default the query's own closed ball or box; otherwise balls of the radii `upper`, or every
+    larger one where `is_open`.
     """
     reach = query.reach
     if upper is None or is_open is None:
         upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
         is_open = np.zeros(len(rows), dtype=bool)
-    inside: NDArray[np.bool_] = lie_in_sets(
-        rank_space(query.ensemble),
+    sets = Sets(
         query.rows[rows],
-        np.array(points),
-        (reach.down.copy(), reach.up.copy()),
-        (reach.low[rows], reach.high[rows]),
+        reach.down.copy(),
+        reach.up.copy(),
+        reach.low[rows],
+        reach.high[rows],
         upper,
         is_open,
         reach.is_ball,
-        query.ensemble.input_precision == "float32",
+    )
+    is_single = query.ensemble.input_precision == "float32"
+    inside: NDArray[np.bool_] = lie_in_sets(
+        rank_space(query.ensemble), sets, np.array(points), is_single
     )
     return inside

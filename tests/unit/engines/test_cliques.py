@@ -28,7 +28,7 @@ from treeproof.model.ensemble import (
     Provenance,
 )
 from treeproof.query.perturbations import Box
-from treeproof.query.query import build_query
+from treeproof.query.query import resolve_query
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=4, depth=3, features=3, rows=1)
@@ -129,7 +129,7 @@ def zero_as_missing_query(cut):
     )
     rows = np.zeros((1, 1))
     sums = evaluate.accumulate(model, evaluate.leaf_rows(model, rows))
-    return build_query(model, rows, sums, np.zeros(1, dtype=np.int64), Box([-1.0], [1.0]))
+    return resolve_query(model, rows, sums, np.zeros(1, dtype=np.int64), Box([-1.0], [1.0]))
 
 
 def test_sets_of_cells_that_meet_pairwise_need_not_share_a_point():

@@ -14,7 +14,7 @@ from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines import programs as module
-from treeproof.engines.baselines.milp import MilpEngine, milp
+from treeproof.engines.baselines.milp import MilpEngine
 from treeproof.engines.baselines.programs import (
     Answer,
     Program,
@@ -25,8 +25,8 @@ from treeproof.engines.baselines.programs import (
     solve,
 )
 from treeproof.engines.baselines.restricted import Restricted, restricted_to
+from treeproof.query.build import build_query
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import ask
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def boosted():
 def test_radii_of_a_boosted_model_are_those_of_the_exact_engine(boosted, form):
     model, X = boosted
     exact = tp.radius(model, X)
-    found = tp.radius(model, X, engine=milp(form))
+    found = tp.radius(model, X, engine=tp.milp(form))
     assert found.exact.all()
     np.testing.assert_array_equal(found.upper, exact.upper)
     np.testing.assert_array_equal(found.attained, exact.attained)
@@ -80,7 +80,7 @@ def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
     model, X = boosted
     monkeypatch.setattr(module, "solve", lambda *_, **__: answer)
     radius = float(tp.radius(model, X).upper.min())
-    query = ask(model.ensemble, X, None, tp.LInf(2 * radius))
+    query = build_query(model.ensemble, X, None, tp.LInf(2 * radius))
     found = MilpEngine().verify(query, Budget())
     assert Verdict.FALSIFIED not in found.verdict
     # What the sums of the best leaves settle needs no program; the others stay open.
@@ -95,7 +95,7 @@ def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
         return Answer(0.9 * program.margin)
 
     monkeypatch.setattr(module, "solve", nearly)
-    query = ask(model.ensemble, X, None, tp.LInf(1.0))
+    query = build_query(model.ensemble, X, None, tp.LInf(1.0))
     assert set(MilpEngine().verify(query, Budget()).verdict) == {Verdict.UNKNOWN}
 
 
@@ -108,7 +108,7 @@ def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
 
     monkeypatch.setattr(module, "solve", lies)
     monkeypatch.setattr(Restricted, "is_excluded_by_eq6", lambda self: False)
-    query = ask(model.ensemble, X, None, tp.LInf(safe))
+    query = build_query(model.ensemble, X, None, tp.LInf(safe))
     found = MilpEngine().verify(query, Budget(node_limit=20))
     assert set(found.verdict) == {Verdict.UNKNOWN}
 

@@ -10,23 +10,23 @@ import numpy as np
 from treeproof.engines.base import Budget, for_each_row
 from treeproof.engines.baselines.restricted import Cells
 from treeproof.engines.instance import cells_of, point_in_cells
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
 )
 from treeproof.errors import InvalidInput
 from treeproof.kernels.baselines.leaves import Limits
-from treeproof.kernels.core.status import LOOSE, MEMORY_LIMIT, NODE_LIMIT, TIME_LIMIT
+from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, TIME_LIMIT, UNDECIDED
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 REASONS = {
-    LOOSE: UnknownReason.LOOSE_BOUND,
+    UNDECIDED: UnknownReason.LOOSE_BOUND,
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
     TIME_LIMIT: UnknownReason.TIME_LIMIT,
     MEMORY_LIMIT: UnknownReason.MEMORY_LIMIT,
@@ -68,7 +68,7 @@ class RowSearch:
 
     query: Query
     row: int
-    outcomes: Outcomes
+    outcomes: Results
     limits: Limits
     excluded: int = 0
     reason: UnknownReason = UnknownReason.NONE
@@ -111,15 +111,15 @@ class RowSearch:
 
     def falsify(self, point: FloatArray) -> bool:
         """Write down a witness, if its replay breaks the claim."""
-        return settle_falsified(self.query, self.outcomes, self.row, point)
+        return mark_falsified(self.query, self.outcomes, self.row, point)
 
-    def settle_unknown(self) -> None:
+    def mark_unknown(self) -> None:
         """Write down that the row stays open, and why."""
-        settle_unknown(self.query, self.outcomes, self.row, self.reason)
+        mark_unknown(self.query, self.outcomes, self.row, self.reason)
 
-    def settle_verified(self) -> None:
+    def mark_verified(self) -> None:
         """Write down that no point of the query's own set breaks the claim."""
-        settle_verified(self.query, self.outcomes, self.row)
+        mark_verified(self.query, self.outcomes, self.row)
 
 
 class RowEngine:
@@ -138,7 +138,7 @@ class RowEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
 
@@ -149,13 +149,13 @@ class RowEngine:
 
     def each_row(
         self, query: Query, budget: Budget, n_jobs: int, solve: Callable[[Any], None]
-    ) -> Outcomes:
+    ) -> Results:
         """Search every row that is not broken unchanged."""
         counts = np.zeros((len(self.counted), len(query)), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
+        def solve_row(row: int, outcomes: Results) -> None:
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
                 return
             search = self.search_type(query, row, outcomes, self._limits(budget))
             solve(search)
@@ -185,9 +185,9 @@ class RowEngine:
             if is_open and search.limit is not UnknownReason.NONE:
                 break
         if is_open:
-            search.settle_unknown()
+            search.mark_unknown()
         else:
-            search.settle_verified()
+            search.mark_verified()
 
     def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
         """Decide one alternative in a box of cells.

@@ -67,6 +67,3 @@ class CombinationEngine(RowEngine):
         is_own_limit = status == NODE_LIMIT and search.nodes >= self.splits
         search.reason = UnknownReason.LOOSE_BOUND if is_own_limit else REASONS[status]
         return Verdict.UNKNOWN
-
-
-combination = CombinationEngine

@@ -14,12 +14,13 @@ from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import RowEngine, RowSearch, require_whole
 from treeproof.engines.baselines.restricted import Cells
 from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.outcomes import record_witness
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import accumulators
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 _FARTHEST = 1e30
@@ -178,21 +179,21 @@ class HardLabelEngine(RowEngine):
             point = _sample_box(search, rng)
         if point is None or not search.falsify(point):
             search.reason = _reason(search)
-            search.settle_unknown()
+            search.mark_unknown()
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find a near violation of every row; the upper bound is its distance."""
 
         def solve(search: Oracle) -> None:
             descent = _Descent(search, np.random.default_rng(self.random_state))
             descent.run()
             row, outcomes = search.row, search.outcomes
-            if descent.point is None:
+            point = descent.point
+            if point is not None and record_witness(query, outcomes, row, point):
+                # Found, with no reason left: attacks prove nothing.
+                outcomes.upper[row], outcomes.attained[row] = descent.best, True
+            else:
                 outcomes.reason[row] = _reason(search)
-            else:  # found, with no reason left: attacks prove nothing
-                outcomes.upper[row] = outcomes.witness_distance[row] = descent.best
-                outcomes.attained[row] = True
-                outcomes.witness[row] = descent.point
 
         return self.each_row(query, budget, n_jobs, solve)
 
@@ -331,6 +332,3 @@ def _unit(directions: FloatArray) -> FloatArray:
     size = np.abs(directions).max(axis=-1, keepdims=True, initial=0.0)
     unit: NDArray[np.float64] = directions / np.where(size > 0.0, size, 1.0)
     return unit
-
-
-hard_label = HardLabelEngine

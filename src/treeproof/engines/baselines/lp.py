@@ -5,7 +5,8 @@ distance over the whole model. A bound is computed afresh from the solver's mult
 rounding error; multipliers of any quality give a valid one, so the solver is not trusted.
 """
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from treeproof.engines.baselines.programs import (
 from treeproof.engines.baselines.restricted import Cells, restricted_to
 from treeproof.errors import require_backend
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _SCALING_ERROR = 1e-12
@@ -44,16 +45,26 @@ class LpEngine(RowEngine):
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
         paper's baseline, how near one is, over the whole model (boxes have no distance, so they
         are decided).
+    of : optional
+        Old name of `relaxation`.
     """
 
     relaxation: Literal["decision", "distance"] = "decision"
+    of: InitVar[str | None] = None
 
     name: ClassVar[str] = "lp"
     is_complete: ClassVar[bool] = False
     search_type: ClassVar[type[RowSearch]] = ProgramSearch
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, of: str | None) -> None:
         """Refuse unknown programs, and name the package that brings the solver."""
+        if of is not None:
+            warnings.warn(
+                "The option 'of' of lp is called 'relaxation' now, and the old name will go away.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "relaxation", of)
         require_choice(self.name, "relaxation", self.relaxation, ("decision", "distance"))
         require_backend("highspy", "milp")
 
@@ -66,12 +77,12 @@ class LpEngine(RowEngine):
             level = _nearest_possible(search)
             is_proved = level == _NONE or level > (search.query.reach.radius or 0.0, False)
         if is_proved:
-            search.settle_verified()
+            search.mark_verified()
         else:
             search.reason = _reason(search)
-            search.settle_unknown()
+            search.mark_unknown()
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Bound the minimal perturbation of every row from below."""
         is_decision = self.relaxation == "decision"
 
@@ -159,6 +170,3 @@ def _nearest_possible(search: ProgramSearch) -> Level:
     distance = max(nearest, 0.0) * scale
     # Only an exact argument could exclude the last distance, too.
     return next((level for level in levels if level[0] >= distance), levels[-1])
-
-
-lp = LpEngine

@@ -9,12 +9,12 @@ from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import RowEngine, RowSearch, require_choice
 from treeproof.engines.baselines.programs import HERE, Encoding, Level, ProgramSearch, encode
 from treeproof.engines.baselines.restricted import Cells, restricted_to
-from treeproof.engines.instance import distance, point_in_cells
-from treeproof.engines.settling import breaks
+from treeproof.engines.instance import point_in_cells
+from treeproof.engines.outcomes import breaks, record_witness
 from treeproof.errors import require_backend
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _GROWTH = 1.5
@@ -136,7 +136,7 @@ class MilpEngine(RowEngine):
             search.falsify(search.best)
         return verdict
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         return self.each_row(query, budget, n_jobs, self._find_radius)
 
@@ -147,8 +147,7 @@ class MilpEngine(RowEngine):
         if search.best is not None:
             outcomes.upper[row] = search.level[0]
             outcomes.attained[row] = not search.level[1]
-            outcomes.witness[row] = search.best
-            outcomes.witness_distance[row] = distance(search.query, row, search.best)
+            record_witness(search.query, outcomes, row, search.best)
         if lower == search.level:
             outcomes.exact[row] = True
             outcomes.verdict[row] = Verdict.VERIFIED
@@ -217,6 +216,3 @@ def _close_in(search: MilpSearch, constraints: range) -> bool:
             return verdict is Verdict.VERIFIED
         search.find_nearest(constraints, search.box_below(search.level, inclusive=False))
     return True
-
-
-milp = MilpEngine

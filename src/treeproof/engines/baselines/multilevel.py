@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import REASONS, require_choice, require_whole
 from treeproof.engines.baselines.questions import in_chunks, question_of
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_unknown,
-    settle_verified,
+    mark_broken,
+    mark_unknown,
+    mark_verified,
 )
 from treeproof.kernels.baselines.levels import Options
 from treeproof.kernels.baselines.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
@@ -27,7 +27,7 @@ from treeproof.kernels.baselines.parts import new_search
 from treeproof.kernels.core.status import PROVED
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _LEAVES = 4096
@@ -73,34 +73,34 @@ class MultilevelEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Prove every row that the bound of some level up to L proves."""
         plan = np.array([query.reach.radius or 0.0, 1.0, np.inf])
         outcomes, answers = self._bounds(query, budget, plan, n_jobs, all_bounds=True)
         for row in range(len(query)):
             if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
+                mark_broken(query, outcomes, row)
             elif answers.status[row] == PROVED:
-                settle_verified(query, outcomes, row)
+                mark_verified(query, outcomes, row)
             else:
-                settle_unknown(query, outcomes, row, REASONS[int(answers.status[row])])
+                mark_unknown(query, outcomes, row, REASONS[int(answers.status[row])])
         outcomes.statistics["excess"] = answers.excess
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Largest distance of the finite list that some level up to L proves."""
         return self._radii(query, budget, np.zeros(0), n_jobs)
 
     def protocol_radius(
         self, query: Query, budget: Budget, protocol: PaperProtocol, *, n_jobs: int = 1
-    ) -> Outcomes:
+    ) -> Results:
         """Search as the paper does."""
         plan = np.array([protocol.first_eps, protocol.steps, protocol.cap], dtype=np.float64)
         return self._radii(query, budget, plan, n_jobs)
 
     def _radii(
         self, query: Query, budget: Budget, plan: NDArray[np.float64], n_jobs: int
-    ) -> Outcomes:
+    ) -> Results:
         outcomes, answers = self._bounds(query, budget, plan, n_jobs, all_bounds=False)
         outcomes.lower[:] = answers.lower
         is_proved = answers.lower == np.inf
@@ -111,7 +111,7 @@ class MultilevelEngine:
         outcomes.reason[is_proved] = UnknownReason.NONE
         if len(plan):
             outcomes.statistics["proved_at_first_eps"] = answers.proved_at_first
-        settle_broken(query, outcomes, np.flatnonzero(query.already_broken))
+        mark_broken(query, outcomes, np.flatnonzero(query.already_broken))
         return outcomes
 
     def _bounds(
@@ -122,7 +122,7 @@ class MultilevelEngine:
         n_jobs: int,
         *,
         all_bounds: bool,
-    ) -> tuple[Outcomes, RowAnswers]:
+    ) -> tuple[Results, RowAnswers]:
         """Bound every row; `plan` says which radii are tried (kernels/baselines/multilevel.py)."""
         n_rows = len(query)
         answers = RowAnswers(
@@ -157,10 +157,7 @@ class MultilevelEngine:
                 n_leaves *= 2
 
         in_chunks(query, n_jobs, run)
-        outcomes = Outcomes.empty(n_rows, query.rows.shape[1])
+        outcomes = Results.empty(n_rows, query.rows.shape[1])
         outcomes.seconds[:] = answers.seconds
         outcomes.statistics |= {"level": answers.level, "cliques": answers.nodes}
         return outcomes, answers
-
-
-multilevel = MultilevelEngine

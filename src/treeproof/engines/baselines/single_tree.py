@@ -12,11 +12,11 @@ import numpy as np
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.questions import in_chunks, question_of
 from treeproof.engines.instance import point_in_cells
-from treeproof.engines.settling import (
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_verified,
 )
 from treeproof.errors import InternalError
 from treeproof.kernels.baselines.single_tree import (
@@ -27,7 +27,7 @@ from treeproof.kernels.baselines.single_tree import (
 )
 from treeproof.model import evaluate
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
 
@@ -47,15 +47,15 @@ class SingleTreeEngine:
             f" Got {query.ensemble.n_trees} trees. Use 'exact', 'cliques' or 'multilevel'."
         )
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         del budget  # linear time: there is nothing to limit
         outcomes, found = _settled(query, query.reach.radius or 0.0, n_jobs)
         for row in np.flatnonzero((found.distance == np.inf) & ~outcomes.exact):
-            settle_verified(query, outcomes, int(row))
+            mark_verified(query, outcomes, int(row))
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         del budget
         outcomes, found = _settled(query, np.inf, n_jobs)
@@ -67,7 +67,7 @@ class SingleTreeEngine:
         return outcomes
 
 
-def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Outcomes, NearestLeaves]:
+def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, NearestLeaves]:
     """Find the nearest leaf that breaks each row, and write down rows that one breaks."""
     n_rows, n_features = query.rows.shape
     found = NearestLeaves(
@@ -84,14 +84,14 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Outcomes, Neares
         single_tree_rows(question, meaning, float(radius), walk, part.start, part.stop, found)
 
     in_chunks(query, n_jobs, run)
-    outcomes = Outcomes.empty(n_rows, n_features)
+    outcomes = Results.empty(n_rows, n_features)
     outcomes.seconds[:] = found.seconds
     for row in range(n_rows):
         if is_broken_unchanged(query, row):
-            settle_broken(query, outcomes, row)
+            mark_broken(query, outcomes, row)
         elif found.distance[row] < np.inf:
             point = point_in_cells(query, row, found.low[row], found.high[row])
-            if not settle_falsified(query, outcomes, row, point):
+            if not mark_falsified(query, outcomes, row, point):
                 raise InternalError(
                     "A leaf that breaks a row must be confirmed by its replay. Got one of row"
                     f" {row} that is not, from the engine 'single_tree'. Please report it, and use"

@@ -168,6 +168,3 @@ def _gain(query: Query, weights: list[Fraction], tree: int, leaf_row: int) -> Fr
 
 def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
-
-
-smt = SmtEngine

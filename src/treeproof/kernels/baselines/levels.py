@@ -6,7 +6,7 @@ import numpy as np
 
 from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
-from treeproof.kernels.core.status import FOUND, LOOSE, PROVED
+from treeproof.kernels.core.status import FOUND, PROVED, UNDECIDED
 
 
 class Options(NamedTuple):
@@ -87,8 +87,8 @@ def sum_level(search, n_parts, size, child_size, floor, all_bounds):
     Returns
     -------
     int, float64
-        PROVED when the sum is below the floor, LOOSE when not, or the limit that was reached; and
-        the sum, or where it was not finished an upper bound of it.
+        PROVED when the sum is below the floor, UNDECIDED when not, or the limit that was reached;
+        and the sum, or where it was not finished an upper bound of it.
     """
     maxima = search.maxima
     n_groups = (n_parts + size - 1) // size
@@ -112,7 +112,7 @@ def sum_level(search, n_parts, size, child_size, floor, all_bounds):
     for group in range(n_groups):
         # Sound: the sum is at least total_least, so it cannot fall below the floor any more.
         if total_least >= floor and not all_bounds:
-            return LOOSE, total
+            return UNDECIDED, total
         least = maxima[2, group]
         if least < maxima[1, group]:
             first = group * size
@@ -126,7 +126,7 @@ def sum_level(search, n_parts, size, child_size, floor, all_bounds):
             maxima[1, group] = exact
         if total < floor and not all_bounds:
             break
-    return PROVED if total < floor else LOOSE, total
+    return PROVED if total < floor else UNDECIDED, total
 
 
 @noalloc_kernel
@@ -148,11 +148,11 @@ def decide_levels(search, n_parts, floor, options, all_bounds):
     level = np.int64(0)
     while excess >= 0.0:
         if level == options.n_levels or size >= n_parts:
-            return LOOSE, level, excess
+            return UNDECIDED, level, excess
         child_size = size
         size *= options.clique_size
         status, bound = sum_level(search, n_parts, size, child_size, floor, all_bounds)
-        if status > LOOSE:
+        if status > UNDECIDED:
             return status, level, excess
         level += 1
         for group in range((n_parts + size - 1) // size):
@@ -167,7 +167,7 @@ def decide_alternative(claims, alternative, search, options, arrange):
 
     Returns as `decide_levels`, of the constraint that proved it, or of the best one.
     """
-    outcome = LOOSE
+    outcome = UNDECIDED
     reached = np.int64(0)
     least = np.inf
     for constraint in range(
@@ -182,6 +182,6 @@ def decide_alternative(claims, alternative, search, options, arrange):
         if status == PROVED:
             return PROVED, level, least
         reached = max(reached, level)
-        if status != LOOSE:
+        if status != UNDECIDED:
             outcome = status
     return outcome, reached, least

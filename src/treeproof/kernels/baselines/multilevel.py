@@ -9,10 +9,11 @@ from treeproof.kernels.baselines.parts import Search, keep_order
 from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
 from treeproof.kernels.baselines.questions import Question, Radii, radii_of_row, set_cells
 from treeproof.kernels.baselines.sharing import arrange_by_sharing
+from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import LeafRoom, restrict_trees
-from treeproof.kernels.core.status import LOOSE, PROVED
+from treeproof.kernels.core.leaves import LeafBuffer, restrict_trees
+from treeproof.kernels.core.status import PROVED, UNDECIDED
 
 _KEEP = 0.45
 """Leaves of a larger box are kept for boxes down to this share of its radius."""
@@ -28,7 +29,7 @@ _FIRST, _STEPS, _LARGEST = 0, 1, 2
 class RowAnswers(NamedTuple):
     """Columns that the kernels below write, one entry per row.
 
-    status           int64     PROVED, LOOSE or the limit that was reached
+    status           int64     PROVED, UNDECIDED or the limit that was reached
     level            int64     level that gave the answer
     nodes            int64     partial cliques visited
     excess           float64   how far the bound of eq. 6 lies above the floor, at a fixed radius
@@ -51,7 +52,7 @@ class Task(NamedTuple):
 
     question: Question
     options: Options
-    room: LeafRoom
+    room: LeafBuffer
     search: Search
     out: RowAnswers
 
@@ -120,7 +121,7 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
     with_paths = options.uses_paths and len(plan) > 0
     status = PROVED
     outer = -1.0
-    while state[_RADIUS] >= 0.0 and status <= LOOSE:
+    while state[_RADIUS] >= 0.0 and status <= UNDECIDED:
         radius = state[_RADIUS]
         set_cells(question.space, rows, row, radius, walk.low_cell, walk.high_cell)
         # The leaves of a box serve all boxes inside it that are not much smaller.
@@ -154,7 +155,7 @@ def _restrict_row(question, row, room, walk):
     rows, trees = question.rows, question.trees
     mask = question.claims.group_mask[rows.group[row]]
     return len(trees.tree_output) == restrict_trees(
-        trees, question.space, rows.values[row], walk.low_cell, walk.high_cell, mask,
+        trees, question.space, rows.values[row], CellBox(walk.low_cell, walk.high_cell), mask,
         rows.zero_band, np.int64(0), room,
     )  # fmt: skip
 
@@ -181,7 +182,7 @@ def _prove_radius(claims, group, radius, search, options, with_paths, arrange, p
             continue
         alternative = begin + number
         status, level, excess = decide_alternative(claims, alternative, search, options, arrange)
-        if status == LOOSE and with_paths:
+        if status == UNDECIDED and with_paths:
             status = prove_otherwise(claims, alternative, search, options, arrange)
         largest = max(largest, excess)
         if status != PROVED:

@@ -7,9 +7,9 @@ import numpy as np
 from treeproof.kernels.baselines.leaves import Limits, count_node, enter, leave, meets
 from treeproof.kernels.core.compiler import noalloc_kernel
 from treeproof.kernels.core.leaves import (
-    LeafRoom,
+    LeafBuffer,
     gain_of_leaf,
-    new_room,
+    new_buffer,
     summation_slack,
 )
 from treeproof.kernels.core.status import FOUND, PROVED
@@ -23,7 +23,7 @@ class Parts(NamedTuple):
     leaf         int64   (capacity,)     number among the restricted leaves
     row          int32   (capacity,)     rows of trees.leaf_value, tree by tree, in any order
     tree_start   int64   (n_trees + 1,)  where the rows of each tree start
-    leaf_start, leaf_row, range_start, feature, low, high   the restricted leaves: see `LeafRoom`
+    leaf_start, leaf_row, range_start, feature, low, high   the restricted leaves: see `LeafBuffer`
     """
 
     begin: np.ndarray
@@ -80,14 +80,14 @@ class Search(NamedTuple):
     state: np.ndarray
 
 
-def new_search(question: Any, n_leaves: int) -> tuple[LeafRoom, Search]:
+def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
     """Room for so many leaves, and a search in it.
 
     Not compiled: it is needed once for many rows.
     """
     n_features = question.rows.values.shape[1]
     n_trees, depth = len(question.trees.tree_output), question.space.max_depth
-    plain: Any = new_room
+    plain: Any = new_buffer
     room = plain.py_func(n_trees, n_features, depth, n_leaves, 4 * n_leaves)
     n = n_trees + 2
     parts = Parts(

@@ -9,7 +9,7 @@ from treeproof.kernels.baselines.levels import decide_levels, group_suffix
 from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.arrays import grown, sorted_order
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
-from treeproof.kernels.core.status import FOUND, LOOSE, MEMORY_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.status import FOUND, MEMORY_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 
 
 class Cliques(NamedTuple):
@@ -143,7 +143,7 @@ def path_level(search, n_parts, size, floor, store_limit):
     for group in range(n_groups - 1, -1, -1):
         remaining[group] = remaining[group + 1] + search.maxima[0, group]
     excess = remaining[0] - floor
-    status = LOOSE
+    status = UNDECIDED
     for reach in (excess / 16.0, excess / 4.0, excess):
         status = _path_within(search, n_parts, size, remaining, reach, floor, store_limit)
         if status != PROVED:
@@ -153,7 +153,7 @@ def path_level(search, n_parts, size, floor, store_limit):
 
 @inner_kernel
 def _path_within(search, n_parts, size, remaining, reach, floor, store_limit):
-    """LOOSE when cliques within a reach of their maxima form a path of at least the floor."""
+    """UNDECIDED when cliques within a reach of their maxima form a path of at least the floor."""
     parts, walk, maxima = search.parts, search.walk, search.maxima
     for part in range(n_parts):
         maxima[1, part] = parts.gain[parts.begin[part]]
@@ -180,13 +180,13 @@ def _path_within(search, n_parts, size, remaining, reach, floor, store_limit):
         if largest == -np.inf:
             return PROVED
         before = Cliques(best, after.range_end, after.feature, after.low, after.high)
-    return LOOSE
+    return UNDECIDED
 
 
 @inner_kernel
 def prove_by_paths(claims, alternative, search, options, arrange):
     """Try to prove an alternative by eq. 7 on the last level, after eq. 6 did not."""
-    outcome = LOOSE
+    outcome = UNDECIDED
     for constraint in range(
         claims.alternative_start[alternative], claims.alternative_start[alternative + 1]
     ):
@@ -195,12 +195,12 @@ def prove_by_paths(claims, alternative, search, options, arrange):
         floor -= constant
         # Fills the maxima of the last level, which bound the paths; all of them are finished.
         status, level, _ = decide_levels(search, n_parts, floor, options, True)
-        if status == LOOSE:
+        if status == UNDECIDED:
             size = options.clique_size**level
             status = path_level(search, n_parts, size, floor, options.store_limit)
         if status == PROVED:
             return PROVED
-        if status != LOOSE:
+        if status != UNDECIDED:
             outcome = status
     return outcome
 
@@ -208,4 +208,4 @@ def prove_by_paths(claims, alternative, search, options, arrange):
 @noalloc_kernel
 def prove_nothing(claims, alternative, search, options, arrange):
     """Stand in for `prove_by_paths` where only sums are wanted."""
-    return LOOSE
+    return UNDECIDED
