@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import InternalError
 from treeproof.model import evaluate
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -237,7 +238,10 @@ class Forest:
 
     def _units(self, number: float) -> int:
         n, d = number.as_integer_ratio()
-        return n * self.unit.denominator // (d * self.unit.numerator)
+        units, rest = divmod(n * self.unit.denominator, d * self.unit.numerator)
+        if rest:
+            raise InternalError(f"The model's number {number!r} is no multiple of its unit.")
+        return units
 
 
 def compare_ratio(ratio: tuple[int, int], number: float) -> int:
