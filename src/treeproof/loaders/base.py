@@ -74,6 +74,8 @@ class Reference:
     """Raw scores, shape (n_rows, n_outputs), in the library's own dtype."""
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
     """Class index of each row as the library decides it, where it does."""
+    rows: Callable[[FloatArray], Any] = lambda rows: rows
+    """Rows as the object that was loaded takes them, for what stands around it."""
 
 
 @dataclass(frozen=True, slots=True)

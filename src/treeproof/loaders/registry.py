@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
-from treeproof.loaders.base import Loader
+from dataclasses import fields
+from typing import Any
+
+from treeproof.errors import InvalidInput, UnsupportedModel
+from treeproof.loaders.base import Loaded, Loader, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,12 @@ _THRESHOLD = frozenset({"decision_threshold"})
 # Estimators of the boosting libraries inherit from scikit-learn's classes, so scikit-learn comes
 # after them.
 ENTRIES = (
+    Entry(
+        "pipelines.loader",
+        "PipelineLoader",
+        ("scikit-learn and imbalanced-learn pipelines and wrappers around any of these",),
+        _THRESHOLD | {"rounds"},
+    ),
     Entry(
         "xgboost.loader",
         "XGBoostLoader",
@@ -80,6 +90,29 @@ def loaders() -> Iterator[tuple[Entry, Loader]]:
     """Every entry with its loader, in order."""
     for entry in ENTRIES:
         yield entry, loader_of(entry)
+
+
+def load_object(source: Any, options: LoadOptions) -> Loaded:
+    """Translate a live model by the first loader that knows its kind."""
+    for entry, loader in loaders():
+        if loader.accepts_object(source):
+            refuse_options(options, entry.options, entry.kinds[0])
+            return loader.load_object(source, options)
+    kind = type(source)
+    raise UnsupportedModel(
+        f"Objects of type {kind.__module__}.{kind.__qualname__} cannot be loaded."
+        f" Supported are: {supported_kinds()}."
+    )
+
+
+def refuse_options(options: LoadOptions, known: frozenset[str], kind: str) -> None:
+    """Refuse an option that would be ignored: it would change nothing, or the wrong thing."""
+    for option in fields(options):
+        if option.name not in known and getattr(options, option.name) is not None:
+            raise InvalidInput(
+                f"The option '{option.name}' has no meaning for {kind}, which carries its own"
+                " answer. Leave it out."
+            )
 
 
 def supported_kinds() -> str:
