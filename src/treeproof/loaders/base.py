@@ -76,6 +76,9 @@ class Reference:
     """Class index of each row as the library decides it, where it does."""
     rows: Callable[[FloatArray], Any] = lambda rows: rows
     """Rows as the object that was loaded takes them, for what stands around it."""
+    ranges: tuple[tuple[float, float], ...] = ()
+    """Smallest and largest number that it answers, by feature, where that is not any finite one of
+    the model's input precision."""
 
 
 @dataclass(frozen=True, slots=True)

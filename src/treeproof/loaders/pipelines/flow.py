@@ -21,6 +21,7 @@ from treeproof.loaders.pipelines.sides import (
     joined,
     pull_back,
 )
+from treeproof.model.ensemble import Ensemble, FloatArray
 
 LARGEST_CATEGORY = 65_535
 """Whole numbers up to this one are their own codes, as in histogram boosting."""
@@ -151,13 +152,15 @@ class Flow:
         for step in self.steps:
             self._send_forward(step)
 
-    def accept(self, columns: list[Column], *, missing_allowed: bool) -> None:
-        """Note what a model that takes missing values, or none, makes of special values."""
-        for column in columns:
-            for place, value in enumerate(column.values):
-                is_number = column.raw not in self.codes or column.is_encoded
-                if is_number and value is not REFUSED and np.isnan(value) and not missing_allowed:
-                    self.refused[column.raw].add(place)
+    def accept(self, columns: list[Column], model: Ensemble) -> None:
+        """Note which special values the model does not accept."""
+        for number, column in enumerate(columns):
+            seen = numbers_of(column, model.categories.get(number))
+            codes = model.required.get(number)
+            wrong = np.isnan(seen) & ((not model.missing_allowed) or (codes is not None))
+            if codes:
+                wrong |= ~np.isin(seen, codes)
+            self.refused[column.raw].update(np.flatnonzero(wrong).tolist())
         for raw in self._listed:
             *_, unknown, missing = range(len(self.special[raw]))
             if missing in self.refused[raw]:
@@ -295,6 +298,15 @@ def _split(sides: Sides, parts: list[tuple[int, Sides]]) -> list[tuple[int, Side
         result.append((number, own))
         start = stop
     return result
+
+
+def numbers_of(column: Column, known: tuple[Any, ...] | None) -> FloatArray:
+    """Special values of a column as a model sees them: numbers, or codes of its `known` ones."""
+    if known is None:
+        return np.array([np.nan if value is REFUSED else value for value in column.values], float)
+    code = {None if _is_missing(value) else value: float(k) for k, value in enumerate(known)}
+    keys = [None if _is_missing(value) else value for value in column.values]
+    return np.array([code.get(key, np.nan) for key in keys])
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import UnsupportedModel
-from treeproof.loaders.pipelines.flow import REFUSED, Column, Flow
+from treeproof.loaders.pipelines.flow import REFUSED, Column, Flow, numbers_of
 from treeproof.loaders.pipelines.sides import LARGEST, BoolArray, IntArray, Sides
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
@@ -73,12 +73,17 @@ class Folded(NamedTuple):
 
 
 def fold(
-    deployed: Ensemble, flow: Flow, columns: list[Column], *, zero_is_missing: bool
+    deployed: Ensemble,
+    flow: Flow,
+    columns: list[Column],
+    *,
+    zero_is_missing: bool,
+    ranges: tuple[tuple[float, float], ...] = (),
 ) -> Folded:
     """Trees over doubles that say about raw columns what a model says about transformed ones.
 
     `zero_is_missing` says that the model takes an exact zero for a missing value, whatever its
-    nodes say, because the pipeline hands it sparse rows.
+    nodes say, because the pipeline hands it sparse rows. `ranges` are those of its `Reference`.
     """
     model = accept_float64_rows(deployed)
     trees = model.trees
@@ -101,16 +106,16 @@ def fold(
         if not len(own):
             continue
         if column.raw in flow.codes:
-            values = _numbers_of(model.categories.get(number), column)
+            values = numbers_of(column, model.categories.get(number))
             if zero_is_missing:
                 values = np.where(values == 0.0, np.nan, values)
             _by_category(model, flow, column, values, own, nodes)
         elif not _by_itself(model, flow, column, own, nodes, zero_is_missing):
             tests.append((column, _tests_of(trees, own, zero_is_missing)))
             owners.append(own)
-    ranges = _range_tests(deployed, flow, columns)
-    pulled = flow.pull_back(tests + ranges)
-    accepted = _accepted(flow, ranges, pulled[len(tests) :])
+    limits = _range_tests(deployed, flow, columns, ranges)
+    pulled = flow.pull_back(tests + limits)
+    accepted = _accepted(flow, limits, pulled[len(tests) :])
     for own, sides in zip(owners, pulled, strict=False):
         raw = int(nodes.feature[own[0]])
         _by_number(own, sides.within(*accepted[raw]), nodes, flow.is_never_missing(raw))
@@ -235,16 +240,11 @@ def _by_category(
             nodes.decided[node] = unknown
 
 
-def _numbers_of(known: tuple[Any, ...] | None, column: Column) -> FloatArray:
-    """What a model makes of a column's categories: numbers, or codes of its own `known` ones."""
-    if known is None:
-        return np.array([np.nan if value is REFUSED else value for value in column.values], float)
-    code = {value: float(number) for number, value in enumerate(known)}
-    return np.array([code.get(value, np.nan) for value in column.values])
-
-
 def _range_tests(
-    model: Ensemble, flow: Flow, columns: list[Column]
+    model: Ensemble,
+    flow: Flow,
+    columns: list[Column],
+    ranges: tuple[tuple[float, float], ...],
 ) -> list[tuple[Column, Sides]]:
     """Tests for what steps and model accept of columns that are no longer raw."""
     tests = []
@@ -256,14 +256,16 @@ def _range_tests(
             low = max((output.low for output in outputs), default=-LARGEST)
             high = min((output.high for output in outputs), default=LARGEST)
             tests.append((column, _inside(low, high, is_missing_inside=True)))
-    if model.infinite_allowed and model.missing_allowed:
-        return tests
     high = LARGEST
-    if not model.infinite_allowed and model.input_precision == "float32":
+    if model.input_precision == "float32":
         high = float(np.nextafter(smallest_double_rounding_up_to(np.array([np.inf]))[0], -np.inf))
-    for column in columns:
-        if column.raw not in flow.codes:
-            tests.append((column, _inside(-high, high, is_missing_inside=model.missing_allowed)))
+    ranges = ranges or ((-high, high),) * len(columns)
+    for number, column in enumerate(columns):
+        if column.raw in flow.codes:
+            continue
+        takes_missing = model.missing_allowed and number not in model.required
+        if not model.infinite_allowed or not takes_missing:
+            tests.append((column, _inside(*ranges[number], is_missing_inside=takes_missing)))
     return tests
 
 

@@ -57,7 +57,13 @@ def _load_pipeline(pipeline: Any, options: LoadOptions) -> Loaded:
     zero_is_missing = loaded.ensemble.provenance.library == "xgboost" and _is_sparse(
         before, raw_rows(_base_row(flow))
     )
-    folded = fold(loaded.ensemble, flow, columns, zero_is_missing=zero_is_missing)
+    folded = fold(
+        loaded.ensemble,
+        flow,
+        columns,
+        zero_is_missing=zero_is_missing,
+        ranges=loaded.reference.ranges,
+    )
     raw_rows = replace(raw_rows, accepted=folded.accepted)
     inside = loaded.ensemble
     known = inside.provenance
@@ -124,7 +130,7 @@ def _settle(flow: Flow, columns: list[Column], names: tuple[str, ...], model: En
         known = model.categories.get(number)
         if known is None or column.is_encoded:
             flow.use_as_numbers([column])
-        elif model.provenance.library == "scikit-learn":
+        elif model.provenance.library.startswith("scikit-learn"):
             flow.use_as_categories(column, known)
         else:
             raise UnsupportedModel(
@@ -133,7 +139,7 @@ def _settle(flow: Flow, columns: list[Column], names: tuple[str, ...], model: En
                 " OrdinalEncoder, or load the model by itself."
             )
     flow.settle(names)
-    flow.accept(columns, missing_allowed=model.missing_allowed)
+    flow.accept(columns, model)
 
 
 def _base_row(flow: Flow) -> FloatArray:
@@ -147,7 +153,7 @@ def _is_sparse(steps: list[tuple[str, Any]], rows: Any) -> bool:
 
 
 def _transformed(steps: Iterable[tuple[str, Any]], rows: Any) -> Any:
-    with plain_rows():
+    with plain_rows(), np.errstate(all="ignore"):
         for _, step in steps:
             rows = step.transform(rows)
     return rows
@@ -198,7 +204,7 @@ def _reference(
         in_order = getattr(pipeline.steps[-1][1], "n_jobs", None) in (None, 1)
         if labels_inside is not None and (options.decision_threshold is not None or not in_order):
             return labels_inside(seen(rows))
-        with plain_rows():
+        with plain_rows(), np.errstate(all="ignore"):
             answer = np.asarray(pipeline.predict(raw_rows(rows))).reshape(len(rows))
         return class_numbers(loaded.ensemble.classes, answer)
 
@@ -206,4 +212,5 @@ def _reference(
         margins=lambda rows: inside.margins(seen(rows)),
         labels=None if labels_inside is None else labels,
         rows=raw_rows,
+        ranges=tuple(raw_rows.accepted),
     )

@@ -304,7 +304,9 @@ def _select(place: Place, step: Any, columns: list[Column]) -> list[Column]:
     mask = np.asarray(step.get_support())
     if mask.shape != (len(columns),) or mask.dtype != bool:
         raise BrokenModelFile(f"{place.named(step)} must choose among {len(columns)} columns.")
-    return [column for column, is_kept in zip(columns, mask.tolist(), strict=True) if is_kept]
+    # A step all the same, because most selectors refuse missing values.
+    outputs = [Output(int(number), NO_KNOTS, is_plain=True) for number in np.flatnonzero(mask)]
+    return place.flow.add_step(place.named(step), applied(step), columns, outputs)
 
 
 def _pipeline(place: Place, step: Any, columns: list[Column]) -> list[Column]:

@@ -1,6 +1,7 @@
 """What may stand around a model: searches, thresholds, calibration, votes, one model per class."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +13,11 @@ from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions, Reference, class_numbers
 from treeproof.loaders.registry import load_object
 from treeproof.loaders.rules import Precision, cut_decision, refuse_threshold
+from treeproof.loaders.self_test import self_test_rows
 from treeproof.loaders.sklearn.shared import plain_rows, require_fitted
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, TreeArrays
 from treeproof.model.sums import accumulator_grid
 
 Wrapper = Callable[[Any, LoadOptions], Loaded]
@@ -288,19 +290,27 @@ def _mean_of(
     return _answered(source, whole, members, options.decision_threshold)
 
 
-def _joined_trees(parts: list[tuple[_Member, FloatArray]], outputs: Any = None) -> Any:
-    """Trees of members, one after another, over the columns of the whole."""
+def _joined_trees(
+    parts: list[tuple[_Member, FloatArray]], outputs: list[int] | None = None
+) -> TreeArrays:
+    """Trees of members, one after another, over the columns of the whole.
+
+    A member comes with the values of its leaves, and adds to its own output where that is given.
+    """
     width = parts[0][1].shape[1]
     builder = TreeBuilder(leaf_width=width)
+    single = all(member.ensemble.input_precision == "float32" for member, _ in parts)
     for number, (member, values) in enumerate(parts):
-        trees = accept_float64_rows(member.ensemble).trees
+        trees = (member.ensemble if single else accept_float64_rows(member.ensemble)).trees
         shift = _add_sets(builder, trees)
         inner = trees.feature >= 0
         feature = trees.feature.astype(np.int64)
         if member.columns is not None:
             feature = np.where(inner, member.columns[np.where(inner, feature, 0)], -1)
         start = np.repeat(trees.root[:-1], np.diff(trees.root))
-        output = trees.tree_output if outputs is None else np.full(len(trees.tree_output), outputs[number])
+        output = trees.tree_output
+        if outputs is not None:
+            output = np.full(len(output), outputs[number])
         builder.add_forest(
             sizes=np.diff(trees.root),
             output=output,
@@ -316,7 +326,8 @@ def _joined_trees(parts: list[tuple[_Member, FloatArray]], outputs: Any = None) 
     return builder.finish()
 
 
-def _add_sets(builder: TreeBuilder, trees: Any) -> int:
+def _add_sets(builder: TreeBuilder, trees: TreeArrays) -> int:
+    """Give category sets to a builder; return the number of the first one."""
     shift = None
     for number in range(len(trees.set_offset) - 1):
         words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
@@ -329,7 +340,7 @@ def _add_sets(builder: TreeBuilder, trees: Any) -> int:
 def _whole(
     source: Any,
     members: list[_Member],
-    trees: Any,
+    trees: TreeArrays,
     classes: tuple[Any, ...],
     aggregation: Aggregation,
 ) -> Ensemble:
@@ -348,7 +359,11 @@ def _whole(
         trees=trees,
         n_features=int(getattr(source, "n_features_in_", first.n_features)),
         n_outputs=len(aggregation.start),
-        input_precision="float64",
+        input_precision=(
+            "float32"
+            if all(member.ensemble.input_precision == "float32" for member in members)
+            else "float64"
+        ),
         aggregation=aggregation,
         decision=Decision(kind="argmax" if classes else "score"),
         classes=classes,
@@ -392,8 +407,101 @@ def _answered(
             answer = (twin.predict_proba if classes else twin.predict)(raw(rows))
         return np.asarray(answer if threshold is None else answer[:, 1])
 
-    loaded = Loaded(whole, Reference(margins=margins, rows=raw))
+    ranges = members[0].reference.ranges if members[0].columns is None else ()
+    loaded = Loaded(whole, Reference(margins=margins, rows=raw, ranges=ranges))
     return _labelled(loaded, twin, threshold) if classes else loaded
+
+
+def _one_against_rest(source: Any, options: LoadOptions) -> Loaded:
+    """OneVsRestClassifier: one score per class, the largest wins."""
+    require_fitted(source, "estimators_")
+    refuse_threshold(options.decision_threshold, f"a {type(source).__name__}")
+    classes = tuple(np.asarray(source.classes_).tolist())
+    if source.label_binarizer_.y_type_ not in ("binary", "multiclass"):
+        raise UnsupportedModel(
+            "A OneVsRestClassifier must give one label per row. Got several. Load its members."
+        )
+    members = [_score_of_two(source, inner) for inner in source.estimators_]
+    if len(members) == 1:
+        (member,) = members
+        is_probability = member.ensemble.decision.cut == _HALF and not hasattr(
+            source.estimators_[0], "decision_function"
+        )
+        cut = math.nextafter(_HALF if is_probability else 0.0, math.inf)
+        decision = Decision(kind="threshold", cut=cut)
+        whole = replace(member.ensemble, decision=decision, classes=classes)
+        return _labelled(Loaded(whole, member.reference), source, None)
+    if len(members) != len(classes):
+        raise BrokenModelFile(f"There must be {len(classes)} members. Got {len(members)}.")
+    if _last_wins(source, members[0]):
+        # The first of equal scores wins here, so the classes change their order.
+        members, classes = members[::-1], classes[::-1]
+    loaded = _side_by_side(source, members, classes)
+    return _labelled(loaded, source, None)
+
+
+_HALF = 0.5
+
+
+def _score_of_two(source: Any, inner: Any) -> _Member:
+    """Member that tells one class from the rest by one score."""
+    if hasattr(inner, "decision_function"):
+        loaded = load_object(inner, LoadOptions())
+        is_score = True
+    else:
+        loaded = load_object(inner, LoadOptions(decision_threshold=_HALF))
+        # Where the score is the probability itself, the threshold is the cut.
+        is_score = loaded.ensemble.decision.cut == _HALF
+    if not is_score or loaded.ensemble.decision.kind != "threshold":
+        raise UnsupportedModel(
+            f"Members of a {type(source).__name__} must be compared by a sum of trees: forests,"
+            f" trees, or models with a decision_function. Got {type(inner).__name__}."
+        )
+    return _Member(loaded.ensemble, loaded.reference)
+
+
+def _last_wins(source: Any, member: _Member) -> bool:
+    """Whether the last of equal scores wins, as in older releases: members that are all the same
+    tell.
+    """
+    twin = copy.copy(source)
+    twin.estimators_ = [source.estimators_[0]] * len(source.estimators_)
+    rows = member.reference.rows(self_test_rows(member.ensemble).values[:1])
+    with plain_rows():
+        return bool(twin.predict(rows)[0] == source.classes_[-1])
+
+
+def _several_targets(source: Any, options: LoadOptions) -> Loaded:
+    """MultiOutputRegressor: one score per target."""
+    require_fitted(source, "estimators_")
+    refuse_threshold(options.decision_threshold, f"a {type(source).__name__}")
+    return _side_by_side(source, [_score_member(source, e) for e in source.estimators_], ())
+
+
+def _side_by_side(source: Any, members: list[_Member], classes: tuple[Any, ...]) -> Loaded:
+    """Model with one output per member."""
+    own = [member.ensemble.aggregation for member in members]
+    if any(replace(a, start=own[0].start) != own[0] or len(a.start) != 1 for a in own):
+        raise UnsupportedModel(
+            f"Members of a {type(source).__name__} must add their trees in the same way."
+            " Train them with the same number of trees."
+        )
+    start = tuple(aggregation.start[0] for aggregation in own)
+    trees = _joined_trees(
+        [(member, member.ensemble.trees.leaf_value) for member in members],
+        outputs=list(range(len(members))),
+    )
+    whole = _whole(source, members, trees, classes, replace(own[0], start=start))
+    margins = [member.reference.margins for member in members]
+    raw = members[0].reference.rows
+    return Loaded(
+        whole,
+        Reference(
+            margins=lambda rows: np.column_stack([part(rows) for part in margins]),
+            rows=raw,
+            ranges=members[0].reference.ranges,
+        ),
+    )
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -406,4 +514,6 @@ WRAPPERS: dict[str, Wrapper] = {
     "VotingRegressor": _voting_regressor,
     "BaggingClassifier": _bagging,
     "BaggingRegressor": _bagging,
+    "OneVsRestClassifier": _one_against_rest,
+    "MultiOutputRegressor": _several_targets,
 }

@@ -51,7 +51,7 @@ _REMEDIES = {
     ),
     "RandomTreesEmbedding": _FOREST,
     **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _MEMBERS),
-    **dict.fromkeys(("MultiOutputClassifier", "MultiOutputRegressor"), _MEMBERS),
+    **dict.fromkeys(("MultiOutputClassifier", "ClassifierChain", "RegressorChain"), _MEMBERS),
 }
 
 # Every estimator inherits from these, those of other libraries included.
