@@ -5,11 +5,9 @@ is given something of that library.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
-
-from dataclasses import fields
 from typing import Any
 
 from treeproof.errors import InvalidInput, UnsupportedModel
@@ -31,14 +29,8 @@ class Entry:
 _THRESHOLD = frozenset({"decision_threshold"})
 
 # Estimators of the boosting libraries inherit from scikit-learn's classes, so scikit-learn comes
-# after them.
+# after them, and what stands around models before the models of scikit-learn.
 ENTRIES = (
-    Entry(
-        "pipelines.loader",
-        "PipelineLoader",
-        ("scikit-learn and imbalanced-learn pipelines and wrappers around any of these",),
-        _THRESHOLD | {"rounds"},
-    ),
     Entry(
         "xgboost.loader",
         "XGBoostLoader",
@@ -62,6 +54,12 @@ ENTRIES = (
         "CatBoostLoader",
         ("CatBoost models", "CatBoost .cbm and .json files"),
         _THRESHOLD,
+    ),
+    Entry(
+        "pipelines.loader",
+        "PipelineLoader",
+        ("scikit-learn and imbalanced-learn pipelines and wrappers around any model",),
+        _THRESHOLD | {"rounds"},
     ),
     Entry(
         "sklearn.loader",

@@ -85,7 +85,7 @@ _SCORE = (
     - FRAME["grade"]
     + np.random.default_rng(1).normal(0, 1, N)
 ).to_numpy()
-Y = (_SCORE > np.median(_SCORE)).astype(int)
+Y = (np.median(_SCORE) < _SCORE).astype(int)
 Y3 = np.digitize(_SCORE, np.quantile(_SCORE, [0.3, 0.7]))
 TARGET = np.round(_SCORE, 3)
 NUMERIC = ["age", "income", "balance", "visits"]
@@ -221,7 +221,8 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "union of imputer and indicator, catboost": lambda: _on_holes(
         make_pipeline(
-            make_union(SimpleImputer(), MissingIndicator(features="all", error_on_new=False)), _cat()
+            make_union(SimpleImputer(), MissingIndicator(features="all", error_on_new=False)),
+            _cat(),
         )
     ),
     "indicator alone, tree": lambda: _on_holes(
@@ -243,9 +244,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "bins one-hot, dense, lightgbm": lambda: _on_numbers(
         make_pipeline(
-            KBinsDiscretizer(
-                5, encode="onehot-dense", quantile_method="averaged_inverted_cdf"
-            ),
+            KBinsDiscretizer(5, encode="onehot-dense", quantile_method="averaged_inverted_cdf"),
             _lgbm(),
         )
     ),
@@ -313,9 +312,7 @@ CASES: dict[str, Callable[[], Case]] = {
         make_pipeline(
             _columns(
                 MinMaxScaler(),
-                OneHotEncoder(
-                    drop="first", min_frequency=20, handle_unknown="infrequent_if_exist"
-                ),
+                OneHotEncoder(drop="first", min_frequency=20, handle_unknown="infrequent_if_exist"),
             ),
             _cat(),
         )
@@ -437,9 +434,12 @@ CASES: dict[str, Callable[[], Case]] = {
                     FeatureUnion(
                         [
                             ("scaled", make_pipeline(StandardScaler(), MinMaxScaler())),
-                            ("binned", KBinsDiscretizer(
-                                3, encode="ordinal", quantile_method="averaged_inverted_cdf"
-                            )),
+                            (
+                                "binned",
+                                KBinsDiscretizer(
+                                    3, encode="ordinal", quantile_method="averaged_inverted_cdf"
+                                ),
+                            ),
                             ("away", "drop"),
                             ("same", "passthrough"),
                         ]
@@ -488,9 +488,7 @@ CASES: dict[str, Callable[[], Case]] = {
         )
     ),
     "tuned threshold inside a pipeline, boosting": lambda: _on_numbers(
-        make_pipeline(
-            StandardScaler(), TunedThresholdClassifierCV(_boost(), cv=3, random_state=0)
-        )
+        make_pipeline(StandardScaler(), TunedThresholdClassifierCV(_boost(), cv=3, random_state=0))
     ),
     "calibrated by a sigmoid, boosting": lambda: _on_numbers(
         CalibratedClassifierCV(make_pipeline(StandardScaler(), _boost()), ensemble=False, cv=3)

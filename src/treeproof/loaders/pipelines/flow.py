@@ -4,6 +4,7 @@ A `Flow` knows for every transformed column the one raw column behind it and the
 sends chosen values forward (categories, a missing value) and tests of splits backward.
 """
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Real
@@ -250,17 +251,17 @@ class Flow:
         waiting: dict[Column, list[tuple[int, Sides]]] = {}
         for number, (column, sides) in enumerate(tests):
             waiting.setdefault(column, []).append((number, sides))
-        results: dict[int, Sides] = {}
         for step in reversed(self.steps):
             asked = [column for column in step.columns if column in waiting]
             if not asked:
                 continue
+            of_missing = self._of_missing(step)
             requests = [
                 Request(
                     step.outputs[column.place],
                     column.place,
                     joined([sides for _, sides in waiting[column]]),
-                    self._of_missing(step, column),
+                    of_missing[column.place],
                 )
                 for column in asked
             ]
@@ -268,19 +269,23 @@ class Flow:
             for column, sides in zip(asked, pulled, strict=True):
                 source = step.inputs[step.outputs[column.place].source]
                 waiting.setdefault(source, []).extend(_split(sides, waiting.pop(column)))
-        for column in self.raw:
-            for number, sides in waiting.get(column, ()):
-                results[number] = sides
+        results = dict(pair for column in self.raw for pair in waiting.get(column, ()))
         return [results[number] for number in range(len(tests))]
 
-    def _of_missing(self, step: Step, column: Column) -> float:
-        """What a step makes of a missing value, which its input may never be."""
-        matrix = step.base[None, :].copy()
-        matrix[0, step.outputs[column.place].source] = np.nan
+    @staticmethod
+    def _of_missing(step: Step) -> list[float]:
+        """What a step makes of a missing value, by output; NaN where it does not accept one."""
+        rows = np.tile(step.base, (len(step.inputs), 1))
+        np.fill_diagonal(rows, np.nan)
+        sources = [output.source for output in step.outputs]
         try:
-            return float(step.apply(matrix)[0, column.place])
+            given = step.apply(rows)
         except (ValueError, TypeError):
-            return float("nan")
+            given = np.full((len(rows), len(sources)), np.nan)
+            for row in range(len(rows)):
+                with contextlib.suppress(ValueError, TypeError):
+                    given[row] = step.apply(rows[row : row + 1])[0]
+        return [float(given[source, place]) for place, source in enumerate(sources)]
 
 
 def _split(sides: Sides, parts: list[tuple[int, Sides]]) -> list[tuple[int, Sides]]:

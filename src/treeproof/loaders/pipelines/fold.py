@@ -315,29 +315,27 @@ def _rewritten(trees: TreeArrays, nodes: Nodes) -> TreeArrays:
     leaf = trees.leaf[_behind(trees, nodes)]
     value[is_leaf] = trees.leaf_value[leaf[is_leaf]]
     source[is_leaf] = trees.leaf_source[leaf[is_leaf]]
-    split = np.unique(tree_of[list(nodes.intervals)]) if nodes.intervals else np.zeros(0, np.int64)
+    split = {int(tree_of[node]) for node in nodes.intervals}
     copier = _Copier(nodes, left, right)
     most = _GROWTH * len(left)
-    for tree in range(len(sizes)):
-        start, stop = trees.root[tree], trees.root[tree + 1]
-        part = slice(start, stop)
-        shared = {"output": [trees.tree_output[tree]]}
-        if tree not in split:
-            chosen = np.arange(start, stop)
-            own_left = np.where(left[part] < 0, -1, left[part] - start)
-            own_right = np.where(right[part] < 0, -1, right[part] - start)
-            columns = _tests_at(nodes, chosen)
+    for tree, output in enumerate(trees.tree_output.tolist()):
+        start, stop = int(trees.root[tree]), int(trees.root[tree + 1])
+        if tree in split:
+            chosen, own_left, own_right, tests = copier.copy(start, most)
         else:
-            copied = copier.copy(int(start), most)
-            chosen, own_left, own_right, columns = copied
-        nodes.builder.add_forest(
-            sizes=[len(chosen)],
+            chosen = np.arange(start, stop)
+            own_left, own_right = (
+                np.where(is_leaf[start:stop], -1, side[start:stop] - start)
+                for side in (left, right)
+            )
+            tests = _tests_at(nodes, chosen)
+        nodes.builder.add_tree(
             left=own_left,
             right=own_right,
+            output=output,
             value=value[chosen],
             source=source[chosen],
-            **columns,
-            **shared,
+            **tests,
         )
     return nodes.builder.finish()
 

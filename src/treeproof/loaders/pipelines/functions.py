@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.pipelines.flow import Column, Flow
+from treeproof.loaders.pipelines.rows import quietly
 from treeproof.loaders.pipelines.sides import LARGEST, Apply, Output
 from treeproof.model.ensemble import FloatArray
 
@@ -270,10 +271,8 @@ def _require_same(name: str, quantiles: FloatArray, references: FloatArray, appl
 
 
 def _silent(transform: Callable[[Any], Any]) -> Apply:
-    from treeproof.loaders.sklearn.shared import plain_rows
-
     def apply(matrix: NDArray[Any]) -> NDArray[Any]:
-        with plain_rows(), np.errstate(all="ignore"):
+        with quietly():
             return np.asarray(transform(matrix), dtype=np.float64)
 
     return apply

@@ -12,11 +12,11 @@ from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded, Loader, LoadOptions, Reference, class_numbers
 from treeproof.loaders.pipelines.flow import Column, Flow
 from treeproof.loaders.pipelines.fold import fold
-from treeproof.loaders.pipelines.rows import RawRows
+from treeproof.loaders.pipelines.rows import RawRows, quietly
 from treeproof.loaders.pipelines.steps import Place, dense, follow
 from treeproof.loaders.pipelines.wrappers import WRAPPERS
 from treeproof.loaders.registry import load_object
-from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names, plain_rows
+from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names
 from treeproof.model.ensemble import Ensemble, FloatArray
 
 
@@ -135,8 +135,8 @@ def _settle(flow: Flow, columns: list[Column], names: tuple[str, ...], model: En
         else:
             raise UnsupportedModel(
                 f"Categories of column {number} must be encoded before they reach the model of a"
-                f" pipeline. Got a {model.provenance.library} model that encodes them itself. Use an"
-                " OrdinalEncoder, or load the model by itself."
+                f" pipeline. Got a {model.provenance.library} model that encodes them itself. Use"
+                " an OrdinalEncoder, or load the model by itself."
             )
     flow.settle(names)
     flow.accept(columns, model)
@@ -153,7 +153,7 @@ def _is_sparse(steps: list[tuple[str, Any]], rows: Any) -> bool:
 
 
 def _transformed(steps: Iterable[tuple[str, Any]], rows: Any) -> Any:
-    with plain_rows(), np.errstate(all="ignore"):
+    with quietly():
         for _, step in steps:
             rows = step.transform(rows)
     return rows
@@ -204,7 +204,7 @@ def _reference(
         in_order = getattr(pipeline.steps[-1][1], "n_jobs", None) in (None, 1)
         if labels_inside is not None and (options.decision_threshold is not None or not in_order):
             return labels_inside(seen(rows))
-        with plain_rows(), np.errstate(all="ignore"):
+        with quietly():
             answer = np.asarray(pipeline.predict(raw_rows(rows))).reshape(len(rows))
         return class_numbers(loaded.ensemble.classes, answer)
 

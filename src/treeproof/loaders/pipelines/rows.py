@@ -1,5 +1,8 @@
-"""Rows of a folded model as the pipeline takes them."""
+"""Rows of a folded model as the pipeline takes them, and asking a pipeline in silence."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +11,14 @@ import numpy as np
 from treeproof.loaders.base import CannotAnswer
 from treeproof.loaders.pipelines.flow import UNKNOWN_TEXT
 from treeproof.model.ensemble import FloatArray
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Let steps and models answer unknown categories, infinite numbers, plain arrays in silence."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @dataclass(frozen=True, slots=True)

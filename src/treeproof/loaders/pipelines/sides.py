@@ -152,9 +152,7 @@ def pull_back(name: str, apply: Apply, base: NDArray[Any], requests: list[Reques
     """
     search = _Search(name, apply, base)
     plain = [request.output.is_plain for request in requests]
-    rising = iter(
-        search.changes([request for request in requests if not request.output.is_plain])
-    )
+    rising = iter(search.changes([request for request in requests if not request.output.is_plain]))
     pulled = []
     for request, is_plain in zip(requests, plain, strict=True):
         sides = request.sides
@@ -207,21 +205,17 @@ class _Search:
         cuts = [np.unique(request.sides.cut) for request in requests]
         low = self._values(requests, [piece[0] for piece in pieces])
         high = self._values(requests, [piece[1] for piece in pieces])
-        reached, tasks = [], []
-        for number, (request, at_low, at_high) in enumerate(zip(requests, low, high, strict=True)):
+        reached: list[tuple[BoolArray, BoolArray]] = []
+        tasks: list[tuple[IntArray, IntArray]] = []
+        for number, (at_low, at_high) in enumerate(zip(low, high, strict=True)):
             self._require_pieces(at_low, at_high)
             is_low = at_low[:, None] >= cuts[number]
             is_high = at_high[:, None] >= cuts[number]
             piece, cut = np.nonzero(is_low != is_high)
-            tasks.append((request, piece, cut))
+            tasks.append((piece, cut))
             reached.append((is_low, is_high))
         found = self._bisect(requests, pieces, cuts, tasks, [part[0] for part in reached])
-        for number, request in enumerate(requests):
-            if request.output.doubt is not None:
-                self._require_sure_ends(cuts[number], low[number], high[number])
-                tasks[number], found[number] = self._resolved(
-                    request, pieces[number], cuts[number], tasks[number], found[number]
-                )
+        self._resolve(requests, pieces, cuts, tasks, found, (low, high))
         results = []
         for number, (is_low, is_high) in enumerate(reached):
             starts, n_cuts = pieces[number][0], len(cuts[number])
@@ -230,7 +224,7 @@ class _Search:
             reaches = Sides.of(
                 is_low[0] if n_cuts else nothing,
                 nothing,
-                np.concatenate([owner, tasks[number][2]]),
+                np.concatenate([owner, tasks[number][1]]),
                 np.concatenate([starts[1:][jump], found[number]]),
             )
             results.append((cuts[number], reaches, _missing_pieces(starts, low[number])))
@@ -243,6 +237,34 @@ class _Search:
                 " understood. Fit it again, or leave it out."
             )
 
+    def _resolve(
+        self,
+        requests: list[Request],
+        pieces: list[tuple[FloatArray, FloatArray]],
+        cuts: list[FloatArray],
+        tasks: list[tuple[IntArray, IntArray]],
+        found: list[FloatArray],
+        ends: tuple[list[FloatArray], list[FloatArray]],
+    ) -> None:
+        """Put every change near those found in their place, where functions flicker."""
+        doubtful = [k for k, request in enumerate(requests) if request.output.doubt is not None]
+        ranks = {}
+        for k in doubtful:
+            self._require_sure_ends(cuts[k], ends[0][k], ends[1][k])
+            piece, cut = tasks[k]
+            reach = self._reach(requests[k], found[k], cuts[k][cut])
+            near = _rank(found[k])[:, None] + np.arange(-reach, reach + 1)
+            first, last = (_rank(end[piece])[:, None] for end in pieces[k])
+            ranks[k] = np.clip(near, first, last)
+        points = [_number(ranks[k].ravel()) for k in doubtful]
+        given = self._values([requests[k] for k in doubtful], points)
+        for k, values in zip(doubtful, given, strict=True):
+            piece, cut = tasks[k]
+            is_reached = values.reshape(ranks[k].shape) >= cuts[k][cut][:, None]
+            row, place = np.nonzero(is_reached[:, 1:] != is_reached[:, :-1])
+            tasks[k] = piece[row], cut[row]
+            found[k] = _number(ranks[k][row, place + 1])
+
     def _require_sure_ends(self, cuts: FloatArray, low: FloatArray, high: FloatArray) -> None:
         """Refuse a cut that a function may or may not reach at the end of a piece."""
         cuts = cuts[np.abs(cuts) < _HUGE]
@@ -252,31 +274,16 @@ class _Search:
             if np.any(near):
                 raise self._too_flat(float(cuts[np.nonzero(near)[1][0]]))
 
-    def _resolved(
-        self,
-        request: Request,
-        pieces: tuple[FloatArray, FloatArray],
-        cuts: FloatArray,
-        task: tuple[Request, IntArray, IntArray],
-        found: FloatArray,
-    ) -> tuple[tuple[Request, IntArray, IntArray], FloatArray]:
-        """Every change near the ones found, where a function flickers in its last bits."""
-        _, piece, cut = task
+    def _reach(self, request: Request, found: FloatArray, cut: FloatArray) -> int:
+        """How many floats to either side of the changes found have to be tried."""
         if request.output.doubt is None or not len(found):
-            return task, found
-        floats = np.where(
-            np.abs(cuts[cut]) < _HUGE, request.output.doubt(found, cuts[cut]), 0.0
-        )
-        widest = float(floats.max())
-        if not widest <= _MOST_DOUBTFUL:
-            raise self._too_flat(float(cuts[cut][np.argmax(np.nan_to_num(floats, nan=np.inf))]))
-        reach = int(np.ceil(widest)) + 1
-        ranks = _rank(found)[:, None] + np.arange(-reach, reach + 1)
-        ranks = np.clip(ranks, _rank(pieces[0][piece])[:, None], _rank(pieces[1][piece])[:, None])
-        values = self._values([request], [_number(ranks.ravel())])[0].reshape(ranks.shape)
-        is_reached = values >= cuts[cut][:, None]
-        row, place = np.nonzero(is_reached[:, 1:] != is_reached[:, :-1])
-        return (request, piece[row], cut[row]), _number(ranks[row, place + 1])
+            return 0
+        floats = np.where(np.abs(cut) < _HUGE, request.output.doubt(found, cut), 0.0)
+        floats = np.nan_to_num(floats, nan=np.inf)
+        worst = int(np.argmax(floats))
+        if floats[worst] > _MOST_DOUBTFUL:
+            raise self._too_flat(float(cut[worst]))
+        return int(np.ceil(floats[worst])) + 1
 
     def _too_flat(self, cut: float) -> UnsupportedModel:
         return UnsupportedModel(
@@ -290,14 +297,14 @@ class _Search:
         requests: list[Request],
         pieces: list[tuple[FloatArray, FloatArray]],
         cuts: list[FloatArray],
-        tasks: list[tuple[Request, IntArray, IntArray]],
+        tasks: list[tuple[IntArray, IntArray]],
         is_low: list[BoolArray],
     ) -> list[FloatArray]:
         """First float of each change inside a piece; the changes of all columns at once."""
-        low = [_rank(pieces[k][0][task[1]]) for k, task in enumerate(tasks)]
-        high = [_rank(pieces[k][1][task[1]]) for k, task in enumerate(tasks)]
-        limit = [cuts[k][task[2]] for k, task in enumerate(tasks)]
-        start = [is_low[k][task[1], task[2]] for k, task in enumerate(tasks)]
+        low = [_rank(pieces[k][0][piece]) for k, (piece, _) in enumerate(tasks)]
+        high = [_rank(pieces[k][1][piece]) for k, (piece, _) in enumerate(tasks)]
+        limit = [cuts[k][cut] for k, (_, cut) in enumerate(tasks)]
+        start = [is_low[k][task] for k, task in enumerate(tasks)]
         while any(np.any(h != lo + 1) for lo, h in zip(low, high, strict=True)):
             # Halves first: sums and differences of two ranks may not fit.
             middle = [(lo >> 1) + (h >> 1) + (lo & h & 1) for lo, h in zip(low, high, strict=True)]

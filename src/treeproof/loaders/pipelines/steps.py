@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.pipelines.flow import Column, Flow
 from treeproof.loaders.pipelines.functions import FUNCTIONS, power_steps, quantile_steps
+from treeproof.loaders.pipelines.rows import quietly
 from treeproof.loaders.pipelines.sides import Apply, Output
-from treeproof.loaders.sklearn.shared import plain_rows
 from treeproof.model.ensemble import FloatArray
 
 Handler = Callable[["Place", Any, list[Column]], list[Column]]
@@ -67,7 +67,12 @@ def follow(place: Place, step: Any, columns: list[Column]) -> list[Column]:
 
 _MIXERS = {"PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "FastICA", "NMF", "FactorAnalysis"}
 _MIXERS |= {"PolynomialFeatures", "Normalizer", "KNNImputer", "IterativeImputer", "SparsePCA"}
-_MIXERS |= {"LinearDiscriminantAnalysis", "FeatureAgglomeration", "RandomTreesEmbedding", "Nystroem"}
+_MIXERS |= {
+    "LinearDiscriminantAnalysis",
+    "FeatureAgglomeration",
+    "RandomTreesEmbedding",
+    "Nystroem",
+}
 _MIXERS |= {"GaussianRandomProjection", "SparseRandomProjection", "RBFSampler", "FeatureHasher"}
 
 
@@ -90,7 +95,7 @@ def applied(step: Any) -> Apply:
     """Return a fitted transformer's own function, with plain dense matrices on both sides."""
 
     def apply(matrix: NDArray[Any]) -> NDArray[Any]:
-        with plain_rows(), np.errstate(all="ignore"):
+        with quietly():
             return dense(step.transform(matrix))
 
     return apply
@@ -209,7 +214,7 @@ def _missing_knots(
         for column in columns:
             place.flow.use_as_categories(column, [marker])
         return NO_KNOTS, True
-    if isinstance(marker, Real) and not isinstance(marker, bool):
+    if isinstance(marker, Real):
         number = float(marker)
         if np.isnan(number):
             return NO_KNOTS, True

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions, Reference, class_numbers
+from treeproof.loaders.pipelines.rows import quietly
 from treeproof.loaders.registry import load_object
 from treeproof.loaders.rules import Precision, cut_decision, refuse_threshold
 from treeproof.loaders.self_test import self_test_rows
-from treeproof.loaders.sklearn.shared import plain_rows, require_fitted
+from treeproof.loaders.sklearn.shared import require_fitted
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, TreeArrays
@@ -152,7 +153,7 @@ def _labelled(loaded: Loaded, source: Any, threshold: float | None) -> Loaded:
     inside, classes = loaded.reference, loaded.ensemble.classes
 
     def labels(rows: FloatArray) -> NDArray[np.int64]:
-        with plain_rows():
+        with quietly():
             if threshold is not None:
                 probability = source.predict_proba(inside.rows(rows))[:, 1]
                 return np.asarray(probability >= threshold).astype(np.int64)
@@ -273,7 +274,6 @@ def _mean_of(
         is_exact &= np.log2(own) % 1.0 == 0.0 and not any(ensemble.aggregation.start)
         parts.append((member, values, is_exact))
     trees = _joined_trees([(member, values) for member, values, _ in parts])
-    first = members[0].ensemble
     n_outputs = max(len(classes), 1)
     aggregation = Aggregation(
         precision="float64", start=(0.0,) * n_outputs, finish="divide", divisor=divisor
@@ -403,7 +403,7 @@ def _answered(
     raw = members[0].reference.rows if members[0].columns is None else lambda rows: rows
 
     def margins(rows: FloatArray) -> NDArray[np.floating]:
-        with plain_rows():
+        with quietly():
             answer = (twin.predict_proba if classes else twin.predict)(raw(rows))
         return np.asarray(answer if threshold is None else answer[:, 1])
 
@@ -461,13 +461,11 @@ def _score_of_two(source: Any, inner: Any) -> _Member:
 
 
 def _last_wins(source: Any, member: _Member) -> bool:
-    """Whether the last of equal scores wins, as in older releases: members that are all the same
-    tell.
-    """
+    """Whether the last of equal scores wins, as in older releases; members all the same tell."""
     twin = copy.copy(source)
     twin.estimators_ = [source.estimators_[0]] * len(source.estimators_)
     rows = member.reference.rows(self_test_rows(member.ensemble).values[:1])
-    with plain_rows():
+    with quietly():
         return bool(twin.predict(rows)[0] == source.classes_[-1])
 
 

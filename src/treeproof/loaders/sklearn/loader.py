@@ -14,7 +14,7 @@ from treeproof.loaders.sklearn.boosting import (
     load_gradient_boosting,
     load_hist_gradient_boosting,
 )
-from treeproof.loaders.sklearn.shared import class_names, require_fitted
+from treeproof.loaders.sklearn.shared import class_names
 from treeproof.loaders.sklearn.skops import guarded, read_estimator
 from treeproof.loaders.sklearn.trees import (
     load_adaboost,
