@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions
 from treeproof.loaders.registry import load_object, loaders, refuse_options, supported_kinds
@@ -57,6 +59,10 @@ def load_ensemble(
     open about what is deployed.
     """
     options = options or LoadOptions()
+    if options.classes is not None:
+        plain = replace(options, classes=None)
+        ensemble = load_ensemble(source, options=plain, self_test=self_test)
+        return _with_classes(ensemble, tuple(np.asarray(options.classes).tolist()))
     if isinstance(source, Ensemble):
         return source
     if isinstance(source, TrainedHere):
@@ -76,6 +82,16 @@ def load_ensemble(
     if self_test:
         return run_self_test(loaded)
     return loaded.ensemble.with_provenance(self_test="skipped on request")
+
+
+def _with_classes(ensemble: Ensemble, classes: tuple[Any, ...]) -> Ensemble:
+    """Name the classes of a model whose labels were encoded before training."""
+    if len(classes) != ensemble.n_classes or len(set(classes)) != len(classes):
+        raise InvalidInput(
+            f"'classes' must be {ensemble.n_classes} different names, one for each of the model's"
+            f" own classes {ensemble.classes}. Got {len(classes)}: {str(classes)[:60]}."
+        )
+    return replace(ensemble, classes=classes)
 
 
 def _with_cautions(loaded: Loaded) -> Loaded:

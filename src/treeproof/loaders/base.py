@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -42,6 +42,8 @@ class LoadOptions:
     rounds: Literal["best", "all"] | None = None
     """Which rounds of an XGBoost model that stopped early are used; None does as the given object
     does, or whoever saved the file."""
+    classes: Sequence[Any] | None = None
+    """Names of the classes in the model's order; loaders never see them."""
 
     def __post_init__(self) -> None:
         """Refuse values that mean nothing: loaders compare with those that they know."""

@@ -64,7 +64,7 @@ ENTRIES = (
     Entry(
         "sklearn.loader",
         "SklearnLoader",
-        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles"),
+        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles and pipelines"),
         _THRESHOLD,
     ),
     Entry(

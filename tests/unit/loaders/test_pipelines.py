@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+import treeproof as tp
 from tests.stress_rows import stress_rows
 from tests.unit.loaders.pipeline_cases import CASES, Case, fitted
 from treeproof.loaders.base import LoadOptions
@@ -112,7 +113,32 @@ def compare(name: str, n: int) -> None:
             assert len(np.unique(expected)) > 1
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = (
+    "reversed by a negative range, forest",
+    "min-max clipped, catboost",
+    "imputer with indicator, scaler, xgboost",
+    "imputer of zero with indicator, forest",
+    "bins one-hot, sparse, xgboost takes zero for missing",
+    "uniform quantiles, lightgbm",
+    "log with negative numbers, histogram",
+    "one-hot, known categories only, lightgbm",
+    "one-hot, dropped and infrequent, catboost",
+    "imputed and encoded by branches, boosting",
+    "ordinal with unknown as missing, histogram categories",
+    "number categories that are numbers elsewhere, lightgbm",
+    "text left to histogram boosting",
+    "selected after encoding, forest",
+    "nested pipelines, unions, nothing",
+    "fixed threshold around a pipeline, xgboost",
+    "calibrated by a sigmoid, boosting",
+    "weighted soft votes of trees, text labels",
+    "bagged trees on some columns, three classes",
+    "one against the rest, forest, ties",
+    "several targets, boosting",
+)
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_scores_and_labels_are_those_of_the_deployed_object(name):
     compare(name, 600)
 
@@ -121,3 +147,50 @@ def test_scores_and_labels_are_those_of_the_deployed_object(name):
 @pytest.mark.parametrize("name", CASES)
 def test_scores_and_labels_on_ten_thousand_rows(name):
     compare(name, 10_000)
+
+
+def check_radii(name: str, n: int) -> None:
+    """Witnesses flip the deployed object, and nothing tried inside a radius does."""
+    deployed, case = fitted(name)
+    ensemble = tp.load(deployed, self_test=False).ensemble
+    rows = rows_for(ensemble, case, 2_000)
+    # Rows without infinities and huge numbers, around which nothing is near.
+    rows = rows[(np.nan_to_num(np.abs(rows)) < 1e6).all(axis=1)][:n]
+    labels = Model(ensemble).predict(rows)
+    results = tp.radius(Model(ensemble), rows, labels, time_limit_s=5.0)
+    random = np.random.default_rng(0)
+    numeric = [f for f in range(ensemble.n_features) if not ensemble.is_categorical[f]]
+    n_witnesses = 0
+    for number, row in enumerate(rows):
+        witness = results.witness[number]
+        with np.errstate(all="ignore"):
+            if np.isfinite(results.witness_distance[number]):
+                n_witnesses += 1
+                answer = deployed.predict(raw_rows(ensemble, case, witness[None, :]))
+                assert np.ravel(answer)[0] != labels[number]
+                moved = np.abs(witness - row)[numeric]
+                assert np.nanmax(moved, initial=0.0) <= np.nextafter(results.witness_distance[number], np.inf)
+            lower = min(results.lower[number], 1e6)
+            near = np.repeat(row[None, :], 40, axis=0)
+            step = random.uniform(-1, 1, (40, len(numeric)))
+            step[::2] = np.sign(step[::2])
+            near[:, numeric] += step * lower * (1 - 1e-9)
+            near[:, numeric] = np.clip(near[:, numeric], case.smallest, case.largest)
+            answers = np.ravel(deployed.predict(raw_rows(ensemble, case, near)))
+        assert (answers == labels[number]).all()
+    assert n_witnesses > n // 2
+
+
+@pytest.mark.parametrize(
+    "name", ["imputer with indicator, scaler, xgboost", "one-hot, known categories only, lightgbm"]
+)
+def test_radii_hold_and_witnesses_flip_the_pipeline(name):
+    check_radii(name, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if "regression" not in name and "target" not in name]
+)
+def test_radii_hold_and_witnesses_flip_every_deployed_object(name):
+    check_radii(name, 12)

@@ -13,10 +13,10 @@ from treeproof.loaders.base import Loaded, Loader, LoadOptions, Reference, class
 from treeproof.loaders.pipelines.flow import Column, Flow
 from treeproof.loaders.pipelines.fold import fold
 from treeproof.loaders.pipelines.rows import RawRows, quietly
-from treeproof.loaders.pipelines.steps import Place, dense, follow
+from treeproof.loaders.pipelines.steps import MOST_COLUMNS, Place, dense, follow
 from treeproof.loaders.pipelines.wrappers import WRAPPERS
 from treeproof.loaders.registry import load_object
-from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names
+from treeproof.loaders.sklearn.shared import class_names
 from treeproof.model.ensemble import Ensemble, FloatArray
 
 
@@ -109,8 +109,8 @@ def _first(pipeline: Any, attribute: str) -> Any:
 def _column_count(pipeline: Any, ensemble: Ensemble) -> int:
     count = _first(pipeline, "n_features_in_")
     count = ensemble.n_features if count is None else int(count)
-    if not 1 <= count <= MAX_FEATURES:
-        raise UnsupportedModel(f"A model must have 1 to {MAX_FEATURES} features. Got {count}.")
+    if not 1 <= count <= MOST_COLUMNS:
+        raise UnsupportedModel(f"A pipeline must take 1 to {MOST_COLUMNS} columns. Got {count}.")
     return count
 
 

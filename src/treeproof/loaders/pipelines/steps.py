@@ -21,6 +21,9 @@ Handler = Callable[["Place", Any, list[Column]], list[Column]]
 
 NO_KNOTS = np.zeros(0)
 
+MOST_COLUMNS = 1 << 16
+"""More columns than pipelines have; a damaged file may ask for any number."""
+
 
 class Place:
     """Where in a pipeline a step stands: the flow that it belongs to, and the names on the way."""
@@ -62,7 +65,12 @@ def follow(place: Place, step: Any, columns: list[Column]) -> list[Column]:
         raise BrokenModelFile(
             f"{place.named(step)} must take {n_columns} columns. Got {len(columns)}."
         )
-    return handler(place, step, columns)
+    result = handler(place, step, columns)
+    if len(result) > MOST_COLUMNS:
+        raise UnsupportedModel(
+            f"{place.named(step)} must give at most {MOST_COLUMNS} columns. Got {len(result)}."
+        )
+    return result
 
 
 _MIXERS = {"PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "FastICA", "NMF", "FactorAnalysis"}
