@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import InternalError
 from treeproof.model import evaluate
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -20,8 +21,8 @@ from treeproof.model.ensemble import (
     ZERO_IS_MISSING,
     Ensemble,
     FloatArray,
+    cached_per_ensemble,
 )
-from treeproof.model.remembered import remembered
 from treeproof.model.sums import grid_exponent
 
 Ints = NDArray[Any]
@@ -236,7 +237,10 @@ class Forest:
 
     def _units(self, number: float) -> int:
         n, d = number.as_integer_ratio()
-        return n * self.unit.denominator // (d * self.unit.numerator)
+        units, rest = divmod(n * self.unit.denominator, d * self.unit.numerator)
+        if rest:
+            raise InternalError(f"The model's number {number!r} is no multiple of its unit.")
+        return units
 
 
 def compare_ratio(ratio: tuple[int, int], number: float) -> int:
@@ -261,7 +265,7 @@ def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
     return np.array([[entry] * n if isinstance(entry, float) else entry for entry in values])
 
 
-@remembered
+@cached_per_ensemble
 def _tables(ensemble: Ensemble) -> dict[str, Any]:
     """Everything of a forest but its ensemble, worked out once for each."""
     trees, n_nodes = ensemble.trees, len(ensemble.trees.feature)

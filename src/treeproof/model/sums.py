@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from treeproof.model.ensemble import Ensemble
-from treeproof.model.remembered import remembered
+from treeproof.model.ensemble import Ensemble, cached_per_ensemble
 
 
-@remembered
+@cached_per_ensemble
 def accumulator_grid(ensemble: Ensemble) -> float:
     """Step g such that every accumulator is a multiple of g and is summed without rounding; else 0.
 
@@ -27,7 +26,7 @@ def accumulator_grid(ensemble: Ensemble) -> float:
     return 2.0**step
 
 
-@remembered
+@cached_per_ensemble
 def grid_exponent(ensemble: Ensemble) -> int:
     """Largest e such that all leaf and start values are multiples of 2**e; 0 where all are 0."""
     parts = (ensemble.trees.leaf_value.ravel(), np.array(ensemble.aggregation.start))

@@ -1,3 +1,4 @@
+import itertools
 import os
 import re
 import shutil
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
@@ -18,12 +20,13 @@ KERNELS = cache._KERNELS
 
 
 @pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sources of the kernels, to be changed."""
     folder = tmp_path / "kernels"
     shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(cache, "_KERNELS", folder)
-    return folder
+    yield folder
+    cache._sources_hash.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +42,7 @@ find_directory = cache.cache_directory.__wrapped__
 
 
 def source_hash(module: str = "core.trees") -> str:
+    cache._sources_hash.cache_clear()
     return cache.source_hash(f"treeproof.kernels.{module}")
 
 
@@ -196,9 +200,10 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
 
 def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     run_program(tmp_path)
-    (entry,) = (tmp_path / "kernels").rglob("*.kernel")
-    for damaged in (b"", entry.read_bytes()[:100]):
-        entry.write_bytes(damaged)
+    entries = list((tmp_path / "kernels").rglob("*.nb?"))
+    assert len(entries) == 2
+    for entry, n_bytes in itertools.product(entries, (0, 100)):
+        entry.write_bytes(entry.read_bytes()[:n_bytes])
         assert [output for output, _ in run_program(tmp_path)] == ["0\n"]
         assert [output for output, _ in run_program(tmp_path)] == ["1\n"]
 

@@ -10,7 +10,6 @@ memory. A wheel may carry kernels that were compiled for a common processor (`SH
 import hashlib
 import logging
 import os
-import pickle
 import sys
 import tempfile
 import time
@@ -25,8 +24,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 from filelock import FileLock, Timeout
-from numba.core import serialize
-from numba.core.caching import _Cache
+from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import CompileResult
 
 logger = logging.getLogger("treeproof")
@@ -40,28 +38,32 @@ SHIPPED = _KERNELS / "compiled"
 BASELINE = "x86-64-v3"
 """Processors that shipped kernels are compiled for: Intel since 2013, AMD since 2015."""
 
-_BASELINE_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+BASELINE_FEATURES = (
+    *("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf"),
+    *("sse3", "sse4.1", "sse4.2", "ssse3"),
+)
 
 
-def _sources(module: str) -> list[Path]:
-    """Files that the kernels of a module can be made of.
-
-    Sound: import contracts let kernels import only their own subpackage and the core.
-    """
-    folder = module.removeprefix(f"{_PACKAGE}.").partition(".")[0]
-    if module.startswith(f"{_PACKAGE}."):
-        return sorted({*(_KERNELS / "core").rglob("*.py"), *(_KERNELS / folder).rglob("*.py")})
-    return sorted((_KERNELS / "core").rglob("*.py"))
-
-
-def source_hash(module: str) -> str:
-    """Name of a directory for kernels of a module, as its sources and all versions are now."""
+@cache
+def _sources_hash(folder: str) -> bytes:
+    """Hash of the core and of a subpackage beside it, as the files are now."""
     digest = hashlib.sha256()
-    for file in _sources(module):
+    for file in sorted({*(_KERNELS / "core").rglob("*.py"), *(_KERNELS / folder).rglob("*.py")}):
         source = file.read_bytes()
         digest.update(f"{file.relative_to(_KERNELS).as_posix()} {len(source)}\n".encode())
         digest.update(source)
+    return digest.digest()
+
+
+def source_hash(module: str) -> str:
+    """Name of a directory for kernels of a module: what they are made of, and all versions.
+
+    Sound: import contracts let kernels import only their own subpackage and the core.
+    """
+    inside = module.startswith(f"{_PACKAGE}.")
+    folder = module.removeprefix(f"{_PACKAGE}.").partition(".")[0] if inside else "core"
     versions = (sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__)
+    digest = hashlib.sha256(_sources_hash(folder))
     digest.update(repr((module, versions)).encode())
     return digest.hexdigest()[:20]
 
@@ -100,7 +102,7 @@ def _is_baseline() -> bool:
     if not llvmlite.binding.get_process_triple().startswith("x86_64"):
         return False
     features = llvmlite.binding.get_host_cpu_features()
-    return all(features.get(name, False) for name in _BASELINE_FEATURES)
+    return all(features.get(name, False) for name in BASELINE_FEATURES)
 
 
 class Progress:
@@ -153,11 +155,12 @@ progress = Progress()
 
 
 class KernelCache(_Cache):  # type: ignore[misc]
-    """Machine code of one entry point: a file per signature, in the place of numba's cache."""
+    """Machine code of one entry point, one file for each signature, in place of numba's cache."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
-        self._module = function.__module__
+        # Now, because sources may change while this process goes on with what it has imported.
+        self._hash = source_hash(function.__module__)
         self._lock: Any = None
 
     @property
@@ -167,7 +170,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
 
     def _directory(self) -> Path | None:
         place = cache_directory()
-        return None if place is None else place / source_hash(self._module)
+        return None if place is None else place / self._hash
 
     def enable(self) -> None:
         """Nothing to do: it is always on."""
@@ -178,30 +181,29 @@ class KernelCache(_Cache):  # type: ignore[misc]
     def flush(self) -> None:
         """Nothing to do: an entry is a file that never changes."""
 
-    def _file(self, directory: Path, signature: Any, machine: tuple[Any, ...]) -> Path:
-        key = hashlib.sha256(repr((str(signature), machine)).encode()).hexdigest()[:20]
-        short = self._name.removeprefix(f"{_PACKAGE}.")
-        return directory / f"{short}-{key}.kernel"
+    def _entries(self, directory: Path) -> IndexDataCacheFile:
+        name = self._name.removeprefix(f"{_PACKAGE}.")
+        return IndexDataCacheFile(str(directory), name, self._hash)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Find a compiled kernel; where there is none, announce and prepare its compilation."""
         target_context.refresh()
         machine = target_context.codegen().magic_tuple()
-        if _is_baseline():
-            shipped = SHIPPED / source_hash(self._module)
-            found = _load(self._file(shipped, signature, (BASELINE,)), target_context)
+        if _is_baseline() and (SHIPPED / self._hash).is_dir():
+            entries = self._entries(SHIPPED / self._hash)
+            found = _load(entries, (str(signature), BASELINE), target_context)
             if found is not None:
                 return found
         directory = self._directory()
         if directory is None:
             progress.start(self._name)
             return None
-        file = self._file(directory, signature, machine)
-        found = _load(file, target_context)
+        entries, key = self._entries(directory), (str(signature), machine)
+        found = _load(entries, key, target_context)
         if found is None:
             # Two processes that start on an empty cache: one compiles, the other waits for it.
-            self._lock = _locked(file.with_suffix(".lock"), self._name)
-            found = _load(file, target_context)
+            self._lock = _locked(directory / f"{self._name}.lock", self._name)
+            found = _load(entries, key, target_context)
             if found is None:
                 progress.start(self._name)
             else:
@@ -213,14 +215,10 @@ class KernelCache(_Cache):  # type: ignore[misc]
         progress.end()
         directory = self._directory()
         if directory is not None:
-            machine = compiled.codegen.magic_tuple()
-            if os.environ.get("NUMBA_CPU_NAME") == BASELINE:
-                machine = (BASELINE,)
-            content = serialize.dumps(compiled._reduce())
-            with suppress(OSError), tempfile.NamedTemporaryFile(dir=directory, delete=False) as new:
-                new.write(content)
-                new.close()
-                Path(new.name).replace(self._file(directory, signature, machine))
+            is_baseline = os.environ.get("NUMBA_CPU_NAME") == BASELINE
+            machine = BASELINE if is_baseline else compiled.codegen.magic_tuple()
+            with suppress(OSError):
+                self._entries(directory).save((str(signature), machine), compiled._reduce())
         self._release()
 
     def _release(self) -> None:
@@ -229,13 +227,14 @@ class KernelCache(_Cache):  # type: ignore[misc]
             self._lock = None
 
 
-def _load(file: Path, target_context: Any) -> Any:
+def _load(entries: IndexDataCacheFile, key: tuple[str, Any], target_context: Any) -> Any:
+    # The directory is the user's own, or the package's: nobody else can write there.
     try:
-        # The directory is the user's own, or the package's: nobody else can write there.
-        content = pickle.loads(file.read_bytes())  # noqa: S301
-    except (OSError, pickle.UnpicklingError, EOFError):
+        content = entries.load(key)
+    except Exception:  # a damaged entry may fail in any way; it is compiled again
+        entries.flush()
         return None
-    return CompileResult._rebuild(target_context, *content)
+    return None if content is None else CompileResult._rebuild(target_context, *content)
 
 
 def _locked(path: Path, name: str) -> FileLock | None:
