@@ -66,6 +66,10 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     within: tuple[str, str] | None = None
 
 
+_FIELDS = msgspec.json.Decoder(_Fields)
+"""Made now, in one thread: see the end of schema.py."""
+
+
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
     require(text.startswith(PREFIX), "evidence: the version is not E1")
@@ -78,7 +82,7 @@ def read_claim(text: str, forest: Forest) -> Claim:
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
         require(length <= 4096 + 256 * n, "evidence: the claim is too long for this model")
-        fields = msgspec.json.decode(payload[4 : 4 + length], type=_Fields)
+        fields = _FIELDS.decode(payload[4 : 4 + length])
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
