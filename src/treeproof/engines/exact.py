@@ -27,7 +27,7 @@ FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 MOST = 0.65
 """The share of rows that a first trial radius should suffice for."""
 
-_REASON = {
+REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
     TIME_LIMIT: UnknownReason.TIME_LIMIT,
     MEMORY_LIMIT: UnknownReason.MEMORY_LIMIT,
@@ -50,7 +50,7 @@ class ExactEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         search = BatchSearch(query, asks_radius=False)
-        search.run(solve_batch, FirstGuess(0.0, 1.0), _limits(budget), n_jobs=n_jobs)
+        search.run(solve_batch, FirstGuess(0.0, 1.0), limits_of(budget), n_jobs=n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -63,7 +63,7 @@ class ExactEngine:
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
-        search, limits = BatchSearch(query, asks_radius=True), _limits(budget)
+        search, limits = BatchSearch(query, asks_radius=True), limits_of(budget)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
         unit = query.unit_rows or len(query)
@@ -87,7 +87,8 @@ class ExactEngine:
         return results
 
 
-def _limits(budget: Budget) -> Limits:
+def limits_of(budget: Budget) -> Limits:
+    """Limits as kernels take them."""
     return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
@@ -96,7 +97,7 @@ def _limits(budget: Budget) -> Limits:
 
 
 def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
-    return _REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
+    return REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
 
 
 def _first_guess(before: Columns) -> FirstGuess:
