@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
+    from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
@@ -69,6 +70,7 @@ __all__ = [
     "BrokenModelFile",
     "CertificateRejected",
     "FeatureResults",
+    "FrameMapper",
     "InternalError",
     "InvalidInput",
     "KeepsLabel",
@@ -141,6 +143,7 @@ _HOMES = {
     "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),
+    "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
