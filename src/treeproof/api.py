@@ -64,6 +64,8 @@ class ReasonOptions(AnchorOptions, total=False):
 
     memory_limit_mb: float
     evidence: bool
+    n_sets: int
+    n_changes: int
     weights: PerFeature | None
     always: int | str | Sequence[int | str]
     never: int | str | Sequence[int | str]
@@ -389,8 +391,6 @@ def reasons(
     *,
     minimum: bool = False,
     intervals: bool = False,
-    n_sets: int = 1,
-    n_changes: int = 0,
     n_jobs: int = 1,
     **options: Unpack[ReasonOptions],
 ) -> Reasons:
@@ -416,16 +416,15 @@ def reasons(
     intervals : bool
         Find how far the features of the set may still move, all at once: intervals of which no end
         can be moved further out.
-    n_sets : int
-        Find so many different sets, if they exist.
-    n_changes : int
-        Find so many different changes, if they exist, each with a row that shows it.
     n_jobs : int
         Threads over rows; -1 for all cores.
     **options
         ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit`` and ``memory_limit_mb``, see
         `verify`; limits are per row, and with any of them sets are still sufficient. And
 
+        * ``n_sets`` (int): find so many different sets, if they exist; 1 by default.
+        * ``n_changes`` (int): find so many different changes, if they exist, each with a row that
+          shows it; none by default.
         * ``weights`` (dict, Series or array-like): whole numbers from 1 on, one for each feature;
           features of larger weight are left out first, and `minimum` is that of the sum.
         * ``always``, ``never`` (names or numbers of features): what sets must and must not use;
@@ -448,15 +447,10 @@ def reasons(
     limits = {name: given.pop(name) for name in LIMITS if name in given}
     asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
     evidence = given.pop("evidence", False)
+    if evidence and isinstance(domain, LInf):
+        raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
     query = _query_around(model, X, y, domain, n_jobs, **asked)
-    wanted = Wanted.of(
-        query.ensemble,
-        minimum=minimum,
-        intervals=intervals,
-        n_sets=n_sets,
-        n_changes=n_changes,
-        **given,
-    )
+    wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
 
 

@@ -185,7 +185,7 @@ def find_reasons(
             begin = end
         _confirm(query, found)
         for row in found:
-            row.write(query, results)
+            row.write(query, results, wanted.always)
 
     in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
     words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
@@ -314,7 +314,7 @@ class _FoundRow:
         """Which points, by number, were confirmed; -1 is none."""
         return np.array([number >= 0 and bool(self.confirmed[number]) for number in numbers], bool)
 
-    def write(self, query: Query, results: Reasons) -> None:
+    def write(self, query: Query, results: Reasons, always: tuple[int, ...]) -> None:
         """Write down what is proved, and shown by points that were confirmed."""
         row = self.row
         if self.answer != PROVED:
@@ -327,10 +327,14 @@ class _FoundRow:
         shown = self._known(numbers)
         results.witnesses[row] = np.full((len(features), query.rows.shape[1]), np.nan)
         results.witnesses[row][shown] = self.points[np.array(numbers, dtype=int)[shown]]
+        shown |= np.isin(features, always)
         results.minimal[row] = bool(shown.all())
         if not shown.all():
             results.reason[row] = _why(status)
-        are_minimal = all(self._known(points).all() for _, _, points in self.sets)
+        are_minimal = all(
+            bool((self._known(points) | np.isin(units, always)).all())
+            for _, units, points in self.sets
+        )
         results.complete[row] = self.is_complete and are_minimal
         results.size_lower_bound[row], results.change_lower_bound[row] = self.bounds
         changes = [change for change in self.changes if self._known([change[0]]).all()]

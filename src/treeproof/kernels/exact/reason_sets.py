@@ -19,7 +19,6 @@ from treeproof.kernels.exact.reasons import (
     ANY,
     FREE,
     HELD,
-    NEVER,
     STAYS,
     TRIED,
     Known,
@@ -83,31 +82,41 @@ def mark_units(asked, known, number, member):
 
 
 @inner_kernel
-def with_points(asked, gathered, known):
-    """The same with the points that are known by now."""
-    changed = gathered.changed
+def with_points(asked, known, changed):
+    """The family of what points change, with the points that are new."""
     while changed.size[0] < known.size[0]:
         number = changed.size[0]
         changed = with_set(changed, number)
         mark_units(asked, known, number, changed.member[number])
-    return Gathered(known, changed, gathered.sufficient, gathered.changes)
+    return changed
 
 
 @inner_kernel
-def with_sufficient(asked, gathered, status):
-    """The same with the set of units that are not FREE."""
-    family = with_set(gathered.sufficient, status)
-    member = family.member[family.size[0] - 1]
-    for unit in range(len(member)):
-        member[unit] = 1 if asked.place[unit] != FREE and asked.place[unit] != STAYS else 0
-    return Gathered(gathered.known, gathered.changed, family, gathered.changes)
+def try_units(asked, gathered, chosen, of_chosen, of_others):
+    """Ask whether the answer stays when units are freed, and learn from it; see `begin`.
 
-
-@inner_kernel
-def reduce_held(asked, gathered):
-    """Leave out what can be left out of a set that suffices; returns the status, and all known."""
-    status, known = leave_out(asked, gathered.known)
-    return status, with_sufficient(asked, with_points(asked, gathered, known), status)
+    Returns PROVED, with what is left of the HELD units as one more sufficient set; FOUND, with one
+    more point; or why this could not be decided.
+    """
+    begin(asked, chosen, of_chosen, of_others)
+    answer = np.int64(PROVED)
+    for unit in range(len(asked.place)):
+        # Sound: the row itself keeps the claim, or nothing would be asked about it.
+        if asked.place[unit] == FREE and asked.moves[unit]:
+            answer = ask(asked, MANY_NODES)
+            break
+    known, sufficient = gathered.known, gathered.sufficient
+    if answer == FOUND:
+        known, _, _ = put_back(asked, known, np.int64(TRIED))
+    elif answer == PROVED:
+        status, known = leave_out(asked, known)
+        sufficient = with_set(sufficient, status)
+        member = sufficient.member[sufficient.size[0] - 1]
+        for unit in range(len(member)):
+            is_in = asked.place[unit] != FREE and asked.place[unit] != STAYS
+            member[unit] = 1 if is_in else 0
+    changed = with_points(asked, known, gathered.changed)
+    return answer, Gathered(known, changed, sufficient, gathered.changes)
 
 
 @noalloc_kernel
@@ -164,23 +173,16 @@ def lighten_reason(asked, gathered):
             lower = min(weight, least)
         if status != PROVED or lower == least:
             break
-        begin(asked, members, np.int64(HELD), np.int64(FREE))
-        known = gathered.known
         while True:
-            answer = ask(asked, MANY_NODES)
+            answer, gathered = try_units(asked, gathered, members, np.int64(HELD), np.int64(FREE))
             if answer != FOUND:
                 break
-            known, _, _ = put_back(asked, known, np.int64(TRIED))
-            mark_units(asked, known, known.size[0] - 1, members)
+            # Units that this point needs stay for now, so that the next one needs others.
+            changed = gathered.changed.member[gathered.changed.size[0] - 1]
             for unit in range(len(members)):
-                # Units that this point needs stay for now, so that the next one needs others.
-                if members[unit] == 1:
-                    asked.place[unit] = HELD
-                    set_unit(asked, unit, False)
-        gathered = with_points(asked, gathered, known)
+                members[unit] = max(members[unit], changed[unit])
         if answer != PROVED:
             break
-        _, gathered = reduce_held(asked, gathered)
     put_first(gathered.sufficient, best)
     return lower, gathered
 
@@ -217,8 +219,8 @@ def shrink_change(asked, gathered, number):
         mark_units(asked, known, number, member)
         for other in range(len(member)):
             set_unit(asked, other, member[other] == 1 or not asked.moves[other])
-    gathered = with_points(asked, gathered, known)
-    return is_decided, Gathered(gathered.known, gathered.changed, gathered.sufficient, changes)
+    changed = with_points(asked, known, gathered.changed)
+    return is_decided, Gathered(known, changed, gathered.sufficient, changes)
 
 
 @inner_kernel
@@ -243,14 +245,8 @@ def lightest_change(asked, gathered):
             lower = min(weight, least)
         if status != PROVED or lower == least:
             break
-        begin(asked, members, np.int64(FREE), np.int64(HELD))
-        answer = ask(asked, MANY_NODES)
-        if answer == FOUND:
-            known, _, _ = put_back(asked, gathered.known, np.int64(TRIED))
-            gathered = with_points(asked, gathered, known)
-        elif answer == PROVED:
-            _, gathered = reduce_held(asked, gathered)
-        else:
+        answer, gathered = try_units(asked, gathered, members, np.int64(FREE), np.int64(HELD))
+        if answer > FOUND:
             break
     if least < np.inf:
         _, gathered = shrink_change(asked, gathered, best)
@@ -270,17 +266,9 @@ def more_reasons(asked, gathered, count):
         )  # fmt: skip
         if status != PROVED or weight == np.inf:
             return status == PROVED, gathered
-        begin(asked, members, np.int64(FREE), np.int64(HELD))
-        answer = ask(asked, MANY_NODES)
-        if answer == FOUND:
-            known, _, _ = put_back(asked, gathered.known, np.int64(TRIED))
-            gathered = with_points(asked, gathered, known)
-        elif answer == PROVED:
-            status, gathered = reduce_held(asked, gathered)
-            if status != PROVED:
-                return False, gathered
-        else:
-            return False, gathered
+        answer, gathered = try_units(asked, gathered, members, np.int64(FREE), np.int64(HELD))
+        if answer > FOUND:
+            break
     return False, gathered
 
 
@@ -297,24 +285,13 @@ def more_changes(asked, gathered, count):
         )  # fmt: skip
         if status != PROVED or weight == np.inf:
             return status == PROVED, gathered
-        begin(asked, members, np.int64(HELD), np.int64(FREE))
-        number = point_inside(gathered.known, asked.box)
-        if number < 0:
-            answer = ask(asked, MANY_NODES)
-            if answer == FOUND:
-                known, _, _ = put_back(asked, gathered.known, np.int64(TRIED))
-                gathered = with_points(asked, gathered, known)
-                number = known.size[0] - 1
-            elif answer == PROVED:
-                status, gathered = reduce_held(asked, gathered)
-                if status != PROVED:
-                    return False, gathered
-            else:
-                return False, gathered
-        if number >= 0:
+        answer, gathered = try_units(asked, gathered, members, np.int64(HELD), np.int64(FREE))
+        is_decided = answer <= FOUND
+        if answer == FOUND:
+            number = gathered.known.size[0] - 1
             is_decided, gathered = shrink_change(asked, gathered, number)
-            if not is_decided:
-                return False, gathered
+        if not is_decided:
+            break
     return False, gathered
 
 
@@ -332,70 +309,72 @@ class Tapes(NamedTuple):
 
 
 @inner_kernel
+def with_numbers(tapes, n_whole, n_real):
+    """The tapes, in larger arrays where so many more numbers would not fit."""
+    whole, real = tapes.whole, tapes.real
+    if tapes.used[0] + n_whole > len(whole):
+        whole = grown(whole, tapes.used[0] + n_whole)
+    if tapes.used[1] + n_real > len(real):
+        real = grown(real, tapes.used[1] + n_real)
+    return Tapes(whole, real, tapes.used)
+
+
+@noalloc_kernel
 def put_whole(tapes, value):
-    """The tapes with one whole number more."""
-    used = tapes.used[0]
-    whole = tapes.whole if used < len(tapes.whole) else grown(tapes.whole, used + 1)
-    whole[used] = value
-    tapes.used[0] = used + 1
-    return Tapes(whole, tapes.real, tapes.used)
+    """Append a whole number, for which there is room."""
+    tapes.whole[tapes.used[0]] = value
+    tapes.used[0] += 1
 
 
-@inner_kernel
+@noalloc_kernel
 def put_real(tapes, value):
-    """The tapes with one real number more."""
-    used = tapes.used[1]
-    real = tapes.real if used < len(tapes.real) else grown(tapes.real, used + 1)
-    real[used] = value
-    tapes.used[1] = used + 1
-    return Tapes(tapes.whole, real, tapes.used)
+    """Append a real number, for which there is room."""
+    tapes.real[tapes.used[1]] = value
+    tapes.used[1] += 1
 
 
-@inner_kernel
-def write_sets(asked, gathered, tapes):
+@noalloc_kernel
+def write_sets(asked, gathered, known, tapes):
     """Write sufficient sets: their number; of each its status, size, and units with points.
 
     The point of a unit breaks the claim while only the unit and those outside the set change; it is
     -1 where none is known, and for units that a reason must use.
     """
     family = gathered.sufficient
-    tapes = put_whole(tapes, family.size[0])
+    put_whole(tapes, family.size[0])
     for number in range(family.size[0]):
         begin(asked, family.member[number], np.int64(HELD), np.int64(FREE))
-        tapes = put_whole(tapes, family.number[number])
+        put_whole(tapes, family.number[number])
         size = 0
         for unit in range(len(asked.place)):
             size += asked.place[unit] != FREE
-        tapes = put_whole(tapes, size)
+        put_whole(tapes, size)
         for unit in range(len(asked.place)):
             if asked.place[unit] == FREE:
                 continue
             set_unit(asked, unit, True)
-            tapes = put_whole(tapes, unit)
-            tapes = put_whole(tapes, point_inside(gathered.known, asked.box))
+            put_whole(tapes, unit)
+            put_whole(tapes, point_inside(known, asked.box))
             set_unit(asked, unit, False)
-    return tapes
 
 
-@inner_kernel
-def write_changes(gathered, tapes):
+@noalloc_kernel
+def write_changes(family, tapes):
     """Write minimal changes: their number; of each its point, size, and units."""
-    family = gathered.changes
-    tapes = put_whole(tapes, family.size[0])
+    put_whole(tapes, family.size[0])
     for number in range(family.size[0]):
-        tapes = put_whole(tapes, family.number[number])
+        put_whole(tapes, family.number[number])
         size = 0
         for unit in range(family.member.shape[1]):
             size += family.member[number, unit]
-        tapes = put_whole(tapes, size)
+        put_whole(tapes, size)
         for unit in range(family.member.shape[1]):
             if family.member[number, unit] == 1:
-                tapes = put_whole(tapes, unit)
-    return tapes
+                put_whole(tapes, unit)
 
 
-@inner_kernel
-def write_intervals(asked, gathered, tapes):
+@noalloc_kernel
+def write_intervals(asked, known, tapes):
     """Write the cells of every feature that is not free, and the points that keep their ends.
 
     A point lies in the box with that end moved by a cell; -1 at the domain's end, -2 where none is
@@ -408,18 +387,18 @@ def write_intervals(asked, gathered, tapes):
             or whole.low[feature] == whole.high[feature]
         ):
             continue
-        tapes = put_whole(tapes, feature)
+        put_whole(tapes, feature)
         for side in range(2):
             here = box.high[feature] if side == 1 else box.low[feature]
             number = -1
             if here != (whole.high[feature] if side == 1 else whole.low[feature]):
                 set_face(asked, feature, side == 1, here + 1 if side == 1 else here - 1)
-                number = point_inside(gathered.known, box)
+                number = point_inside(known, box)
                 number = number if number >= 0 else -2
                 set_face(asked, feature, side == 1, here)
-            tapes = put_whole(tapes, here)
-            tapes = put_whole(tapes, number)
-    return put_whole(tapes, -1)
+            put_whole(tapes, here)
+            put_whole(tapes, number)
+    put_whole(tapes, -1)
 
 
 @inner_kernel
@@ -427,7 +406,7 @@ def write_points(asked, known, tapes):
     """Write points: their number; of each how many features it changes, these, and their values."""
     cells = np.empty(len(asked.region.home), dtype=np.int32)
     point = np.empty(len(cells), dtype=np.float64)
-    tapes = put_whole(tapes, known.size[0])
+    put_whole(tapes, known.size[0])
     for number in range(known.size[0]):
         copy_into(cells, asked.region.home)
         first = known.start[number]
@@ -435,61 +414,57 @@ def write_points(asked, known, tapes):
         for index in range(first, last):
             cells[known.feature[index]] = known.cell[index]
         witness_point(asked.forest, asked.region, cells, point)
-        tapes = put_whole(tapes, last - first)
+        put_whole(tapes, last - first)
         for index in range(first, last):
-            tapes = put_whole(tapes, known.feature[index])
-            tapes = put_real(tapes, point[known.feature[index]])
-    return tapes
+            put_whole(tapes, known.feature[index])
+            put_real(tapes, point[known.feature[index]])
 
 
 @inner_kernel
 def reason_row(asked, wishes, tapes):
     """Find what is wished for about a row, and write it down.
 
-    Returns the tapes: whether no other sufficient sets, and no other changes, exist; sets, changes,
-    points (see the functions that write them), intervals last; lower bounds of the lightest weights
-    of a sufficient set and of a change.
+    Whole numbers: the answer (PROVED: there are sets; FOUND: there can be none; or why none was
+    found), whether there are no other sets, and no other changes; intervals where they are wished
+    for and there are sets; sets, changes, points: see the functions that write them. Real numbers:
+    values of the points; lower bounds of the weights of sets and of changes.
     """
     n_units = len(asked.place)
     gathered = Gathered(new_known(), new_family(n_units), new_family(n_units), new_family(n_units))
-    begin(asked, asked.place, np.int64(HELD), np.int64(HELD))
     is_complete = False
     no_other_change = False
     lower = 0.0
     change_lower = 0.0
-    answer = np.int64(PROVED)
-    for unit in range(n_units):
-        if asked.units.use[unit] == NEVER and asked.moves[unit]:
-            answer = ask(asked, MANY_NODES)
-            break
-    if answer == FOUND:
-        known, _, _ = put_back(asked, gathered.known, np.int64(TRIED))
-        gathered = with_points(asked, gathered, known)
+    nothing = np.zeros(n_units, dtype=np.int64)
+    answer, gathered = try_units(asked, gathered, nothing, np.int64(FREE), np.int64(HELD))
     if answer == PROVED:
-        _, gathered = reduce_held(asked, gathered)
         if wishes.is_minimum:
             lower, gathered = lighten_reason(asked, gathered)
         is_complete, gathered = more_reasons(asked, gathered, wishes.n_sets)
         if wishes.n_changes > 0:
             if wishes.is_minimum:
                 change_lower, gathered = lightest_change(asked, gathered)
-            elif gathered.changed.size[0] > 0:
-                best, _ = lightest(asked, gathered.changed)
-                _, gathered = shrink_change(asked, gathered, best)
             no_other_change, gathered = more_changes(asked, gathered, wishes.n_changes)
-    if wishes.has_intervals and answer == PROVED:
+    known = gathered.known
+    has_intervals = wishes.has_intervals and answer == PROVED
+    if has_intervals:
         begin(asked, gathered.sufficient.member[0], np.int64(HELD), np.int64(FREE))
-        _, known = widen(asked, gathered.known, MANY_NODES)
-        gathered = with_points(asked, gathered, known)
-    tapes = put_whole(tapes, answer)
-    tapes = put_whole(tapes, is_complete)
-    tapes = put_whole(tapes, no_other_change)
-    if wishes.has_intervals and answer == PROVED:
-        tapes = write_intervals(asked, gathered, tapes)
-    tapes = write_sets(asked, gathered, tapes)
-    tapes = write_changes(gathered, tapes)
-    tapes = write_points(asked, gathered.known, tapes)
-    return put_real(put_real(tapes, lower), change_lower)
+        _, known = widen(asked, known, MANY_NODES)
+    n_sets = gathered.sufficient.size[0] + gathered.changes.size[0]
+    n_moved = known.start[known.size[0]]
+    n_whole = 8 + 5 * len(asked.box.low) + (2 + 2 * n_units) * n_sets + known.size[0] + n_moved
+    tapes = with_numbers(tapes, n_whole, n_moved + 2)
+    put_whole(tapes, answer)
+    put_whole(tapes, is_complete)
+    put_whole(tapes, no_other_change)
+    if has_intervals:
+        write_intervals(asked, known, tapes)
+    write_sets(asked, gathered, known, tapes)
+    write_changes(gathered.changes, tapes)
+    write_points(asked, known, tapes)
+    put_real(tapes, lower)
+    put_real(tapes, change_lower)
+    return tapes
 
 
 class ReasonColumns(NamedTuple):
