@@ -74,6 +74,10 @@ class Reference:
     """Raw scores, shape (n_rows, n_outputs), in the library's own dtype."""
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
     """Class index of each row as the library decides it, where it does."""
+    shown: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None = None
+    """What the library shows of the margins of the model here, where it is not the margins."""
+    feedable: Callable[[FloatArray], FloatArray] | None = None
+    """The nearest rows that the library takes, where it does not take all of them."""
 
 
 @dataclass(frozen=True, slots=True)
