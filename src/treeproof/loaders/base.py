@@ -38,7 +38,8 @@ class LoadOptions:
     """Number of classes of an XGBoost text dump: 1 for a score, 2 (the default) for one margin, k
     for k margins whose trees take turns."""
     n_features: int | None = None
-    """Number of columns of a row, for XGBoost text dumps; by default up to the last one used."""
+    """Number of columns of a row, for XGBoost text dumps and ONNX models that do not state it; by
+    default up to the last one used."""
     rounds: Literal["best", "all"] | None = None
     """Which rounds of an XGBoost model that stopped early are used; None does as the given object
     does, or whoever saved the file."""

@@ -70,15 +70,16 @@ class OnnxLoader(Loader):
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a live model."""
-        return _load(source.SerializeToString(), options, source="onnx.ModelProto object")
+        return load_bytes(source.SerializeToString(), options, source="onnx.ModelProto object")
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a file."""
         file = read_model_file(path)
-        return _load(file.content, options, source=str(path), sha256=file.sha256)
+        return load_bytes(file.content, options, source=str(path), sha256=file.sha256)
 
 
-def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str = "") -> Loaded:
+def load_bytes(content: bytes, options: LoadOptions, *, source: str, sha256: str = "") -> Loaded:
+    """Translate the bytes of a model."""
     graph = read_graph(content)
     trees_node = _tree_node(graph)
     n_tested = int(max([0, *trees_node.integers("nodes_featureids").tolist()])) + 1
