@@ -1,0 +1,1175 @@
+"""Cliques with classes across trees: exact answers where trees are deep and boxes are large.
+
+A *piece* is a leaf whose gain exceeds the least gain of its tree in the box; its *weight* is the
+difference. A point's gain is the sum of the least gains plus the weights of the pieces that hold
+it, and pieces are products of cell ranges, which have a common point as soon as each two of them
+meet. So the largest gain in a box is that of a heaviest clique in the graph of pieces that meet.
+The distance of a clique's nearest point is that of its farthest piece, whatever the radius: pieces
+are numbered by their distance, the cliques of a smaller ball are those of a prefix, and the nearest
+violation is the clique of sufficient weight whose last piece comes first.
+
+A *class* is a set of pairwise disjoint pieces of any trees: a point lies in at most one of them.
+If every piece is covered by classes whose numbers y add up to its weight at least, no point gets
+more than the sum of all y. Cliques are searched by branching on the pieces that classes of a sum
+just below what is missing leave uncovered, prefix after prefix, so that both bounds of a radius
+hold at any moment.
+
+Weights are whole numbers, rounded up, and what they have to reach is rounded down: the search
+itself computes without rounding.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from treeproof.kernels.core.arrays import sorted_order
+from treeproof.kernels.core.balls import cell_distance
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, judge
+from treeproof.kernels.core.leaves import combination_up, restrict, summation_slack
+
+if numba.config.DISABLE_JIT:
+
+    def lowest_bit(bits):
+        """Position of the lowest bit that is set; there must be one."""
+        return np.uint64((int(bits) & -int(bits)).bit_length() - 1)
+
+    def highest_bit(bits):
+        """Position of the highest bit that is set; there must be one."""
+        return np.uint64(int(bits).bit_length() - 1)
+
+    def count_bits(bits):
+        """How many bits are set."""
+        return int(bits).bit_count()
+
+else:
+    # One instruction each; in plain arithmetic they would be most of the search.
+    _WORD = types.uint64(types.uint64)
+    _IS_UNDEFINED_FOR_ZERO = ir.Constant(ir.IntType(1), 1)
+
+    @intrinsic
+    def lowest_bit(context, bits):
+        """Position of the lowest bit that is set; there must be one."""
+        return _WORD, lambda _, b, sign, a: b.cttz(a[0], _IS_UNDEFINED_FOR_ZERO)
+
+    @intrinsic
+    def highest_bit(context, bits):
+        """Position of the highest bit that is set; there must be one."""
+        return _WORD, lambda _, b, sign, a: b.xor(
+            b.ctlz(a[0], _IS_UNDEFINED_FOR_ZERO), ir.Constant(ir.IntType(64), 63)
+        )
+
+    @intrinsic
+    def count_bits(context, bits):
+        """How many bits are set."""
+        return types.int64(types.uint64), lambda _, b, sign, a: b.ctpop(a[0])
+
+
+BIT, SIX, LAST = np.uint64(1), np.uint64(6), np.uint64(63)
+"""Bit v & LAST of word v >> SIX of a mask stands for vertex v."""
+
+CLEARED, CANDIDATE, OUT_OF_NODES, OUT_OF_TIME, TOO_LARGE, IN_DOUBT = 0, 1, 2, 3, 4, 5
+"""Nothing is left to search; a clique has to be judged; a limit was reached; only the rounding of a
+link decides what is left."""
+
+PRECISION = 46
+"""Bits of the sum of all magnitudes that weights keep."""
+
+
+class LeafBoxes(NamedTuple):
+    """The leaves that meet a box of cells, and the gain that a violation there needs.
+
+    leaf_start     int64   (n_trees + 1,)   leaves of each tree; every point of the box lies in one
+                                            leaf of each tree that has any
+    leaf_gain      float64 (n_leaves,)      above the true gain, or off by a rounding of the product
+    range_start    int64   (n_leaves + 1,)  constraints of each leaf
+    feature        int32   (n_ranges,)      constrained feature, at most once per leaf
+    low, high      int32   (n_ranges,)      first and last cell of the leaf in that feature
+    low_cell       int32   (n_features,)    the box, FIXED for features that keep their value
+    high_cell      int32   (n_features,)
+    base           float64                  gain before any tree, rounded up
+    floor          float64                  no violation in the box has less gain
+    """
+
+    leaf_start: np.ndarray
+    leaf_gain: np.ndarray
+    range_start: np.ndarray
+    feature: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    low_cell: np.ndarray
+    high_cell: np.ndarray
+    base: float
+    floor: float
+
+
+class Surroundings(NamedTuple):
+    """Where a row lies and how it may move.
+
+    row        float64 (n_features,)
+    row_cell   int32   (n_features,)  its cells, or FIXED
+    down, up   float64 (n_features,)  rates of a ball
+    low, high  float64 (n_features,)  domain of a ball
+    is_ball    bool                   otherwise every point of the box is at distance 0
+    """
+
+    row: np.ndarray
+    row_cell: np.ndarray
+    down: np.ndarray
+    up: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    is_ball: bool
+
+
+class Nearest(NamedTuple):
+    """The nearest violation so far; arrays of one entry are overwritten in place.
+
+    upper    float64 (1,)           its distance; infinite without one
+    is_open  bool    (1,)           the distance is only approached
+    witness  int32   (n_features,)  its cells
+    doubt    float64 (2,)           distance of the nearest point that only a link's rounding can
+                                    judge, infinite without one; 1 where it is only approached
+    counts   int64   (3,)           nodes, points judged, cliques whose nearest point was no
+                                    violation
+    """
+
+    upper: np.ndarray
+    is_open: np.ndarray
+    witness: np.ndarray
+    doubt: np.ndarray
+    counts: np.ndarray
+
+
+NODES, POINTS, REJECTED = 0, 1, 2
+
+
+@inner_kernel
+def weigh(leaves):
+    """Whole weights of all leaves, and the sum of weights that every violation reaches.
+
+    Sound: with least gains m, value <= base + sum of m + sum of (gain - m). Each weight is
+    (gain - m) / step rounded up, and `required` is (floor - base - sum of m - margin) / step
+    rounded down, so a point that reaches the floor reaches `required` in weights. The margin covers
+    the rounding of products, of differences, of the sum of the n numbers m, and of itself: less
+    than n + 8 units of the sum of all magnitudes. Steps are powers of two, by which nothing is
+    lost. All sums of weights are multiples of their greatest common divisor, so what they have to
+    reach is rounded up to one.
+
+    Returns
+    -------
+    weight    int64 (n_leaves,)   0 for the leaves of least gain
+    required  int64
+    """
+    weight = np.zeros(len(leaves.leaf_gain), dtype=np.int64)
+    n_trees = len(leaves.leaf_start) - 1
+    least = np.zeros(n_trees, dtype=np.float64)
+    total = leaves.base
+    gross = abs(leaves.base) + abs(leaves.floor)
+    for tree in range(n_trees):
+        largest = 0.0
+        if leaves.leaf_start[tree] < leaves.leaf_start[tree + 1]:
+            least[tree] = np.inf
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            least[tree] = min(least[tree], leaves.leaf_gain[leaf])
+            largest = max(largest, abs(leaves.leaf_gain[leaf]))
+        total += least[tree]
+        gross += largest
+    _, exponent = math.frexp(gross)
+    margin = (n_trees + 8) * 2.0**-52 * gross
+    missing = math.ldexp(leaves.floor - total - margin, PRECISION - exponent)
+    divisor = np.int64(0)
+    for tree in range(n_trees):
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            difference = leaves.leaf_gain[leaf] - least[tree]
+            weight[leaf] = np.int64(math.ceil(math.ldexp(difference, PRECISION - exponent)))
+            rest = weight[leaf]
+            while rest != 0:
+                divisor, rest = rest, divisor % rest
+    required = np.int64(math.floor(missing))
+    if divisor > 1:
+        for leaf in range(len(weight)):
+            weight[leaf] //= divisor
+        required = -(-required // divisor)
+    return weight, required
+
+
+class Graph(NamedTuple):
+    """Pieces nearer than the nearest violation, numbered by distance.
+
+    leaf       int32   (n,)   leaf of each piece
+    distance   float64 (n,)   rounded down; rises
+    is_beyond  bool    (n,)   the distance is only approached; False comes first among equals
+    weight     int64   (n,)
+    required   int64          weight that every violation reaches
+    reach      int64          no clique weighs more: the heaviest piece of each tree
+    most       int64          no clique has more pieces: one of each tree
+    """
+
+    leaf: np.ndarray
+    distance: np.ndarray
+    is_beyond: np.ndarray
+    weight: np.ndarray
+    required: int
+    reach: int
+    most: int
+
+
+@noalloc_kernel
+def leaf_distance(space, around, leaves, leaf):
+    """Distance at which a row reaches a leaf, and whether it is only approached.
+
+    Distances are compared as pairs: what is attained at a distance is nearer than what is only
+    approached.
+    """
+    farthest = 0.0
+    is_beyond = False
+    if not around.is_ball:
+        return farthest, is_beyond
+    for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+        feature = leaves.feature[entry]
+        distance, beyond = cell_distance(
+            space, feature, leaves.low[entry], leaves.high[entry], around.row_cell[feature],
+            around.row[feature], (around.down[feature], around.up[feature]),
+            (around.low[feature], around.high[feature]),
+        )  # fmt: skip
+        if distance > farthest or (distance == farthest and beyond):
+            farthest = distance
+            is_beyond = beyond
+    return farthest, is_beyond
+
+
+@inner_kernel
+def find_pieces(space, around, leaves, weight, required, upper, is_open):
+    """List the pieces nearer than a violation in the order of their distances.
+
+    Sound: a clique with another piece has no point nearer than the violation.
+    """
+    n_leaves = len(weight)
+    leaf_of = np.empty(n_leaves, dtype=np.int32)
+    distance = np.empty(n_leaves, dtype=np.float64)
+    is_beyond = np.empty(n_leaves, dtype=np.bool_)
+    n_pieces = 0
+    n_beyond = 0
+    most = 0
+    reach = np.int64(0)
+    for tree in range(len(leaves.leaf_start) - 1):
+        heaviest = np.int64(0)
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            if weight[leaf] == 0:
+                continue
+            far, beyond = leaf_distance(space, around, leaves, leaf)
+            if far > upper or far == np.inf or (far == upper and (beyond or not is_open)):
+                continue
+            heaviest = max(heaviest, weight[leaf])
+            # Attained ones from the front and approached ones from the back: the sort is stable.
+            at = n_pieces
+            if beyond:
+                n_beyond += 1
+                at = n_leaves - n_beyond
+            else:
+                n_pieces += 1
+            leaf_of[at] = leaf
+            distance[at] = far
+            is_beyond[at] = beyond
+        most += 1 if heaviest > 0 else 0
+        reach += heaviest
+    for index in range(n_leaves - n_beyond, n_leaves):
+        leaf_of[n_pieces] = leaf_of[index]
+        distance[n_pieces] = distance[index]
+        is_beyond[n_pieces] = True
+        n_pieces += 1
+    order = sorted_order(distance[:n_pieces], True)
+    graph = Graph(
+        np.empty(n_pieces, dtype=np.int32),
+        np.empty(n_pieces, dtype=np.float64),
+        np.empty(n_pieces, dtype=np.bool_),
+        np.empty(n_pieces, dtype=np.int64),
+        required,
+        reach,
+        most,
+    )
+    for vertex in range(n_pieces):
+        graph.leaf[vertex] = leaf_of[order[vertex]]
+        graph.distance[vertex] = distance[order[vertex]]
+        graph.is_beyond[vertex] = is_beyond[order[vertex]]
+        graph.weight[vertex] = weight[graph.leaf[vertex]]
+    return graph
+
+
+START, SIZE, WIDTH, LIST, ROOT = 0, 1, 2, 3, 4
+"""Columns of frames: where its rows of words start, vertices, words per row, where its vertices are
+listed, level at which it was entered."""
+LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN = 0, 1, 2, 3, 4, 5
+"""Numbers of a `State`: present level, or -1; present frame; pieces from here on are too far; pieces
+before this one need no search among themselves; steps so far; all weights are 1."""
+
+
+class State(NamedTuple):
+    """Where a search stands. The present subproblem is a level; levels lie in frames.
+
+    A *frame* is a subgraph whose vertices are numbered anew: those with light neighbourhoods come
+    last, so that branching, which begins with the last, makes small parts. Frame 0 is the whole
+    graph, numbered by distance.
+
+    words      uint64 (capacity,)      rows of all frames: masks of the neighbours
+    vertex     int32  (capacity,)      pieces of all frames
+    weight     int64  (capacity,)      likewise
+    frames     int64  (n_frames, 5)    START, SIZE, WIDTH, LIST, ROOT
+    alive      uint64 (most + 1, n_words)  vertices that may extend a level's clique
+    branch     uint64 (most + 1, n_words)  those that still have to be branched on
+    missing    int64  (most + 1,)      weight that a level's clique lacks
+    chosen     int32  (most + 1,)      piece chosen at each level
+    frame_of   int64  (most + 1,)      frame of each level
+    opened     int64  (most + 1, 2)    WORK when a level was opened, and how many were alive
+    numbers    int64  (6,)
+    rest       int64  (n,)             scratch: weight not yet covered
+    members    int32  (n,)             scratch
+    place      int32  (n,)             scratch
+    burden     float64 (n,)            scratch: weight of a vertex and its neighbours
+    uncovered  uint64 (n_words,)       scratch
+    free       uint64 (n_words,)       scratch
+    """
+
+    words: np.ndarray
+    vertex: np.ndarray
+    weight: np.ndarray
+    frames: np.ndarray
+    alive: np.ndarray
+    branch: np.ndarray
+    missing: np.ndarray
+    chosen: np.ndarray
+    frame_of: np.ndarray
+    opened: np.ndarray
+    numbers: np.ndarray
+    rest: np.ndarray
+    members: np.ndarray
+    place: np.ndarray
+    burden: np.ndarray
+    uncovered: np.ndarray
+    free: np.ndarray
+
+
+ROOM = 2.0
+"""Rows of words of all frames but the first, over those of the first."""
+N_FRAMES = 24
+WORTH_FRAME = 0.7
+"""A subgraph of at most this share of its frame's vertices may get a frame of its own."""
+LEAST_FRAME = 48
+"""Smaller ones are not worth it."""
+PATIENCE = 2.0
+"""A subgraph gets its own frame when it has cost this much more than making one would."""
+
+
+@noalloc_kernel
+def bytes_of_graph(n, most):
+    """Memory that a search takes."""
+    n_words = (n + 63) / 64.0
+    return 8.0 * n_words * ((1.0 + ROOM) * n + 2.0 * most + 4.0) + 100.0 * n
+
+
+@inner_kernel
+def new_state(graph):
+    """State with room for a graph, and nothing in frame 0 yet."""
+    n = len(graph.leaf)
+    n_words = (n + 63) // 64
+    levels = graph.most + 1
+    state = State(
+        np.zeros(np.int64((1.0 + ROOM) * n * n_words) + n_words + 64, dtype=np.uint64),
+        np.empty(4 * n + 64, dtype=np.int32),
+        np.empty(4 * n + 64, dtype=np.int64),
+        np.zeros((N_FRAMES, 5), dtype=np.int64),
+        np.zeros((levels, n_words), dtype=np.uint64),
+        np.zeros((levels, n_words), dtype=np.uint64),
+        np.zeros(levels, dtype=np.int64),
+        np.zeros(levels, dtype=np.int32),
+        np.zeros(levels, dtype=np.int64),
+        np.zeros((levels, 2), dtype=np.int64),
+        np.zeros(6, dtype=np.int64),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int32),
+        np.empty(n, dtype=np.int32),
+        np.empty(n, dtype=np.float64),
+        np.empty(n_words, dtype=np.uint64),
+        np.empty(n_words, dtype=np.uint64),
+    )
+    state.frames[0, SIZE] = n
+    state.frames[0, WIDTH] = n_words
+    state.frames[0, ROOT] = -1
+    state.numbers[LEVEL] = -1
+    state.numbers[LIMIT] = n
+    state.numbers[IS_PLAIN] = 1
+    for vertex in range(n):
+        state.vertex[vertex] = vertex
+        state.weight[vertex] = graph.weight[vertex]
+        if graph.weight[vertex] != 1:
+            state.numbers[IS_PLAIN] = 0
+    return state
+
+
+@noalloc_kernel
+def fill_mask(mask, n):
+    """Set the first n bits of a mask and no others."""
+    for x in range(len(mask)):
+        left = n - (x << 6)
+        mask[x] = ~np.uint64(0) if left >= 64 else (BIT << np.uint64(max(left, 0))) - BIT
+
+
+@inner_kernel
+def join_pieces(leaves, graph, state):
+    """Fill frame 0: pieces that meet in every feature are neighbours.
+
+    Two pieces miss each other in a feature iff one ends before the other begins. With the pieces
+    of a feature sorted by both, one mask of those that begin later (end earlier) grows along.
+    """
+    n = len(graph.leaf)
+    n_words = state.frames[0, WIDTH]
+    n_features = len(leaves.low_cell)
+    for vertex in range(n):
+        fill_mask(state.words[vertex * n_words : (vertex + 1) * n_words], n)
+        state.words[vertex * n_words + (vertex >> 6)] &= ~(BIT << (np.uint64(vertex) & LAST))
+    start = np.zeros(n_features + 1, dtype=np.int64)
+    for vertex in range(n):
+        leaf = graph.leaf[vertex]
+        for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+            start[leaves.feature[entry] + 1] += 1
+    for feature in range(n_features):
+        start[feature + 1] += start[feature]
+    piece = np.empty(start[n_features], dtype=np.int32)
+    low = np.empty(start[n_features], dtype=np.int32)
+    high = np.empty(start[n_features], dtype=np.int32)
+    fill = start.copy()
+    for vertex in range(n):
+        leaf = graph.leaf[vertex]
+        for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+            at = fill[leaves.feature[entry]]
+            fill[leaves.feature[entry]] += 1
+            piece[at] = vertex
+            low[at] = leaves.low[entry]
+            high[at] = leaves.high[entry]
+    for feature in range(n_features):
+        part = slice(start[feature], start[feature + 1])
+        by_low = sorted_order(low[part], True)
+        by_high = sorted_order(high[part], True)
+        separate(state, n_words, piece[part], low[part], high[part], by_low, by_high)
+
+
+@noalloc_kernel
+def separate(state, n_words, piece, low, high, by_low, by_high):
+    """Take the neighbours from each other that miss each other in one feature."""
+    words, mask = state.words, state.free
+    count = len(piece)
+    fill_mask(mask, 0)
+    at = 0
+    for index in by_low:
+        while at < count and high[by_high[at]] < low[index]:
+            ended = np.uint64(piece[by_high[at]])
+            mask[ended >> SIX] |= BIT << (ended & LAST)
+            at += 1
+        if at > 0:
+            row = piece[index] * n_words
+            for x in range(n_words):
+                words[row + x] &= ~mask[x]
+    fill_mask(mask, 0)
+    at = count - 1
+    for step in range(count - 1, -1, -1):
+        index = by_high[step]
+        while at >= 0 and low[by_low[at]] > high[index]:
+            begins = np.uint64(piece[by_low[at]])
+            mask[begins >> SIX] |= BIT << (begins & LAST)
+            at -= 1
+        if at < count - 1:
+            row = piece[index] * n_words
+            for x in range(n_words):
+                words[row + x] &= ~mask[x]
+
+
+@noalloc_kernel
+def order_members(state, frame, alive, n):
+    """Order the vertices of a mask: again and again the lightest with its neighbours goes last.
+
+    Fills ``members``, from ``burden``; destroys ``free``.
+    """
+    words, members, burden = state.words, state.members, state.burden
+    width = frame[WIDTH]
+    weight = state.weight[frame[LIST] :]
+    left = state.free
+    for index in range(n):
+        vertex = members[index]
+        row = frame[START] + vertex * width
+        total = np.float64(weight[vertex])
+        for x in range(width):
+            bits = words[row + x] & alive[x]
+            if state.numbers[IS_PLAIN]:
+                total += count_bits(bits)
+            else:
+                while bits != 0:
+                    total += weight[(x << 6) + np.int64(lowest_bit(bits))]
+                    bits &= bits - BIT
+        burden[vertex] = total
+    for x in range(width):
+        left[x] = alive[x]
+    for last in range(n - 1, -1, -1):
+        best = 0
+        lightest = burden[members[0]]
+        for index in range(1, last + 1):
+            if burden[members[index]] < lightest:
+                lightest = burden[members[index]]
+                best = index
+        vertex = members[best]
+        members[best] = members[last]
+        members[last] = vertex
+        left[vertex >> 6] &= ~(BIT << (np.uint64(vertex) & LAST))
+        row = frame[START] + vertex * width
+        for x in range(width):
+            bits = words[row + x] & left[x]
+            while bits != 0:
+                burden[(x << 6) + np.int64(lowest_bit(bits))] -= weight[vertex]
+                bits &= bits - BIT
+
+
+@noalloc_kernel
+def enter_frame(state, alive, level):
+    """Give the vertices of a mask a frame of their own; False for want of room.
+
+    alive  uint64 (n_words,)  in numbers of the present frame; out: all vertices of the new one
+    """
+    top = state.numbers[TOP]
+    frame = state.frames[top]
+    words, members, place = state.words, state.members, state.place
+    n = 0
+    for x in range(frame[WIDTH]):
+        bits = alive[x]
+        while bits != 0:
+            members[n] = (x << 6) + np.int64(lowest_bit(bits))
+            bits &= bits - BIT
+            n += 1
+    width = (n + 63) >> 6
+    start = frame[START] + frame[SIZE] * frame[WIDTH]
+    first = frame[LIST] + frame[SIZE]
+    has_room = top + 1 < N_FRAMES and first + n <= len(state.vertex)
+    if not has_room or start + n * width > len(words):
+        return False
+    order_members(state, frame, alive, n)
+    for index in range(n):
+        place[members[index]] = index
+    for index in range(n):
+        vertex = members[index]
+        state.vertex[first + index] = state.vertex[frame[LIST] + vertex]
+        state.weight[first + index] = state.weight[frame[LIST] + vertex]
+        row = frame[START] + vertex * frame[WIDTH]
+        target = start + index * width
+        for x in range(width):
+            words[target + x] = 0
+        for x in range(frame[WIDTH]):
+            bits = words[row + x] & alive[x]
+            while bits != 0:
+                other = np.uint64(place[(x << 6) + np.int64(lowest_bit(bits))])
+                words[target + (other >> SIX)] |= BIT << (other & LAST)
+                bits &= bits - BIT
+    state.numbers[TOP] = top + 1
+    state.frames[top + 1, START] = start
+    state.frames[top + 1, SIZE] = n
+    state.frames[top + 1, WIDTH] = width
+    state.frames[top + 1, LIST] = first
+    state.frames[top + 1, ROOT] = level
+    fill_mask(alive, n)
+    state.numbers[WORK] += cost_of_frame(n)
+    return True
+
+
+@inlined_kernel
+def cost_of_frame(n):
+    """Work of making a frame, in the steps of `cover`."""
+    return n * n // 2
+
+
+@noalloc_kernel
+def cover(state, frame, alive, missing, branch):
+    """Cover vertices by classes of a sum below what is missing; `branch` gets what they leave.
+
+    missing  int64   positive
+
+    Sound: the vertices of a class are pairwise no neighbours, so a clique has at most one of them.
+    With numbers y of classes that sum to less than `missing`, a clique all of whose vertices are
+    covered (the y of the classes of each add up to its weight) weighs less than `missing`. Every
+    clique that weighs enough has a vertex in `branch`.
+
+    Returns how many vertices were alive, and whether any is left.
+    """
+    words, rest, members = state.words, state.rest, state.members
+    uncovered, free = state.uncovered, state.free
+    width = np.uint64(frame[WIDTH])
+    begin = np.uint64(frame[START])
+    weight = state.weight[frame[LIST] :]
+    n_alive = 0
+    for x in range(width):
+        bits = alive[x]
+        uncovered[x] = bits
+        branch[x] = 0
+        while bits != 0:
+            vertex = (x << SIX) + lowest_bit(bits)
+            rest[vertex] = weight[vertex]
+            bits &= bits - BIT
+            n_alive += 1
+    work = np.uint64(n_alive) + width
+    left = missing - 1
+    first = np.uint64(0)
+    is_left = False
+    while True:
+        while first < width and uncovered[first] == 0:
+            first += BIT
+        if first == width:
+            break
+        if left == 0:
+            is_left = True
+            break
+        for x in range(first, width):
+            free[x] = uncovered[x]
+        count = np.uint64(0)
+        number = left
+        for x in range(first, width):
+            while free[x] != 0:
+                vertex = (x << SIX) + lowest_bit(free[x])
+                free[x] &= free[x] - BIT
+                members[count] = vertex
+                count += BIT
+                number = min(number, rest[vertex])
+                row = begin + vertex * width
+                for y in range(x, width):
+                    free[y] &= ~words[row + y]
+        for index in range(count):
+            vertex = np.uint64(members[index])
+            rest[vertex] -= number
+            if rest[vertex] == 0:
+                uncovered[vertex >> SIX] &= ~(BIT << (vertex & LAST))
+        left -= number
+        work += count * (width - first)
+    if is_left:
+        for x in range(first, width):
+            branch[x] = uncovered[x]
+    state.numbers[WORK] += np.int64(work)
+    return n_alive, is_left
+
+
+@noalloc_kernel
+def open_prefix(graph, state, n_cleared, n):
+    """Begin to search the first n pieces for cliques that are not among the first n_cleared."""
+    numbers = state.numbers
+    numbers[TOP] = 0
+    numbers[LEVEL] = 0
+    numbers[NEW] = n_cleared
+    numbers[LIMIT] = n
+    state.missing[0] = graph.required
+    fill_mask(state.alive[0], n)
+    enter_frame(state, state.alive[0], 0)
+    state.frame_of[0] = 1
+
+
+@noalloc_kernel
+def branch_on_new(state):
+    """At the root of a prefix, branch on the new pieces where these are fewer.
+
+    Sound: cliques without a new piece need no search, so every clique that matters has one.
+    """
+    frame = state.frames[1]
+    new = state.free
+    fill_mask(new, 0)
+    n_new = 0
+    n_left = 0
+    for vertex in range(frame[SIZE]):
+        if state.vertex[frame[LIST] + vertex] >= state.numbers[NEW]:
+            new[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
+            n_new += 1
+    for x in range(frame[WIDTH]):
+        n_left += count_bits(state.branch[0, x])
+    if n_new < n_left:
+        for x in range(frame[WIDTH]):
+            state.branch[0, x] = new[x]
+
+
+@noalloc_kernel
+def reframe(state):
+    """Give a costly part of the search a frame of its own; whether it was done.
+
+    Sound: branches of the part that are done stay removed from it, the others are searched anew.
+    """
+    numbers = state.numbers
+    top = numbers[TOP]
+    size = state.frames[top, SIZE]
+    level = state.frames[top, ROOT] + 1
+    while level < numbers[LEVEL] and state.opened[level, 1] > WORTH_FRAME * size:
+        level += 1
+    n = state.opened[level, 1]
+    if (
+        level >= numbers[LEVEL]
+        or n < LEAST_FRAME
+        or numbers[WORK] - state.opened[level, 0] < PATIENCE * cost_of_frame(n)
+    ):
+        return False
+    if not enter_frame(state, state.alive[level], level):
+        return False
+    numbers[LEVEL] = level
+    state.frame_of[level] = top + 1
+    return True
+
+
+@noalloc_kernel
+def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
+    """Go on until a clique of sufficient weight is found, or nothing is left, or a limit is reached.
+
+    is_fresh  bool   the present level has not been covered yet
+
+    Sound: a level's cliques extend the chosen pieces by vertices alive there. It is closed when all
+    that weigh enough have a vertex in its `branch` (`cover`, `branch_on_new`) and each of these
+    was searched; a vertex leaves `alive` when all cliques with it have been.
+
+    A CANDIDATE is ``chosen`` up to the present level; coming again counts it as searched.
+    """
+    numbers = state.numbers
+    alive, branch = state.alive, state.branch
+    while numbers[LEVEL] >= 0:
+        level = numbers[LEVEL]
+        if is_fresh:
+            nearest.counts[NODES] += 1
+            if nearest.counts[NODES] > node_limit:
+                return OUT_OF_NODES
+            if nearest.counts[NODES] & 31 == 0 and seconds_now(clock) > deadline:
+                return OUT_OF_TIME
+            if reframe(state):
+                level = numbers[LEVEL]
+            state.opened[level, 0] = numbers[WORK]
+            n_alive, is_left = cover(
+                state, state.frames[numbers[TOP]], alive[level], state.missing[level],
+                branch[level],
+            )  # fmt: skip
+            state.opened[level, 1] = n_alive
+            if is_left and level == 0:
+                branch_on_new(state)
+            is_fresh = False
+        frame = state.frames[numbers[TOP]]
+        width = frame[WIDTH]
+        x = width - 1
+        while x >= 0 and branch[level, x] == 0:
+            x -= 1
+        if x < 0:
+            if frame[ROOT] == level:
+                numbers[TOP] -= 1
+            numbers[LEVEL] -= 1
+            continue
+        bit = highest_bit(branch[level, x])
+        vertex = (x << 6) + np.int64(bit)
+        branch[level, x] &= ~(BIT << bit)
+        alive[level, x] &= ~(BIT << bit)
+        state.chosen[level] = state.vertex[frame[LIST] + vertex]
+        missing = state.missing[level] - state.weight[frame[LIST] + vertex]
+        if missing <= 0:
+            return CANDIDATE
+        row = frame[START] + vertex * width
+        for y in range(width):
+            alive[level + 1, y] = alive[level, y] & state.words[row + y]
+        state.missing[level + 1] = missing
+        state.frame_of[level + 1] = numbers[TOP]
+        numbers[LEVEL] = level + 1
+        is_fresh = True
+    return CLEARED
+
+
+@noalloc_kernel
+def retract(state, limit):
+    """Go on among nearer pieces only: those before `limit`.
+
+    Sound: a clique with another piece has no point nearer than the violation just found.
+    """
+    numbers = state.numbers
+    numbers[LIMIT] = limit
+    near = state.free
+    known = -1
+    for level in range(numbers[LEVEL] + 1):
+        number = state.frame_of[level]
+        frame = state.frames[number]
+        if number != known:
+            known = number
+            fill_mask(near, 0)
+            for vertex in range(frame[SIZE]):
+                if state.vertex[frame[LIST] + vertex] < limit:
+                    near[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
+        for x in range(frame[WIDTH]):
+            state.alive[level, x] &= near[x]
+            state.branch[level, x] &= near[x]
+        if state.chosen[level] >= limit:
+            numbers[LEVEL] = level
+            numbers[TOP] = number
+            break
+
+
+@inlined_kernel
+def is_nearer(distance, is_beyond, other, is_other_beyond):
+    """Whether a distance comes before another; an attained one before an approached one."""
+    return distance < other or (distance == other and is_other_beyond and not is_beyond)
+
+
+class Question(NamedTuple):
+    """What decides whether a point is a violation; see `treeproof.kernels.core.emulation.judge`.
+
+    cells  int32   (n_features,)  scratch: the point under consideration
+    total  float64 (n_outputs,)   scratch
+    """
+
+    trees: NamedTuple
+    space: NamedTuple
+    semantics: NamedTuple
+    claim: NamedTuple
+    around: Surroundings
+    cells: np.ndarray
+    total: np.ndarray
+
+
+@noalloc_kernel
+def nearest_point(question, box):
+    """Move to the cells of a box that are nearest to the row; returns their distance.
+
+    box  int32 (2, n_features)   first and last cells
+    """
+    around = question.around
+    farthest = 0.0
+    is_beyond = False
+    for feature in range(len(around.row)):
+        cell = min(max(around.row_cell[feature], box[0, feature]), box[1, feature])
+        question.cells[feature] = cell
+        if cell == around.row_cell[feature] or not around.is_ball:
+            continue
+        distance, beyond = cell_distance(
+            question.space, feature, cell, cell, around.row_cell[feature], around.row[feature],
+            (around.down[feature], around.up[feature]), (around.low[feature], around.high[feature]),
+        )  # fmt: skip
+        if distance > farthest or (distance == farthest and beyond):
+            farthest = distance
+            is_beyond = beyond
+    return farthest, is_beyond
+
+
+@noalloc_kernel
+def judge_nearest(question, box, nearest):
+    """Judge the nearest point of a box by the library's own arithmetic; a violation is kept.
+
+    Returns whether the point was a violation; one that is not nearer than what is known counts.
+    """
+    distance, is_beyond = nearest_point(question, box)
+    if not is_nearer(distance, is_beyond, nearest.upper[0], nearest.is_open[0]):
+        return True
+    nearest.counts[POINTS] += 1
+    verdict = judge(
+        question.trees, question.space, question.semantics, question.claim, question.around.row,
+        question.cells, question.total,
+    )  # fmt: skip
+    if verdict == BROKEN:
+        nearest.upper[0] = distance
+        nearest.is_open[0] = is_beyond
+        for feature in range(len(question.cells)):
+            nearest.witness[feature] = question.cells[feature]
+    elif verdict == AMBIGUOUS and is_nearer(
+        distance, is_beyond, nearest.doubt[0], nearest.doubt[1] > 0.0
+    ):
+        nearest.doubt[0] = distance
+        nearest.doubt[1] = 1.0 if is_beyond else 0.0
+    return verdict == BROKEN
+
+
+@inlined_kernel
+def meets(leaves, leaf, box):
+    """Whether a leaf shares cells with a box."""
+    for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+        feature = leaves.feature[entry]
+        if leaves.low[entry] > box[1, feature] or leaves.high[entry] < box[0, feature]:
+            return False
+    return True
+
+
+@noalloc_kernel
+def narrow(leaves, leaf, box):
+    """Keep what a box shares with a leaf."""
+    for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+        feature = leaves.feature[entry]
+        box[0, feature] = max(box[0, feature], leaves.low[entry])
+        box[1, feature] = min(box[1, feature], leaves.high[entry])
+
+
+@noalloc_kernel
+def undecided_tree(leaves, weight, required, box):
+    """Tree with fewest leaves, but two at least, that meet a box; -1 if there is none.
+
+    -2 when the box holds no violation. Sound: a point gets at most the heaviest leaf of each tree.
+    """
+    fewest = np.int64(len(weight) + 1)
+    best = -1
+    total = np.int64(0)
+    for tree in range(len(leaves.leaf_start) - 1):
+        count = 0
+        heaviest = np.int64(0)
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            if meets(leaves, leaf, box):
+                count += 1
+                heaviest = max(heaviest, weight[leaf])
+        total += heaviest
+        if 1 < count < fewest:
+            fewest = count
+            best = tree
+    return best if total >= required else -2
+
+
+@noalloc_kernel
+def settle(question, leaves, weight, required, boxes, turns, nearest, node_limit, deadline, clock):
+    """Judge every leaf tuple in a box that may be a violation nearer than what is known.
+
+    boxes  int32 (n_trees + 2, 2, n_features)   scratch; the first one is the box
+    turns  int64 (n_trees + 2, 2)               scratch: tree of a level, its next leaf
+
+    Sound: the leaves of a tree divide the box, and where every tree has one leaf left, all points
+    reach the leaves just judged.
+    """
+    depth = 0
+    is_fresh = True
+    while depth >= 0:
+        box = boxes[depth]
+        if is_fresh:
+            nearest.counts[NODES] += 1
+            if nearest.counts[NODES] > node_limit:
+                return OUT_OF_NODES
+            if nearest.counts[NODES] & 31 == 0 and seconds_now(clock) > deadline:
+                return OUT_OF_TIME
+            distance, is_beyond = nearest_point(question, box)
+            tree = -2
+            if is_nearer(distance, is_beyond, nearest.upper[0], nearest.is_open[0]):
+                tree = undecided_tree(leaves, weight, required, box)
+            if tree == -1:
+                judge_nearest(question, box, nearest)
+            if tree < 0:
+                depth -= 1
+                is_fresh = False
+                continue
+            turns[depth, 0] = tree
+            turns[depth, 1] = leaves.leaf_start[tree]
+        tree = turns[depth, 0]
+        leaf = turns[depth, 1]
+        while leaf < leaves.leaf_start[tree + 1] and not meets(leaves, leaf, box):
+            leaf += 1
+        is_fresh = leaf < leaves.leaf_start[tree + 1]
+        if is_fresh:
+            turns[depth, 1] = leaf + 1
+            for feature in range(box.shape[1]):
+                boxes[depth + 1, 0, feature] = box[0, feature]
+                boxes[depth + 1, 1, feature] = box[1, feature]
+            depth += 1
+            narrow(leaves, leaf, boxes[depth])
+        else:
+            depth -= 1
+    return CLEARED
+
+
+class Room(NamedTuple):
+    """Scratch of `judge_clique`.
+
+    boxes  int32 (n_trees + 2, 2, n_features)
+    turns  int64 (n_trees + 2, 2)
+    clock  int64 (2,)
+    """
+
+    boxes: np.ndarray
+    turns: np.ndarray
+    clock: np.ndarray
+
+
+@noalloc_kernel
+def judge_clique(question, leaves, weight, graph, state, room, nearest, node_limit, deadline):
+    """Judge all points that the chosen pieces share; returns CLEARED or the limit reached.
+
+    Sound: where the nearest of them is a violation, none of the others is nearer. Otherwise, within
+    the slack of rounding or with a claim that asks for more, each leaf tuple is judged.
+    """
+    clique_box(leaves, graph, state, room.boxes[0])
+    if judge_nearest(question, room.boxes[0], nearest):
+        return CLEARED
+    nearest.counts[REJECTED] += 1
+    return settle(
+        question, leaves, weight, graph.required, room.boxes, room.turns, nearest, node_limit,
+        deadline, room.clock,
+    )  # fmt: skip
+
+
+@noalloc_kernel
+def clique_box(leaves, graph, state, box):
+    """Cells that all chosen pieces share."""
+    for feature in range(len(leaves.low_cell)):
+        box[0, feature] = leaves.low_cell[feature]
+        box[1, feature] = leaves.high_cell[feature]
+    for level in range(state.numbers[LEVEL] + 1):
+        narrow(leaves, graph.leaf[state.chosen[level]], box)
+
+
+@noalloc_kernel
+def cleared_at_root(graph, state):
+    """How many of the nearest pieces classes alone show to hold no violation."""
+    n = len(graph.leaf)
+    state.numbers[TOP] = 0
+    fill_mask(state.alive[0], n)
+    enter_frame(state, state.alive[0], 0)
+    frame = state.frames[1]
+    mask = state.alive[0]
+    cleared = 0
+    open_from = n + 1
+    trial = n
+    while True:
+        fill_mask(mask, 0)
+        for vertex in range(n):
+            if state.vertex[frame[LIST] + vertex] < trial:
+                mask[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
+        _, is_left = cover(state, frame, mask, graph.required, state.branch[0])
+        if is_left:
+            open_from = trial
+        else:
+            cleared = trial
+        if open_from - cleared <= 1 + n // 64:
+            return cleared
+        trial = (cleared + open_from) // 2
+
+
+FIRST_STEP, SMALL_STEP, LARGE_STEP = 1.15, 1.07, 1.3
+"""By how much a prefix grows: at first, after a costly one, after a cheap one."""
+LEAST_STEP = 16
+
+
+@noalloc_kernel
+def next_prefix(state, n_cleared, work, step):
+    """End of the next prefix to be searched, from what the last one cost."""
+    spent = state.numbers[WORK] - work
+    cost = 2 * cost_of_frame(n_cleared)
+    if work > 0:
+        step = LARGE_STEP if spent < cost else SMALL_STEP if spent > 8 * cost else step
+    return max(n_cleared + LEAST_STEP, np.int64(n_cleared * step)), step
+
+
+@inner_kernel
+def nearest_clique(question, leaves, nearest, node_limit, deadline, memory_limit):
+    """Find the nearest violation among leaves, or show that there is none nearer than what is known.
+
+    node_limit    int64    on the nodes that ``nearest`` counts
+    deadline      float64  on `seconds_now`
+    memory_limit  float64  bytes
+
+    Returns
+    -------
+    status   int      CLEARED, IN_DOUBT, or the limit that ended the search
+    cleared  float64  no violation in the box is nearer than the smallest of this, ``nearest.upper``
+                      and ``nearest.doubt``; infinite when all was searched
+    """
+    weight, required = weigh(leaves)
+    graph = find_pieces(
+        question.space, question.around, leaves, weight, required, nearest.upper[0],
+        nearest.is_open[0],
+    )  # fmt: skip
+    if graph.reach < required:
+        return finish(nearest, CLEARED), np.inf
+    if bytes_of_graph(len(graph.leaf), graph.most) > memory_limit:
+        return TOO_LARGE, 0.0
+    state = new_state(graph)
+    room = Room(
+        np.empty((len(leaves.leaf_start) + 1, 2, len(leaves.low_cell)), dtype=np.int32),
+        np.empty((len(leaves.leaf_start) + 1, 2), dtype=np.int64),
+        np.empty(2, dtype=np.int64),
+    )
+    if required <= 0:
+        # The leaves of least gain suffice: without a choice, the whole box is to be judged.
+        status = judge_clique(
+            question, leaves, weight, graph, state, room, nearest, node_limit, deadline
+        )
+        return finish(nearest, status), np.inf if status == CLEARED else 0.0
+    join_pieces(leaves, graph, state)
+    n_cleared = cleared_at_root(graph, state)
+    limit = len(graph.leaf)
+    step = FIRST_STEP
+    work = np.int64(0)
+    status = CLEARED
+    while n_cleared < limit:
+        end, step = next_prefix(state, n_cleared, work, step)
+        end = min(end, limit)
+        work = state.numbers[WORK]
+        open_prefix(graph, state, n_cleared, end)
+        is_fresh = np.bool_(True)
+        while True:
+            status = search_cliques(state, nearest, node_limit, deadline, room.clock, is_fresh)
+            if status != CANDIDATE:
+                break
+            is_fresh = False
+            status = judge_clique(
+                question, leaves, weight, graph, state, room, nearest, node_limit, deadline
+            )
+            if status != CLEARED:
+                break
+            while limit > 0 and not is_nearer(
+                graph.distance[limit - 1], graph.is_beyond[limit - 1], nearest.upper[0],
+                nearest.is_open[0],
+            ):  # fmt: skip
+                limit -= 1
+            if limit < state.numbers[LIMIT]:
+                retract(state, limit)
+        if status != CLEARED:
+            # Sound: cliques of the pieces before this one were searched, others are as far as it.
+            return status, graph.distance[n_cleared]
+        n_cleared = end
+    return finish(nearest, CLEARED), np.inf
+
+
+@noalloc_kernel
+def finish(nearest, status):
+    """Status of a search that is done: in doubt where a point that is nearer could not be judged."""
+    is_in_doubt = is_nearer(
+        nearest.doubt[0], nearest.doubt[1] > 0.0, nearest.upper[0], nearest.is_open[0]
+    )
+    return IN_DOUBT if status == CLEARED and is_in_doubt else status
+
+
+@inner_kernel
+def explore_cliques(
+    trees, space, semantics, claim, around, low_cell, high_cell, nearest, node_limit, deadline,
+    memory_limit,
+):  # fmt: skip
+    """`nearest_clique` for the leaves of trees that meet a box of cells.
+
+    claim                Claim   the constraint, see `treeproof.kernels.core.emulation`
+    low_cell, high_cell  int32 (n_features,)  the box, or FIXED
+    """
+    leaf_start, leaf_gain, leaf_row, range_start, feature, low, high = restrict(
+        trees, space, around.row, low_cell, high_cell, claim.coefficient, semantics.zero_band
+    )
+    slack = summation_slack(
+        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
+    )
+    leaves = LeafBoxes(
+        leaf_start,
+        leaf_gain,
+        range_start,
+        feature,
+        low,
+        high,
+        low_cell,
+        high_cell,
+        combination_up(claim.coefficient, semantics.start),
+        claim.need - slack - claim.link_slack,
+    )
+    question = Question(
+        trees,
+        space,
+        semantics,
+        claim,
+        around,
+        np.empty(len(low_cell), dtype=np.int32),
+        np.empty(len(semantics.start), dtype=np.float64),
+    )
+    return nearest_clique(question, leaves, nearest, node_limit, deadline, memory_limit)
