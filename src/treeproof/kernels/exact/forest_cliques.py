@@ -233,7 +233,7 @@ def leaf_distance(space, around, leaves, leaf):
     if not around.is_ball:
         return farthest, is_beyond
     for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
-        feature = leaves.feature[entry]
+        feature = np.int64(leaves.feature[entry])
         distance, beyond = cell_distance(
             space, feature, leaves.low[entry], leaves.high[entry], around.row_cell[feature],
             around.row[feature], (around.down[feature], around.up[feature]),
@@ -306,9 +306,16 @@ def find_pieces(space, around, leaves, weight, required, upper, is_open):
 START, SIZE, WIDTH, LIST, ROOT = 0, 1, 2, 3, 4
 """Columns of frames: where its rows of words start, vertices, words per row, where its vertices are
 listed, level at which it was entered."""
+MISSING, CHOSEN, FRAME, OPENED, N_ALIVE, VERTEX = 0, 1, 2, 3, 4, 5
+"""Columns of levels: weight that its clique lacks; piece that is branched on; frame; WORK when the
+level was opened, and how many vertices were alive then; the piece's number in the frame."""
 LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN = 0, 1, 2, 3, 4, 5
 """Numbers of a `State`: present level, or -1; present frame; pieces from here on are too far; pieces
 before this one need no search among themselves; steps so far; all weights are 1."""
+PIECE, WEIGHT = 0, 1
+"""Rows of labels."""
+REST, MEMBERS, PLACE = 0, 1, 2
+"""Rows of scratch: weight not yet covered; lists of vertices."""
 
 
 class State(NamedTuple):
@@ -318,42 +325,28 @@ class State(NamedTuple):
     last, so that branching, which begins with the last, makes small parts. Frame 0 is the whole
     graph, numbered by distance.
 
-    words      uint64 (capacity,)      rows of all frames: masks of the neighbours
-    vertex     int32  (capacity,)      pieces of all frames
-    weight     int64  (capacity,)      likewise
-    frames     int64  (n_frames, 5)    START, SIZE, WIDTH, LIST, ROOT
-    alive      uint64 (most + 1, n_words)  vertices that may extend a level's clique
-    branch     uint64 (most + 1, n_words)  those that still have to be branched on
-    missing    int64  (most + 1,)      weight that a level's clique lacks
-    chosen     int32  (most + 1,)      piece chosen at each level
-    frame_of   int64  (most + 1,)      frame of each level
-    opened     int64  (most + 1, 2)    WORK when a level was opened, and how many were alive
-    numbers    int64  (6,)
-    rest       int64  (n,)             scratch: weight not yet covered
-    members    int32  (n,)             scratch
-    place      int32  (n,)             scratch
-    burden     float64 (n,)            scratch: weight of a vertex and its neighbours
-    uncovered  uint64 (n_words,)       scratch
-    free       uint64 (n_words,)       scratch
+    words    uint64  (capacity,)          rows of all frames: masks of the neighbours
+    labels   int64   (2, capacity)        PIECE and WEIGHT of the vertices of all frames
+    frames   int64   (N_FRAMES, 5)        START, SIZE, WIDTH, LIST, ROOT
+    alive    uint64  (most + 1, n_words)  vertices that may extend a level's clique
+    branch   uint64  (most + 1, n_words)  those that still have to be branched on
+    levels   int64   (most + 1, 6)        MISSING, CHOSEN, FRAME, OPENED, N_ALIVE, VERTEX
+    numbers  int64   (6,)                 LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN
+    scratch  int64   (3, n)               REST, MEMBERS, PLACE
+    burden   float64 (n,)                 scratch: weight of a vertex and its neighbours
+    masks    uint64  (2, n_words)         scratch
     """
 
     words: np.ndarray
-    vertex: np.ndarray
-    weight: np.ndarray
+    labels: np.ndarray
     frames: np.ndarray
     alive: np.ndarray
     branch: np.ndarray
-    missing: np.ndarray
-    chosen: np.ndarray
-    frame_of: np.ndarray
-    opened: np.ndarray
+    levels: np.ndarray
     numbers: np.ndarray
-    rest: np.ndarray
-    members: np.ndarray
-    place: np.ndarray
+    scratch: np.ndarray
     burden: np.ndarray
-    uncovered: np.ndarray
-    free: np.ndarray
+    masks: np.ndarray
 
 
 ROOM = 2.0
@@ -382,22 +375,15 @@ def new_state(graph):
     levels = graph.most + 1
     state = State(
         np.zeros(np.int64((1.0 + ROOM) * n * n_words) + n_words + 64, dtype=np.uint64),
-        np.empty(4 * n + 64, dtype=np.int32),
-        np.empty(4 * n + 64, dtype=np.int64),
+        np.empty((2, 4 * n + 64), dtype=np.int64),
         np.zeros((N_FRAMES, 5), dtype=np.int64),
         np.zeros((levels, n_words), dtype=np.uint64),
         np.zeros((levels, n_words), dtype=np.uint64),
-        np.zeros(levels, dtype=np.int64),
-        np.zeros(levels, dtype=np.int32),
-        np.zeros(levels, dtype=np.int64),
-        np.zeros((levels, 2), dtype=np.int64),
+        np.zeros((levels, 6), dtype=np.int64),
         np.zeros(6, dtype=np.int64),
-        np.empty(n, dtype=np.int64),
-        np.empty(n, dtype=np.int32),
-        np.empty(n, dtype=np.int32),
+        np.empty((3, n), dtype=np.int64),
         np.empty(n, dtype=np.float64),
-        np.empty(n_words, dtype=np.uint64),
-        np.empty(n_words, dtype=np.uint64),
+        np.empty((2, n_words), dtype=np.uint64),
     )
     state.frames[0, SIZE] = n
     state.frames[0, WIDTH] = n_words
@@ -406,8 +392,8 @@ def new_state(graph):
     state.numbers[LIMIT] = n
     state.numbers[IS_PLAIN] = 1
     for vertex in range(n):
-        state.vertex[vertex] = vertex
-        state.weight[vertex] = graph.weight[vertex]
+        state.labels[PIECE, vertex] = vertex
+        state.labels[WEIGHT, vertex] = graph.weight[vertex]
         if graph.weight[vertex] != 1:
             state.numbers[IS_PLAIN] = 0
     return state
@@ -442,8 +428,9 @@ def join_pieces(leaves, graph, state):
     for feature in range(n_features):
         start[feature + 1] += start[feature]
     piece = np.empty(start[n_features], dtype=np.int32)
-    low = np.empty(start[n_features], dtype=np.int32)
-    high = np.empty(start[n_features], dtype=np.int32)
+    # As doubles, which are sorted elsewhere anyway: the sort is compiled once.
+    low = np.empty(start[n_features], dtype=np.float64)
+    high = np.empty(start[n_features], dtype=np.float64)
     fill = start.copy()
     for vertex in range(n):
         leaf = graph.leaf[vertex]
@@ -463,7 +450,7 @@ def join_pieces(leaves, graph, state):
 @noalloc_kernel
 def separate(state, n_words, piece, low, high, by_low, by_high):
     """Take the neighbours from each other that miss each other in one feature."""
-    words, mask = state.words, state.free
+    words, mask = state.words, state.masks[0]
     count = len(piece)
     fill_mask(mask, 0)
     at = 0
@@ -494,12 +481,12 @@ def separate(state, n_words, piece, low, high, by_low, by_high):
 def order_members(state, frame, alive, n):
     """Order the vertices of a mask: again and again the lightest with its neighbours goes last.
 
-    Fills ``members``, from ``burden``; destroys ``free``.
+    Reads and fills MEMBERS.
     """
-    words, members, burden = state.words, state.members, state.burden
+    words, members, burden = state.words, state.scratch[MEMBERS], state.burden
     width = frame[WIDTH]
-    weight = state.weight[frame[LIST] :]
-    left = state.free
+    weight = state.labels[WEIGHT, frame[LIST] :]
+    left = state.masks[0]
     for index in range(n):
         vertex = members[index]
         row = frame[START] + vertex * width
@@ -542,8 +529,8 @@ def enter_frame(state, alive, level):
     """
     top = state.numbers[TOP]
     frame = state.frames[top]
-    words, members, place = state.words, state.members, state.place
-    n = 0
+    words, members, place = state.words, state.scratch[MEMBERS], state.scratch[PLACE]
+    n = np.int64(0)
     for x in range(frame[WIDTH]):
         bits = alive[x]
         while bits != 0:
@@ -553,7 +540,7 @@ def enter_frame(state, alive, level):
     width = (n + 63) >> 6
     start = frame[START] + frame[SIZE] * frame[WIDTH]
     first = frame[LIST] + frame[SIZE]
-    has_room = top + 1 < N_FRAMES and first + n <= len(state.vertex)
+    has_room = top + 1 < N_FRAMES and first + n <= state.labels.shape[1]
     if not has_room or start + n * width > len(words):
         return False
     order_members(state, frame, alive, n)
@@ -561,8 +548,8 @@ def enter_frame(state, alive, level):
         place[members[index]] = index
     for index in range(n):
         vertex = members[index]
-        state.vertex[first + index] = state.vertex[frame[LIST] + vertex]
-        state.weight[first + index] = state.weight[frame[LIST] + vertex]
+        state.labels[PIECE, first + index] = state.labels[PIECE, frame[LIST] + vertex]
+        state.labels[WEIGHT, first + index] = state.labels[WEIGHT, frame[LIST] + vertex]
         row = frame[START] + vertex * frame[WIDTH]
         target = start + index * width
         for x in range(width):
@@ -603,11 +590,11 @@ def cover(state, frame, alive, missing, branch):
 
     Returns how many vertices were alive, and whether any is left.
     """
-    words, rest, members = state.words, state.rest, state.members
-    uncovered, free = state.uncovered, state.free
+    words, rest, members = state.words, state.scratch[REST], state.scratch[MEMBERS]
+    uncovered, free = state.masks[0], state.masks[1]
     width = np.uint64(frame[WIDTH])
     begin = np.uint64(frame[START])
-    weight = state.weight[frame[LIST] :]
+    weight = state.labels[WEIGHT, frame[LIST] :]
     n_alive = 0
     for x in range(width):
         bits = alive[x]
@@ -666,10 +653,10 @@ def open_prefix(graph, state, n_cleared, n):
     numbers[LEVEL] = 0
     numbers[NEW] = n_cleared
     numbers[LIMIT] = n
-    state.missing[0] = graph.required
+    state.levels[0, MISSING] = graph.required
     fill_mask(state.alive[0], n)
-    enter_frame(state, state.alive[0], 0)
-    state.frame_of[0] = 1
+    enter_frame(state, state.alive[0], np.int64(0))
+    state.levels[0, FRAME] = 1
 
 
 @noalloc_kernel
@@ -679,12 +666,12 @@ def branch_on_new(state):
     Sound: cliques without a new piece need no search, so every clique that matters has one.
     """
     frame = state.frames[1]
-    new = state.free
+    new = state.masks[0]
     fill_mask(new, 0)
     n_new = 0
     n_left = 0
     for vertex in range(frame[SIZE]):
-        if state.vertex[frame[LIST] + vertex] >= state.numbers[NEW]:
+        if state.labels[PIECE, frame[LIST] + vertex] >= state.numbers[NEW]:
             new[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
             n_new += 1
     for x in range(frame[WIDTH]):
@@ -698,25 +685,29 @@ def branch_on_new(state):
 def reframe(state):
     """Give a costly part of the search a frame of its own; whether it was done.
 
-    Sound: branches of the part that are done stay removed from it, the others are searched anew.
+    Sound: vertices on which branching is done stay removed from the part; the one whose branch is
+    broken off comes back, and it and all others are searched anew.
     """
     numbers = state.numbers
     top = numbers[TOP]
     size = state.frames[top, SIZE]
     level = state.frames[top, ROOT] + 1
-    while level < numbers[LEVEL] and state.opened[level, 1] > WORTH_FRAME * size:
+    while level < numbers[LEVEL] and state.levels[level, N_ALIVE] > WORTH_FRAME * size:
         level += 1
-    n = state.opened[level, 1]
+    n = state.levels[level, N_ALIVE]
     if (
         level >= numbers[LEVEL]
         or n < LEAST_FRAME
-        or numbers[WORK] - state.opened[level, 0] < PATIENCE * cost_of_frame(n)
+        or numbers[WORK] - state.levels[level, OPENED] < PATIENCE * cost_of_frame(n)
     ):
         return False
+    vertex = np.uint64(state.levels[level, VERTEX])
+    state.alive[level, vertex >> SIX] |= BIT << (vertex & LAST)
     if not enter_frame(state, state.alive[level], level):
+        state.alive[level, vertex >> SIX] &= ~(BIT << (vertex & LAST))
         return False
     numbers[LEVEL] = level
-    state.frame_of[level] = top + 1
+    state.levels[level, FRAME] = top + 1
     return True
 
 
@@ -728,9 +719,9 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
 
     Sound: a level's cliques extend the chosen pieces by vertices alive there. It is closed when all
     that weigh enough have a vertex in its `branch` (`cover`, `branch_on_new`) and each of these
-    was searched; a vertex leaves `alive` when all cliques with it have been.
+    was searched; a vertex leaves `alive` when branching on it begins.
 
-    A CANDIDATE is ``chosen`` up to the present level; coming again counts it as searched.
+    A CANDIDATE is CHOSEN up to the present level; coming again counts it as searched.
     """
     numbers = state.numbers
     alive, branch = state.alive, state.branch
@@ -744,12 +735,12 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
                 return OUT_OF_TIME
             if reframe(state):
                 level = numbers[LEVEL]
-            state.opened[level, 0] = numbers[WORK]
+            state.levels[level, OPENED] = numbers[WORK]
             n_alive, is_left = cover(
-                state, state.frames[numbers[TOP]], alive[level], state.missing[level],
+                state, state.frames[numbers[TOP]], alive[level], state.levels[level, MISSING],
                 branch[level],
             )  # fmt: skip
-            state.opened[level, 1] = n_alive
+            state.levels[level, N_ALIVE] = n_alive
             if is_left and level == 0:
                 branch_on_new(state)
             is_fresh = False
@@ -767,15 +758,16 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
         vertex = (x << 6) + np.int64(bit)
         branch[level, x] &= ~(BIT << bit)
         alive[level, x] &= ~(BIT << bit)
-        state.chosen[level] = state.vertex[frame[LIST] + vertex]
-        missing = state.missing[level] - state.weight[frame[LIST] + vertex]
+        state.levels[level, VERTEX] = vertex
+        state.levels[level, CHOSEN] = state.labels[PIECE, frame[LIST] + vertex]
+        missing = state.levels[level, MISSING] - state.labels[WEIGHT, frame[LIST] + vertex]
         if missing <= 0:
             return CANDIDATE
         row = frame[START] + vertex * width
         for y in range(width):
             alive[level + 1, y] = alive[level, y] & state.words[row + y]
-        state.missing[level + 1] = missing
-        state.frame_of[level + 1] = numbers[TOP]
+        state.levels[level + 1, MISSING] = missing
+        state.levels[level + 1, FRAME] = numbers[TOP]
         numbers[LEVEL] = level + 1
         is_fresh = True
     return CLEARED
@@ -789,21 +781,21 @@ def retract(state, limit):
     """
     numbers = state.numbers
     numbers[LIMIT] = limit
-    near = state.free
+    near = state.masks[0]
     known = -1
     for level in range(numbers[LEVEL] + 1):
-        number = state.frame_of[level]
+        number = state.levels[level, FRAME]
         frame = state.frames[number]
         if number != known:
             known = number
             fill_mask(near, 0)
             for vertex in range(frame[SIZE]):
-                if state.vertex[frame[LIST] + vertex] < limit:
+                if state.labels[PIECE, frame[LIST] + vertex] < limit:
                     near[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
         for x in range(frame[WIDTH]):
             state.alive[level, x] &= near[x]
             state.branch[level, x] &= near[x]
-        if state.chosen[level] >= limit:
+        if state.levels[level, CHOSEN] >= limit:
             numbers[LEVEL] = level
             numbers[TOP] = number
             break
@@ -1010,7 +1002,7 @@ def clique_box(leaves, graph, state, box):
         box[0, feature] = leaves.low_cell[feature]
         box[1, feature] = leaves.high_cell[feature]
     for level in range(state.numbers[LEVEL] + 1):
-        narrow(leaves, graph.leaf[state.chosen[level]], box)
+        narrow(leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), box)
 
 
 @noalloc_kernel
@@ -1019,7 +1011,7 @@ def cleared_at_root(graph, state):
     n = len(graph.leaf)
     state.numbers[TOP] = 0
     fill_mask(state.alive[0], n)
-    enter_frame(state, state.alive[0], 0)
+    enter_frame(state, state.alive[0], np.int64(0))
     frame = state.frames[1]
     mask = state.alive[0]
     cleared = 0
@@ -1028,7 +1020,7 @@ def cleared_at_root(graph, state):
     while True:
         fill_mask(mask, 0)
         for vertex in range(n):
-            if state.vertex[frame[LIST] + vertex] < trial:
+            if state.labels[PIECE, frame[LIST] + vertex] < trial:
                 mask[vertex >> 6] |= BIT << (np.uint64(vertex) & LAST)
         _, is_left = cover(state, frame, mask, graph.required, state.branch[0])
         if is_left:
