@@ -6,8 +6,9 @@ PYTHON ?= $(shell for name in $(CANDIDATES); do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.demo
 
-.PHONY: help install demo docs paper test lint format test-fast test-slow clean
+.PHONY: help install demo docs paper test lint format test-fast test-slow wheel clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
@@ -18,17 +19,25 @@ help:
 	@echo "make test-slow  long random soundness runs and full-size models"
 	@echo "make lint       format, lint, types and import contracts alone"
 	@echo "make format     rewrite the sources in the house format"
+	@echo "make wheel      a wheel that carries compiled kernels, in dist/"
 	@echo "make clean      remove the environment and everything that was built"
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "treeproof needs Python 3.11 or newer; none was found." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
-	touch $(STAMP)
 
-demo: install
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $(STAMP) $(DEMO)
+
+# The demo needs far less than the checks do.
+$(DEMO): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[demo]"
+	touch $(DEMO)
+
+demo: $(DEMO)
 	$(BIN)/treeproof demo
 
 docs: install
@@ -42,13 +51,16 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow" -n auto
+	$(BIN)/pytest -m "not slow" -n auto --dist worksteal
 
 test-fast: install
-	$(BIN)/pytest -m "not slow" -n auto
+	$(BIN)/pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: install
-	$(BIN)/pytest -m slow -n auto
+	$(BIN)/pytest -m slow -n auto --dist worksteal
+
+wheel: install
+	$(BIN)/python scripts/build-wheel
 
 lint: install
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -21,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import treeproof as tp
-from treeproof.engines.baselines.cliques import search_over
-from treeproof.engines.instance import instance_of
-from treeproof.kernels.baselines.cliques import count_cliques
+from treeproof.engines.baselines.cliques import clique_search
+from treeproof.engines.baselines.restricted import restricted_to
+from treeproof.engines.instance import cells_of
+from treeproof.kernels.baselines.cliques import next_clique
+from treeproof.kernels.baselines.leaves import Limits
+from treeproof.kernels.core.status import FOUND
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
-from treeproof.search.asking import ask
+from treeproof.query.build import build_query
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "paper_engines.md"
@@ -107,11 +110,12 @@ def best_time(call, repeats: int) -> tuple[tp.Results, float]:
 
 def slack_at(model: tp.Model, X, y, radius: float) -> float:
     """How much of the floor of a row's constraint is left to the rounding of float32 sums."""
-    query = ask(model.ensemble, X, y, tp.LInf(radius), arithmetic="real")
+    query = build_query(model.ensemble, X, y, tp.LInf(radius), arithmetic="real")
     low, high = query.reach.box(query.rows, radius)
     constraint = query.alternatives.of_group(int(query.group[0]))[0][0]
-    instance = instance_of(query, 0, constraint, low[0], high[0])
-    return float(query.alternatives.need[constraint] - instance.floor)
+    cells = cells_of(query, 0, low[0], high[0])
+    restricted = restricted_to(query, 0, range(constraint, constraint + 1), cells)
+    return float(query.alternatives.need[constraint] - restricted.floor[0])
 
 
 def compare(setting: Setting, explained: list[str]) -> tuple[list[str], list[str]]:
@@ -229,6 +233,14 @@ def random_trees(
     )
 
 
+@numba.njit
+def count_cliques(leaves, order, path, limits):
+    found = 0
+    while next_clique(leaves, order, path, limits) == FOUND:
+        found += 1
+    return found
+
+
 def growth(
     n_features: int, sizes: tuple[int, ...], n_trees: int = 20
 ) -> tuple[list[list[str]], str]:
@@ -237,17 +249,17 @@ def growth(
     lines, leaves, cliques, visited, times = [], [], [], [], []
     for n_leaves in sizes:
         ensemble = random_trees(rng, n_trees, n_leaves, n_features)
-        query = ask(ensemble, np.full((1, n_features), 0.5), None, tp.Box(0.0, 1.0))
-        box = np.zeros(n_features), np.ones(n_features)
-        search = search_over(query, 0, range(1), *box)
-        everything = search.parts._replace(floor=np.full(1, -np.inf))
-        clock = np.empty(2, dtype=np.int64)
+        query = build_query(ensemble, np.full((1, n_features), 0.5), None, tp.Box(0.0, 1.0))
+        cells = cells_of(query, 0, np.zeros(n_features), np.ones(n_features))
+        restricted, order, path = clique_search(query, 0, range(1), cells)
+        everything = order._replace(floor=np.full(1, -np.inf), sure=np.full(1, np.inf))
+        limits = Limits(np.array([0, 2**62]), np.full(1, np.inf), np.empty(2, dtype=np.int64))
         began = time.perf_counter()
-        n = count_cliques(everything, search.path, np.full(1, np.inf), clock)
+        n = count_cliques(restricted.leaves, everything, path, limits)
         spent = time.perf_counter() - began
         leaves.append(n_trees * n_leaves)
         cliques.append(n)
-        visited.append(search.visited)
+        visited.append(int(limits.nodes[0]))
         times.append(spent)
         lines.append(
             [
@@ -255,7 +267,7 @@ def growth(
                 str(n_trees),
                 str(leaves[-1]),
                 f"{n:,}",
-                f"{search.visited:,}",
+                f"{visited[-1]:,}",
                 f"{spent * 1e3:.3g}",
             ]
         )

@@ -24,7 +24,7 @@ from treeproof.model.ensemble import (
 )
 from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.perturbations import Box, LInf
-from treeproof.query.query import Query, build_query
+from treeproof.query.query import Query, resolve_query
 
 FloatArray = NDArray[np.float64]
 
@@ -195,7 +195,7 @@ def random_case(
     if ensemble.decision.kind != "score" and not own_labels and rng.random() < 0.3:
         labels = rng.integers(ensemble.n_classes, size=len(rows))
     accumulators = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
-    query = build_query(ensemble, rows, accumulators, labels, perturbation, goal=goal)
+    query = resolve_query(ensemble, rows, accumulators, labels, perturbation, goal=goal)
     return Case(query=query, goal=goal, perturbation=perturbation)
 
 

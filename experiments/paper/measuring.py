@@ -70,7 +70,7 @@ def milp(subject: Subject, budget: Budget) -> Measured:
 
 
 def lp(subject: Subject, budget: Budget) -> Measured:
-    return measured(subject, "lp distance", {"engine": treeproof.lp(of="distance")}, budget)
+    return measured(subject, "lp distance", {"engine": treeproof.lp(relaxation="distance")}, budget)
 
 
 def hard_label(subject: Subject, budget: Budget) -> Measured:

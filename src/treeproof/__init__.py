@@ -28,13 +28,15 @@ if TYPE_CHECKING:
         unimportant_features,
         verify,
     )
-    from treeproof.engines.attack import attack
-    from treeproof.engines.baselines.combination import combination
-    from treeproof.engines.baselines.hard_label import hard_label
-    from treeproof.engines.baselines.lp import lp
-    from treeproof.engines.baselines.milp import milp
-    from treeproof.engines.baselines.multilevel import multilevel
-    from treeproof.engines.baselines.smt import smt
+
+    # Engines with options have their names as users write them: tp.milp("whole").
+    from treeproof.engines.attack import AttackEngine as attack  # noqa: N813
+    from treeproof.engines.baselines.combination import CombinationEngine as combination  # noqa: N813
+    from treeproof.engines.baselines.hard_label import HardLabelEngine as hard_label  # noqa: N813
+    from treeproof.engines.baselines.lp import LpEngine as lp  # noqa: N813
+    from treeproof.engines.baselines.milp import MilpEngine as milp  # noqa: N813
+    from treeproof.engines.baselines.multilevel import MultilevelEngine as multilevel  # noqa: N813
+    from treeproof.engines.baselines.smt import SmtEngine as smt  # noqa: N813
     from treeproof.gates import (
         assert_robust,
         verified_accuracy_score,
@@ -50,9 +52,8 @@ if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
-    from treeproof.runs.merging import merge_runs
-    from treeproof.runs.runner import Run
-    from treeproof.runs.runs import run
+    from treeproof.runs.merge import merge_runs
+    from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
 
 __version__ = "0.1.0"
@@ -107,49 +108,50 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AnchorResults": "treeproof.results.features",
-    "AvoidsTarget": "treeproof.query.goals",
-    "Box": "treeproof.query.perturbations",
-    "FeatureResults": "treeproof.results.features",
-    "KeepsLabel": "treeproof.query.goals",
-    "LInf": "treeproof.query.perturbations",
-    "Model": "treeproof.prediction",
-    "PaperProtocol": "treeproof.query.paper_protocol",
-    "Results": "treeproof.results.results",
-    "RobustnessScorer": "treeproof.runs.scorer",
-    "Run": "treeproof.runs.runner",
-    "ScoreChange": "treeproof.query.goals",
-    "ScoreWithin": "treeproof.query.goals",
-    "VerifiedAccuracyDisplay": "treeproof.results.display",
-    "anchor_features": "treeproof.api",
-    "assert_robust": "treeproof.gates",
-    "attack": "treeproof.engines.attack",
-    "combination": "treeproof.engines.baselines.combination",
-    "draw_features": "treeproof.report.feature_maps",
-    "feature_radius": "treeproof.api",
-    "hard_label": "treeproof.engines.baselines.hard_label",
-    "load": "treeproof.api",
-    "load_results": "treeproof.results.run_file",
-    "lp": "treeproof.engines.baselines.lp",
-    "merge_runs": "treeproof.runs.merging",
-    "milp": "treeproof.engines.baselines.milp",
-    "multilevel": "treeproof.engines.baselines.multilevel",
-    "radius": "treeproof.api",
-    "run": "treeproof.runs.runs",
-    "smt": "treeproof.engines.baselines.smt",
-    "unimportant_features": "treeproof.api",
-    "verified_accuracy_score": "treeproof.gates",
-    "verified_accuracy_scorer": "treeproof.gates",
-    "verify": "treeproof.api",
-    "write_report": "treeproof.report.page",
+    "treeproof.api": (
+        "anchor_features",
+        "feature_radius",
+        "load",
+        "radius",
+        "unimportant_features",
+        "verify",
+    ),
+    "treeproof.engines.attack": ("attack=AttackEngine",),
+    "treeproof.engines.baselines.combination": ("combination=CombinationEngine",),
+    "treeproof.engines.baselines.hard_label": ("hard_label=HardLabelEngine",),
+    "treeproof.engines.baselines.lp": ("lp=LpEngine",),
+    "treeproof.engines.baselines.milp": ("milp=MilpEngine",),
+    "treeproof.engines.baselines.multilevel": ("multilevel=MultilevelEngine",),
+    "treeproof.engines.baselines.smt": ("smt=SmtEngine",),
+    "treeproof.gates": ("assert_robust", "verified_accuracy_score", "verified_accuracy_scorer"),
+    "treeproof.prediction": ("Model",),
+    "treeproof.query.goals": ("AvoidsTarget", "KeepsLabel", "ScoreChange", "ScoreWithin"),
+    "treeproof.query.paper_protocol": ("PaperProtocol",),
+    "treeproof.query.perturbations": ("Box", "LInf"),
+    "treeproof.report.feature_maps": ("draw_features",),
+    "treeproof.report.page": ("write_report",),
+    "treeproof.results.display": ("VerifiedAccuracyDisplay",),
+    "treeproof.results.features": ("AnchorResults", "FeatureResults"),
+    "treeproof.results.results": ("Results",),
+    "treeproof.results.run_file": ("load_results",),
+    "treeproof.runs.merge": ("merge_runs",),
+    "treeproof.runs.runner": ("Run", "run"),
+    "treeproof.runs.scorer": ("RobustnessScorer",),
 }
-"""Where each lazily imported name lives."""
+"""Where lazily imported names live; an engine is the public name of its class."""
+
+_HOME_OF = {
+    entry.partition("=")[0]: (module, entry.partition("=")[2] or entry)
+    for module, entries in _HOMES.items()
+    for entry in entries
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'treeproof' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    module, own_name = _HOME_OF[name]
+    value = getattr(import_module(module), own_name)
     globals()[name] = value
     return value
 

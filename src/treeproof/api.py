@@ -1,11 +1,14 @@
 """The public functions: each checks its arguments, calls one layer below, and returns."""
 
+from __future__ import annotations
+
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from treeproof.errors import InvalidInput
 from treeproof.prediction import Model
-from treeproof.query.arithmetic import Arithmetic, takes_domain
+from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.goals import Goal
 from treeproof.query.perturbations import Box, LInf
 from treeproof.results.results import Results
@@ -13,7 +16,41 @@ from treeproof.results.results import Results
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
     from treeproof.query.paper_protocol import PaperProtocol
+    from treeproof.query.query import Query
     from treeproof.results.features import AnchorResults, FeatureResults
+
+
+class FileOptions(TypedDict, total=False):
+    """What some kinds of model files leave open; `load` explains it."""
+
+    base_score: float | None
+    input_precision: Literal["float32", "float64"] | None
+    tie: Literal["lower", "upper"] | None
+    missing: Literal["nan", "zero", "none"] | None
+    n_classes: int | None
+    n_features: int | None
+    rounds: Literal["best", "all"] | None
+
+
+class AskOptions(TypedDict, total=False):
+    """Options of every question about rows; `verify` explains them."""
+
+    goal: Goal | None
+    arithmetic: Arithmetic
+    attacker_class: Any
+    time_limit_s: float
+    node_limit: int
+    memory_limit_mb: float
+    evidence: bool
+
+
+class AnchorOptions(TypedDict, total=False):
+    """Those of them that `anchor_features` takes."""
+
+    goal: Goal | None
+    arithmetic: Arithmetic
+    time_limit_s: float
+    node_limit: int
 
 
 def load(
@@ -21,13 +58,7 @@ def load(
     *,
     decision_threshold: float | None = None,
     self_test: bool = True,
-    base_score: float | None = None,
-    input_precision: Literal["float32", "float64"] | None = None,
-    tie: Literal["lower", "upper"] | None = None,
-    missing: Literal["nan", "zero", "none"] | None = None,
-    n_classes: int | None = None,
-    n_features: int | None = None,
-    rounds: Literal["best", "all"] | None = None,
+    **options: Unpack[FileOptions],
 ) -> Model:
     """Load a model exactly as it is deployed, or refuse it.
 
@@ -41,22 +72,21 @@ def load(
     self_test : bool
         Compare margins and labels with the source library, on rows made to tell small differences
         apart, whenever that library can be imported.
-    base_score : float, optional
-        Margin to start from, only for files that do not carry it (XGBoost text dumps).
-    input_precision : {"float32", "float64"}, optional
-        Precision of comparisons, only for treelite checkpoints, which do not carry it.
-    tie : {"lower", "upper"}, optional
-        Which class a tie goes to, only for treelite checkpoints.
-    missing : {"nan", "zero", "none"}, optional
-        What counts as missing, only for treelite checkpoints.
-    n_classes : int, optional
-        Number of classes, only for XGBoost text dumps: 1 for a score, 2 (the default) for one
-        margin, k for k margins whose trees take turns.
-    n_features : int, optional
-        Number of columns of a row, only for XGBoost text dumps; by default up to the last one used.
-    rounds : {"best", "all"}, optional
-        Rounds of an XGBoost model that stopped early: up to the best, as XGB* estimators predict,
-        or all, as a Booster does; by default as the object, or who saved the file (`ModelWarning`).
+    **options
+        What some kinds of files leave open:
+
+        * ``base_score`` (float): margin to start from, for XGBoost text dumps.
+        * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
+          default) for one margin, k for k margins whose trees take turns.
+        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps; by default up
+          to the last one used.
+        * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
+          best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
+          who saved the file (`ModelWarning`).
+        * ``input_precision`` ("float32" or "float64"): precision of comparisons, for treelite
+          checkpoints.
+        * ``tie`` ("lower" or "upper"): which class a tie goes to, for treelite checkpoints.
+        * ``missing`` ("nan", "zero" or "none"): what counts as missing, for treelite checkpoints.
 
     Returns
     -------
@@ -75,35 +105,20 @@ def load(
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
 
-    options = LoadOptions(
-        decision_threshold=decision_threshold,
-        base_score=base_score,
-        input_precision=input_precision,
-        tie=tie,
-        missing=missing,
-        n_classes=n_classes,
-        n_features=n_features,
-        rounds=rounds,
-    )
-    return Model(load_ensemble(source, options=options, self_test=self_test))
+    refuse_others("load", options, FileOptions)
+    given = LoadOptions(decision_threshold=decision_threshold, **options)
+    return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
-@takes_domain
 def verify(
     model: Any,
     X: Any,
     y: Any = None,
     perturbation: LInf | Box | None = None,
     *,
-    engine: "str | Engine" = "exact",
-    goal: Goal | None = None,
-    arithmetic: Arithmetic = "float64",
-    attacker_class: Any = None,
-    time_limit_s: float = math.inf,
-    node_limit: int = 2**62,
-    memory_limit_mb: float = 4096.0,
+    engine: str | Engine = "exact",
     n_jobs: int = 1,
-    evidence: bool = False,
+    **options: Unpack[AskOptions],
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -120,30 +135,31 @@ def verify(
         How a row may change.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
-    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
-        What must hold; by default the label is kept.
-    arithmetic : {"float64", "real"}
-        What rows are: doubles, which the deployed model rounds to its own input precision first,
-        or real numbers compared with its thresholds, as in the literature. For models that take
-        doubles as they are, both are the same.
-    attacker_class : optional
-        Only rows of this class are attacked; all others stay as they are.
-    time_limit_s, node_limit, memory_limit_mb
-        Limits per row; a row that needs more is 'unknown'.
     n_jobs : int
         Threads over rows; -1 for all cores.
-    evidence : bool
-        Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
+    **options
+        What else is asked, and how long it may take:
+
+        * ``goal`` (`KeepsLabel`, `AvoidsTarget`, `ScoreWithin` or `ScoreChange`): what must hold;
+          by default the label is kept.
+        * ``arithmetic`` ("float64" or "real"): what rows are: doubles (the default), which the
+          deployed model rounds to its own input precision first, or real numbers compared with its
+          thresholds, as in the literature. For models that take doubles as they are, both are the
+          same.
+        * ``attacker_class``: only rows of this class are attacked; all others stay as they are.
+        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits per row; a row that needs
+          more is 'unknown'. By default only memory is limited, to 4096 MB.
+        * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
+          limits hold for each.
 
     Returns
     -------
     Results
         Verdict, bounds and witness of every row.
     """
-    from treeproof.engines.base import Budget
-    from treeproof.engines.registry import engine_named, require_support
-    from treeproof.search.asking import ask, describe, results_of
+    from treeproof.search.question import Question
 
+    refuse_others("verify", options, AskOptions)
     if perturbation is None:
         raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
     if isinstance(perturbation, LInf) and perturbation.eps is None:
@@ -151,43 +167,20 @@ def verify(
             "To verify, LInf must have a radius, such as LInf(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
-    chosen = engine_named(engine)
-    budget = Budget(
-        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
-    )
-    query = ask(
-        _loaded(model).ensemble,
-        X,
-        y,
-        perturbation,
-        goal=goal,
-        arithmetic=arithmetic,
-        attacker_class=attacker_class,
-        n_jobs=n_jobs,
-    )
-    require_support(chosen, query)
-    outcomes = chosen.verify(query, budget, n_jobs=n_jobs)
-    question = {"kind": "verify", "engine": describe(chosen)}
-    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
+    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
+    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
 
-@takes_domain
 def radius(
     model: Any,
     X: Any,
     y: Any = None,
     perturbation: LInf | None = None,
     *,
-    engine: "str | Engine" = "exact",
-    search: "PaperProtocol | None" = None,
-    goal: Goal | None = None,
-    arithmetic: Arithmetic = "float64",
-    attacker_class: Any = None,
-    time_limit_s: float = math.inf,
-    node_limit: int = 2**62,
-    memory_limit_mb: float = 4096.0,
+    engine: str | Engine = "exact",
+    search: PaperProtocol | None = None,
     n_jobs: int = 1,
-    evidence: bool = False,
+    **options: Unpack[AskOptions],
 ) -> Results:
     """Find the minimal perturbation of every row.
 
@@ -206,45 +199,24 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    goal, arithmetic, attacker_class, time_limit_s, node_limit, memory_limit_mb, n_jobs, evidence
-        See `verify`; limits count over all radii that are tried for a row.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+    **options
+        ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``, ``node_limit``,
+        ``memory_limit_mb`` and ``evidence``, see `verify`; limits count over all radii that are
+        tried for a row.
 
     Returns
     -------
     Results
         Lower and upper bound of every row; equal, and `exact`, where the search was closed.
     """
-    from treeproof.engines.base import Budget
-    from treeproof.engines.registry import engine_named, require_support
-    from treeproof.search.asking import ask, describe, results_of
-    from treeproof.search.radius import find_radius
+    from treeproof.search.question import Question
 
-    ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, LInf) or ball.eps is not None:
-        raise InvalidInput(
-            "A radius is searched with an LInf without eps, such as LInf(scale=...)."
-            f" Got {perturbation!r}."
-        )
-    chosen = engine_named(engine)
-    budget = Budget(
-        time_limit_s=time_limit_s, node_limit=node_limit, memory_limit_mb=memory_limit_mb
-    )
-    query = ask(
-        _loaded(model).ensemble,
-        X,
-        y,
-        ball,
-        goal=goal,
-        arithmetic=arithmetic,
-        attacker_class=attacker_class,
-        n_jobs=n_jobs,
-    )
-    require_support(chosen, query)
-    outcomes = find_radius(chosen, query, budget, protocol=search, n_jobs=n_jobs)
-    question: dict[str, Any] = {"kind": "radius", "engine": describe(chosen)}
-    if search is not None:
-        question["search"] = describe(search)
-    return results_of(query, outcomes, question, budget if evidence else None, n_jobs)
+    refuse_others("radius", options, AskOptions)
+    ball = _without_radius(perturbation, "LInf(scale=...)")
+    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
+    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain
@@ -257,7 +229,7 @@ def unimportant_features(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
-) -> "FeatureResults":
+) -> FeatureResults:
     """Find the features that, moved alone, provably cannot change the answer.
 
     Parameters
@@ -279,7 +251,6 @@ def unimportant_features(
     FeatureResults
         `unimportant` for every row and feature; exact. Categories and missing values stay.
     """
-    from treeproof.search.asking import ask
     from treeproof.search.features import scan_features
 
     if isinstance(perturbation, LInf) and perturbation.eps is None:
@@ -288,9 +259,7 @@ def unimportant_features(
             " Ask treeproof.feature_radius for the radius itself."
         )
     moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
-    query = ask(
-        _loaded(model).ensemble, X, y, moves, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
-    )
+    query = _query(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
     return scan_features(query, {"kind": "unimportant_features"}, n_jobs=n_jobs)
 
 
@@ -304,7 +273,7 @@ def feature_radius(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
-) -> "FeatureResults":
+) -> FeatureResults:
     """Find for every row and feature the smallest movement of that feature alone that matters.
 
     Parameters
@@ -325,35 +294,23 @@ def feature_radius(
     FeatureResults
         `radius` for every row and feature; exact, infinite where the feature alone cannot matter.
     """
-    from treeproof.search.asking import ask
     from treeproof.search.features import scan_features
 
-    ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, LInf) or ball.eps is not None:
-        raise InvalidInput(
-            "A radius is searched with an LInf without eps, such as LInf(low=0, high=1)."
-            f" Got {perturbation!r}."
-        )
-    query = ask(
-        _loaded(model).ensemble, X, y, ball, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
-    )
+    ball = _without_radius(perturbation, "LInf(low=0, high=1)")
+    query = _query(model, X, y, ball, n_jobs, goal=goal, arithmetic=arithmetic)
     return scan_features(query, {"kind": "feature_radius"}, n_jobs=n_jobs)
 
 
-@takes_domain
 def anchor_features(
     model: Any,
     X: Any,
     y: Any = None,
     perturbation: LInf | Box | None = None,
     *,
-    engine: "str | Engine" = "exact",
-    goal: Goal | None = None,
-    arithmetic: Arithmetic = "float64",
-    time_limit_s: float = math.inf,
-    node_limit: int = 2**62,
+    engine: str | Engine = "exact",
     n_jobs: int = 1,
-) -> "AnchorResults":
+    **options: Unpack[AnchorOptions],
+) -> AnchorResults:
     """Find a small set of features that, once fixed, provably fixes the answer.
 
     Parameters
@@ -367,9 +324,12 @@ def anchor_features(
     perturbation : LInf or Box, optional
         How the other features may move; by default anywhere at all.
     engine : str or engine
-        Who proves; complete engines also prove that no feature can be left out.
-    goal, arithmetic, time_limit_s, node_limit, n_jobs
-        See `verify`. When a limit is reached, the set is still sufficient, but perhaps not minimal.
+        Engine that proves sets; complete ones also prove that no feature can be left out.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+    **options
+        ``goal``, ``arithmetic``, ``time_limit_s`` and ``node_limit``, see `verify`. When a limit is
+        reached, the set is still sufficient, but perhaps not minimal.
 
     Returns
     -------
@@ -379,22 +339,54 @@ def anchor_features(
     """
     from treeproof.engines.base import Budget
     from treeproof.engines.registry import engine_named, require_support
+    from treeproof.query.build import refuse_outside
+    from treeproof.query.description import describe
     from treeproof.search.anchors import find_anchors
-    from treeproof.search.asking import ask, describe, refuse_outside
 
+    refuse_others("anchor_features", options, AnchorOptions)
     if isinstance(perturbation, LInf) and perturbation.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     chosen = engine_named(engine)
-    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
-    query = ask(
-        _loaded(model).ensemble, X, y, moves, goal=goal, arithmetic=arithmetic, n_jobs=n_jobs
+    budget = Budget(
+        time_limit_s=options.pop("time_limit_s", math.inf),
+        node_limit=options.pop("node_limit", 2**62),
     )
+    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
+    query = _query(model, X, y, moves, n_jobs, **options)
     refuse_outside(query.deployed or query.ensemble, query.rows, moves)  # sets keep rows' values
     require_support(chosen, query)
-    budget = Budget(time_limit_s=time_limit_s, node_limit=node_limit)
     question = {"kind": "anchor_features", "engine": describe(chosen)}
     return find_anchors(chosen, query, question, budget, n_jobs=n_jobs)
 
 
 def _loaded(model: Any) -> Model:
     return model if isinstance(model, Model) else load(model)
+
+
+def _without_radius(perturbation: LInf | None, example: str) -> LInf:
+    ball = LInf() if perturbation is None else perturbation
+    if not isinstance(ball, LInf) or ball.eps is not None:
+        raise InvalidInput(
+            f"A radius is searched with an LInf without eps, such as {example}."
+            f" Got {perturbation!r}."
+        )
+    return ball
+
+
+def _query(
+    model: Any, X: Any, y: Any, perturbation: LInf | Box, n_jobs: int, **options: Any
+) -> Query:
+    from treeproof.prediction import accumulators
+    from treeproof.query.build import build_query
+
+    sums = partial(accumulators, n_jobs=n_jobs)
+    return build_query(_loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
+
+
+def refuse_others(function: str, options: Any, known: Any) -> None:
+    """Refuse options that a function does not have, as Python does; `domain` is an old name."""
+    if "arithmetic" in known.__annotations__:
+        rename_domain(options, stacklevel=3)
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

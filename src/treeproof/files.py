@@ -1,4 +1,4 @@
-"""Files that take the place of others in one step, so that nothing is ever half-written."""
+"""Files that are never half-written, and that one process at a time writes to."""
 
 import contextlib
 import errno
@@ -8,19 +8,12 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def in_place_of(target: Path) -> Iterator[Path]:
+def atomic_replace(target: Path) -> Iterator[Path]:
     """Give a name to write to, which takes the place of a file when that has worked.
 
-    Parameters
-    ----------
-    target : path
-        The file. The name beside it has the same ending, for writers that go by it.
-
-    Raises
-    ------
-    OSError
-        Where the system does not let us write, and the file stays as it is; or in the place of a
-        device or a pipe: to rename over it would take it away from every other program.
+    The name has the ending of the file, for writers that go by it. An OSError leaves the file as it
+    is; devices and pipes are refused by one: to rename over them would take them away from every
+    other program.
     """
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -30,3 +23,23 @@ def in_place_of(target: Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Keep out all others that ask for the same file; raises TimeoutError where one is there.
+
+    The lock is held on a file beside it. What a killed process leaves of it locks nothing.
+    """
+    from filelock import FileLock  # slow to import, and only writers of runs need it
+
+    target = path.resolve()
+    lock = FileLock(target.with_name(f".{target.name}.lock"), thread_local=False)
+    lock.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        # While it is held: who opens it later gets a new one. Windows keeps it, which is harmless.
+        with contextlib.suppress(OSError):
+            Path(lock.lock_file).unlink()
+        lock.release()

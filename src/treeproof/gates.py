@@ -1,14 +1,13 @@
 """Robustness as a number for model selection, and as a gate for tests."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from treeproof.api import verify
+from treeproof.api import AskOptions, refuse_others, verify
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import rename_domain
 from treeproof.query.perturbations import LInf
@@ -77,8 +76,10 @@ def verified_accuracy_scorer(
         is better. It can be pickled, for searches with several processes.
     """
     # Searches turn errors into NaN scores, so what is wrong with the options is said here.
+    _ball(eps, perturbation)
     rename_domain(options)
-    inspect.signature(verify).bind(None, None, None, _ball(eps, perturbation), **options)
+    others = {name: options[name] for name in options.keys() - {"engine", "n_jobs"}}
+    refuse_others("verified_accuracy_scorer", others, AskOptions)
     return partial(verified_accuracy_score, eps=eps, perturbation=perturbation, **options)
 
 

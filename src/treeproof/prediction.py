@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
+from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray, cached_per_ensemble
 from treeproof.model.inspection import describe, summary_lines
-from treeproof.model.remembered import remembered
 from treeproof.model.rows import numeric_rows
 
 _BLOCK, _SMALL_BLOCK = 1024, 64
@@ -221,7 +220,7 @@ class Model:
         )
 
 
-@remembered
+@cached_per_ensemble
 def _packed(ensemble: Ensemble) -> Any:
     """The trees laid out for speed."""
     from treeproof.kernels.core.trees import pack_trees
@@ -232,19 +231,7 @@ def _packed(ensemble: Ensemble) -> Any:
 def accumulators(ensemble: Ensemble, rows: FloatArray, n_jobs: int = 1) -> NDArray[np.floating]:
     """Sums of leaf values in the library's order and precision, before they are finished.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The model.
-    rows : float64 (n_rows, n_features)
-        Rows in the model's input precision.
-    n_jobs : int
-        Threads; -1 for all cores.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_outputs)
-        In the precision of the sum.
+    Rows must be in the model's input precision.
     """
     return Model(ensemble)._sums(rows, n_jobs)
 
@@ -269,17 +256,8 @@ def in_slices(
 ) -> None:
     """Run over slices of rows, in threads when asked; every slice writes its own rows.
 
-    Parameters
-    ----------
-    rows : range
-        The rows; its step is the size of a slice. For several threads, slices become smaller
-        towards the end, so that all threads end at about the same time.
-    threads : int
-        How many at once.
-    run : callable
-        Is called with each slice.
-    smallest : int
-        Rows that are worth a call.
+    The step of `rows` is the size of a slice. For several threads, slices become smaller towards
+    the end, down to the rows that are worth a call, so that all threads end at about the same time.
     """
     parts = _slices(rows, threads, smallest)
     if threads == 1 or len(parts) < 2:

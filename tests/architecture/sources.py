@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,9 @@ class Source:
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
 
 
+@cache
 def sources() -> list[Source]:
+    """All modules; read once."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING, Ensemble
 from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Box, LInf, resolve
 
 Level = tuple[Fraction, bool]
 NEVER: Level = (Fraction(10) ** 400, True)
@@ -100,7 +100,7 @@ class Asked:
         self.perturbation = kind(**words)
         self.is_box = kind is Box
         assert self.asks_radius == (not self.is_box and self.perturbation.eps is None)
-        self.reach = self.perturbation.resolve(np.array([values]), names)
+        self.reach = resolve(self.perturbation, np.array([values]), names)
         words = dict(question["goal"])
         goal = GOALS[words.pop("name")]
         for name in ("low", "high", "delta"):

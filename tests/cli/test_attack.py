@@ -30,7 +30,7 @@ def test_changes_of_a_stump(run: Run, saved_model: Path, data: Path, engine: str
 def test_the_table_tells_what_changes(run: Run, saved_model: Path, data: Path) -> None:
     result = run("attack", saved_model, data, "--label", "kind")
     lines = result.stdout.splitlines()
-    assert lines[0] == "4 rows: changes found for 3, broken as they stand 1, none found 0"
+    assert lines[0] == "4 rows: changes found for 3, already broken 1, none found 0"
     assert lines[1] == "mean distance of what was found: 0.5"
     assert "width [cm]: 0.25 → 0.5" in result.stdout
 

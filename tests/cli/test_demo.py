@@ -1,6 +1,6 @@
-import builtins
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     real = demo._data
 
     def fewer(task: demo.Task) -> Any:
-        train_rows, rows, train_labels, labels = real(task)
-        return train_rows, rows[:60], train_labels, labels[:60]
+        names, train_rows, rows, train_labels, labels = real(task)
+        return names, train_rows, rows[:60], train_labels, labels[:60]
 
     monkeypatch.setattr(demo, "N_TREES", 6)
     monkeypatch.setattr(demo, "_data", fewer)
@@ -54,14 +54,12 @@ def test_the_demo_trains_proves_checks_and_reports(run: Run, tmp_path: Path) -> 
 def test_libraries_that_are_not_installed_are_left_out(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_import = builtins.__import__
-
-    def without_boosting(name: str, *arguments: Any, **keywords: Any) -> Any:
+    def without_boosting(name: str) -> Any:
         if name in ("xgboost", "lightgbm", "catboost"):
             raise ImportError(name)
-        return real_import(name, *arguments, **keywords)
+        return import_module(name)
 
-    monkeypatch.setattr(builtins, "__import__", without_boosting)
+    monkeypatch.setattr(demo, "import_module", without_boosting)
     monkeypatch.setattr(demo, "TASKS", ())
     result = run("demo", "--out", tmp_path)
     assert result.exit_code == 0

@@ -95,7 +95,7 @@ def test_strict_asks_for_proved_minimality(run, digits):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--shape", "8by8"), "--shape must have the form HxW"),
+        (("--shape", "8by8"), "The shape of images must be HxW"),
         (("--shape", "3x3", "--picture", "p.png"), "as many pixels as there are features"),
         (("--eps", "0.1"), "--eps is for"),
         (("--picture", "none/p.png"), "must exist"),

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from tests.random_ensembles import random_ensemble
-from tests.unit.model.xgboost_cases import early_stopped
+from tests.unit.loaders.xgboost_cases import early_stopped
 from treeproof.model.ensemble import Provenance
 from treeproof.model.file_format import load_saved, save_ensemble
 from treeproof.model.inspection import describe, summary_lines
@@ -82,7 +82,7 @@ def test_options_that_a_file_answers_itself_are_refused(run: Run, saved_model: P
     assert "'decision_threshold' has no meaning" in result.stderr
     result = run("inspect", saved_model, "--decision-threshold", "1.7")
     assert result.exit_code == 2
-    assert "must be a probability between 0 and 1. Got 1.7" in result.stderr
+    assert "must be a probability above 0 and up to 1. Got 1.7" in result.stderr
 
 
 def test_a_damaged_file_gets_a_sentence(run: Run, saved_model: Path) -> None:

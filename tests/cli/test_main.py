@@ -1,5 +1,6 @@
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from click.testing import Result
 import treeproof
 from treeproof.cli import main as cli_main
 from treeproof.cli.console import printable
+from treeproof.cli.options import Command
 from treeproof.errors import TreeproofError
 
 Run = Callable[..., Result]
@@ -26,15 +28,16 @@ def test_help_lists_every_command(run: Run) -> None:
         assert re.search(rf"^  {name} +{re.escape(line)}$", result.stdout, re.MULTILINE)
 
 
-def test_every_command_file_is_listed_and_says_the_same_of_itself() -> None:
+def test_every_command_file_is_listed_and_explains_itself() -> None:
     folder = Path(cli_main.__file__).parent
     files = {path.stem for path in folder.glob("*.py")} - NOT_COMMANDS
     files = {name for name in files if hasattr(import_module(f"treeproof.cli.{name}"), "command")}
     assert files == set(cli_main.COMMANDS)
-    for name, line in cli_main.COMMANDS.items():
-        command: click.Command = import_module(f"treeproof.cli.{name}").command
-        assert command.short_help == line
+    for name in cli_main.COMMANDS:
+        command: Command = import_module(f"treeproof.cli.{name}").command
         assert command.help
+        assert command.example.startswith(f"treeproof {name}")
+        command.make_context(name, shlex.split(command.example)[2:])  # as it may be typed
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {parameter.opts}"
@@ -45,6 +48,21 @@ def test_every_command_has_help(run: Run, name: str) -> None:
     result = run(name, "--help")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: treeproof {name} ")
+    assert re.search(rf"\n\nExample:\n  \$ treeproof {name}[^\n]*\n$", result.stdout)
+
+
+def test_help_shows_options_by_subject(run: Run) -> None:
+    text = run("radius", "--help").stdout
+    titles = ["Options", "Rows", "Threat model", "Engine and limits", "Output", "Loading the model"]
+    assert re.findall(r"^([A-Z][\w ]+):$", text, re.MULTILINE) == [*titles, "Example"]
+    sections = dict(
+        zip(titles, re.split(r"^[A-Z][\w ]+:$", text, flags=re.MULTILINE)[1:], strict=False)
+    )
+    assert re.findall(r"^  (--[\w-]+)", sections["Output"], re.MULTILINE) == [
+        *("--out", "--format", "--all-rows", "--strict", "--resume", "--evidence")
+    ]
+    assert "--help" in sections["Options"]
+    assert "[default: exact]" in sections["Engine and limits"]
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 
 import treeproof
 from treeproof.cli import run_output
-from treeproof.runs.questions import Question
+from treeproof.search.question import Question
 
 Run = Callable[..., Result]
 
@@ -59,7 +59,7 @@ def test_without_labels_the_model_keeps_its_own(run: Run, saved_model: Path, dat
 def test_the_table_begins_with_the_summary(run: Run, saved_model: Path, data: Path) -> None:
     result = run("radius", saved_model, data, "--label", "kind", "--at", "0.25")
     lines = result.stdout.splitlines()
-    assert lines[0] == "4 rows: radius exact on 4, broken as they stand 1, bounds apart 0"
+    assert lines[0] == "4 rows: radius exact on 4, already broken 1, undecided 0"
     assert "verified at radius 0.25: 0.5 of the rows" in lines
     assert "width [cm]: 0.25 → 0.5" in result.stdout
     assert "broken" in lines[-2]
@@ -174,7 +174,7 @@ def test_undecided_rows_matter_under_strict(run: Run, saved_model: Path, data: P
     result = run(*words, "--strict")
     assert result.exit_code == 3
     assert result.stderr == "treeproof: 3 of 4 rows are undecided (--strict).\n"
-    assert "bounds apart" in result.stdout
+    assert ", undecided " in result.stdout
     assert run("radius", saved_model, data, "--strict").exit_code == 0
 
 
@@ -206,7 +206,7 @@ def test_undecided_rows_matter_under_strict(run: Run, saved_model: Path, data: P
         (["--low", "nan"], "neither may be NaN"),
         (["--out", "absent/run.jsonl"], "The folder of the run file 'absent/run.jsonl' must exist"),
         (["--out", "."], "The run file '.' must be a file."),
-        (["--decision-threshold", "2"], "must be a probability between 0 and 1. Got 2.0."),
+        (["--decision-threshold", "2"], "must be a probability above 0 and up to 1. Got 2.0."),
     ],
 )
 def test_wrong_input_is_a_sentence_and_status_2(
@@ -243,7 +243,7 @@ def test_ctrl_c_keeps_what_is_finished(
     request: pytest.FixtureRequest,
 ) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1000.0).reshape(-1, 1))
-    ask, calls, enough = Question.ask, [], 2
+    answer, calls, enough = Question.answer, [], 2
     # A job that was started in the background inherits Ctrl-C as ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
@@ -253,9 +253,9 @@ def test_ctrl_c_keeps_what_is_finished(
         if len(calls) == enough:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             time.sleep(0.3)  # the main thread ends the run meanwhile
-        return ask(*arguments, **keywords)
+        return answer(*arguments, **keywords)
 
-    monkeypatch.setattr(Question, "ask", interrupted)
+    monkeypatch.setattr(Question, "answer", interrupted)
     out = tmp_path / "run.jsonl"
     words = ("radius", saved_model, tmp_path / "rows.npy", "--out", out, "--jobs", "1")
     result = run(*words)
@@ -280,24 +280,6 @@ def test_progress_is_shown_on_terminals_only(
     shown = capsys.readouterr()
     assert "5/10" in shown.err
     assert shown.out == ""
-
-
-@pytest.mark.parametrize(("terminal", "compiled"), [(True, False), (True, True), (False, False)])
-def test_compiling_is_said_on_terminals_only(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    terminal: bool,
-    compiled: bool,
-) -> None:
-    from treeproof.cli.running import say_if_compiling
-
-    if compiled:
-        (tmp_path / "kernel.nbi").touch()
-    monkeypatch.setattr("treeproof.kernels.core.compiler.cache_directory", lambda _: tmp_path)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    say_if_compiling()
-    assert ("compiles the engine" in capsys.readouterr().err) == (terminal and not compiled)
 
 
 def test_models_that_give_scores(run: Run, tmp_path: Path) -> None:

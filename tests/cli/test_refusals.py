@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from tests.unit.model.test_file_format import binary_stump
+from treeproof.files import exclusive
 from treeproof.model.ensemble import Decision
 from treeproof.model.file_format import save_ensemble
 
@@ -258,11 +259,9 @@ def test_parquet_runs_are_turned_into_lines_to_be_checked(
 
 
 def test_a_run_file_with_another_writer(run: Run, saved_model: Path, saved_run: Path) -> None:
-    fcntl = pytest.importorskip("fcntl", reason="Windows has no such locks")
     before = saved_run.read_bytes()
     words = ("radius", saved_model, "rows.csv", "--label", "kind", "--evidence", "--out", saved_run)
-    with saved_run.open("r+b") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with exclusive(saved_run):
         for more in ([], ["--resume"]):
             assert_refused(run(*words, *more), "must have one writer at a time. Another process is")
     assert saved_run.read_bytes() == before
@@ -452,7 +451,7 @@ def test_names_that_are_no_text(run: Run, saved_model: Path, saved_run: Path) ->
         ),
         (["--picture", "map"], "The picture 'map' must end in .png, .svg, .pdf. Got ''."),
         (["--engine", "magic", "--what", "anchors"], "'engine' must be one of exact, "),
-        (["--shape", "0x1", "--picture", "map.png"], "'shape' must have as many pixels"),
+        (["--shape", "0x1", "--picture", "map.png"], "The shape of images must be HxW"),
     ],
 )
 def test_features(

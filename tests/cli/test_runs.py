@@ -15,7 +15,7 @@ from click.testing import Result
 
 import treeproof as tp
 from tests.unit.model.test_file_format import binary_stump
-from tests.unit.scale.test_runs import assert_same
+from tests.unit.runs.test_runs import assert_same
 from treeproof.model.file_format import save_ensemble
 
 Run = Callable[..., Result]

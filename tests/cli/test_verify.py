@@ -85,7 +85,7 @@ def test_undecided_rows_matter_under_strict(run: Run, saved_model: Path, data: P
         ([], "Missing option '--eps'"),
         (["--eps", "-0.1"], "-0.1 is not in the range"),
         (["--eps", "nan"], "'nan' is not a finite number"),
-        (["--eps", "wide"], "'wide' is not a valid float"),
+        (["--eps", "wide"], "'wide' is not a valid number"),
         (["--eps", "1", "--at", "1"], "No such option"),
         (["--eps", "1", "--fail-under", "2"], "2.0 is not in the range"),
         (["--eps", "1", "--label", "absent"], "has no 'absent'."),

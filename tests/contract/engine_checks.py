@@ -10,7 +10,7 @@ from tests.strategies import SMALL, Case, Sizes, random_case
 from treeproof.engines.base import Budget, Engine
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.radius import find_radius
 
@@ -59,26 +59,27 @@ def may_be_near_tie(query: Query, row: int) -> bool:
     return query.ensemble.decision.link != "identity" and brute_force.has_near_tie(query, row)
 
 
-def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
+def check_verdict(engine: Engine, query: Query, row: int, outcomes: Results) -> None:
     """Compare one verdict with the oracle."""
     verdict, point = outcomes.verdict[row], brute_force.violation(query, row)
-    if verdict is Verdict.VERIFIED:
+    if verdict == Verdict.VERIFIED:
         assert point is None, f"verified, but {point} breaks the claim"
         assert outcomes.exact[row]
-    elif verdict is Verdict.FALSIFIED:
+    elif verdict == Verdict.FALSIFIED:
         assert point is not None
         witness = outcomes.witness[row]
         assert brute_force.judge(query, row, witness[np.newaxis])[0]
         assert is_inside(query, row, witness), f"{witness} is outside the set"
+        check_witness_label(query, row, outcomes)
         assert outcomes.exact[row]
     else:
         # Where the order of nearly equal margins is up to the rounding of a softmax, which
         # depends on all classes, a complete engine may say so.
-        is_near_tie = outcomes.reason[row] is UnknownReason.NEAR_TIE
+        is_near_tie = outcomes.reason[row] == UnknownReason.NEAR_TIE
         assert not engine.is_complete or (is_near_tie and may_be_near_tie(query, row))
-        assert outcomes.reason[row] is not UnknownReason.NONE
+        assert outcomes.reason[row] != UnknownReason.NONE
         assert not outcomes.exact[row]
-    if verdict is not Verdict.FALSIFIED:
+    if verdict != Verdict.FALSIFIED:
         assert np.isnan(outcomes.witness[row]).all()
     if query.reach.is_ball:
         check_bounds_of_ball(query, row, outcomes)
@@ -87,7 +88,13 @@ def check_verdict(engine: Engine, query: Query, row: int, outcomes: Outcomes) ->
         assert np.isnan(outcomes.upper[row])
 
 
-def check_bounds_of_ball(query: Query, row: int, outcomes: Outcomes) -> None:
+def check_witness_label(query: Query, row: int, outcomes: Results) -> None:
+    """Witnesses have the label that the plain model gives them; None for scores."""
+    label = query.replay(outcomes.witness[row], slice(row, row + 1))[1][0]
+    assert outcomes.witness_label[row] == label
+
+
+def check_bounds_of_ball(query: Query, row: int, outcomes: Results) -> None:
     """The bounds of a verdict at a fixed radius hold for the minimal perturbation."""
     truth = brute_force.radius(query, row)
     assert outcomes.lower[row] <= truth.value
@@ -103,13 +110,13 @@ def check_radii(engine: Engine, rng: np.random.Generator, n_cases: int) -> None:
             check_radius(engine, case.query, row, outcomes)
 
 
-def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> None:
+def check_radius(engine: Engine, query: Query, row: int, outcomes: Results) -> None:
     """Compare one radius with the oracle."""
     truth = brute_force.radius(query, row)
     assert outcomes.lower[row] <= truth.value
     assert outcomes.upper[row] >= np.nextafter(truth.value, -np.inf)
     if engine.is_complete and not (
-        outcomes.reason[row] is UnknownReason.NEAR_TIE and may_be_near_tie(query, row)
+        outcomes.reason[row] == UnknownReason.NEAR_TIE and may_be_near_tie(query, row)
     ):
         assert outcomes.exact[row]
     if outcomes.exact[row]:
@@ -120,10 +127,11 @@ def check_radius(engine: Engine, query: Query, row: int, outcomes: Outcomes) -> 
         expected = Verdict.FALSIFIED
     else:
         expected = Verdict.VERIFIED if outcomes.exact[row] else Verdict.UNKNOWN
-    assert outcomes.verdict[row] is expected
+    assert outcomes.verdict[row] == expected
     if np.isfinite(outcomes.upper[row]):
         witness = outcomes.witness[row]
         assert brute_force.judge(query, row, witness[np.newaxis])[0]
+        check_witness_label(query, row, outcomes)
         # A witness beyond a threshold that is only approached lies at the next float.
         assert outcomes.witness_distance[row] >= outcomes.upper[row] or not outcomes.exact[row]
     else:
@@ -157,8 +165,8 @@ def check_larger_sets_are_harder(engine: Engine, rng: np.random.Generator, n_cas
         smaller = engine.verify(dataclasses.replace(query, reach=reach), Budget())
         larger = engine.verify(query, Budget())
         for row in range(len(query)):
-            if larger.verdict[row] is Verdict.VERIFIED:
-                assert smaller.verdict[row] is Verdict.VERIFIED
+            if larger.verdict[row] == Verdict.VERIFIED:
+                assert smaller.verdict[row] == Verdict.VERIFIED
 
 
 def check_determinism(engine: Engine, rng: np.random.Generator) -> None:
@@ -175,7 +183,7 @@ def check_determinism(engine: Engine, rng: np.random.Generator) -> None:
         assert_same(first, find_radius(engine, case.query, Budget(), n_jobs=n_jobs))
 
 
-def assert_same(first: Outcomes, second: Outcomes) -> None:
+def assert_same(first: Results, second: Results) -> None:
     """Require equal answers in every column but the time."""
     for name in ("verdict", "reason"):
         assert getattr(first, name).tolist() == getattr(second, name).tolist()
@@ -191,12 +199,12 @@ def check_budgets(engine: Engine, rng: np.random.Generator, n_cases: int) -> Non
             outcomes = engine.verify(case.query, budget)
             for row in range(len(case.query)):
                 point = brute_force.violation(case.query, row)
-                if outcomes.verdict[row] is Verdict.VERIFIED:
+                if outcomes.verdict[row] == Verdict.VERIFIED:
                     assert point is None
-                elif outcomes.verdict[row] is Verdict.FALSIFIED:
+                elif outcomes.verdict[row] == Verdict.FALSIFIED:
                     assert point is not None
                 else:
-                    assert outcomes.reason[row] is not UnknownReason.NONE
+                    assert outcomes.reason[row] != UnknownReason.NONE
             radii = supported_case(engine, rng, ask="radius")
             found = find_radius(engine, radii.query, budget)
             for row in range(len(radii.query)):

@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 
 from tests.contract import engine_checks
-from treeproof.engines.attack import attack
-from treeproof.engines.baselines.combination import combination
-from treeproof.engines.baselines.hard_label import hard_label
-from treeproof.engines.baselines.lp import lp
-from treeproof.engines.baselines.milp import milp
-from treeproof.engines.registry import engine_named, engines
+from treeproof import attack, combination, hard_label, lp, milp
+from treeproof.engines.registry import ENGINES, engine_named
 
-NAMES = list(engines())
+NAMES = list(ENGINES)
 
 WITH_OPTIONS = {
     "attack": attack(10),

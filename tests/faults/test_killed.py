@@ -12,7 +12,7 @@ import pytest
 
 import treeproof as tp
 from tests.faults.killed_runs import save_model, save_rows
-from tests.unit.scale.test_runs import assert_same
+from tests.unit.runs.test_runs import assert_same
 from treeproof.results.run_file import read_records
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -40,8 +39,8 @@ def header(n_features: int, names: list[str], **question: Any) -> dict[str, Any]
 
 def six_rows(names: list[str] | None = None, **question: Any) -> Results:
     """Exact 0.5 attained, 0.25 approached, wrong, within 0.1 and 1, at least 0.2, never broken."""
-    outcomes = Outcomes.empty(6, 2)
-    outcomes.verdict[:] = [
+    results = Results.empty(6, 2)
+    results.verdict[:] = [
         Verdict.VERIFIED,
         Verdict.VERIFIED,
         Verdict.FALSIFIED,
@@ -49,19 +48,19 @@ def six_rows(names: list[str] | None = None, **question: Any) -> Results:
         Verdict.UNKNOWN,
         Verdict.VERIFIED,
     ]
-    outcomes.lower[:] = [0.5, 0.25, 0.0, 0.1, 0.2, np.inf]
-    outcomes.upper[:] = [0.5, 0.25, 0.0, 1.0, np.inf, np.inf]
-    outcomes.exact[:] = [True, True, True, False, False, True]
-    outcomes.attained[:] = [True, False, True, True, False, False]
-    outcomes.seconds[:] = [0.001, 0.002, 0.0, 3.0, 2.0, 0.001]
-    outcomes.reason[3:5] = UnknownReason.TIME_LIMIT
+    results.lower[:] = [0.5, 0.25, 0.0, 0.1, 0.2, np.inf]
+    results.upper[:] = [0.5, 0.25, 0.0, 1.0, np.inf, np.inf]
+    results.exact[:] = [True, True, True, False, False, True]
+    results.attained[:] = [True, False, True, True, False, False]
+    results.seconds[:] = [0.001, 0.002, 0.0, 3.0, 2.0, 0.001]
+    results.reason[3:5] = UnknownReason.TIME_LIMIT
     values = np.array([[1.0, 2.0], [1.0, 3.0], [4.0, 5.0], [6.0, 7.0], [8.0, 9.0], [0.0, 0.0]])
-    outcomes.witness[:4] = values[:4]
-    outcomes.witness[0, 0] = 1.5
-    outcomes.witness[1] = [0.75, 3.25]
-    outcomes.witness[3, 1] = 8.0
+    results.witness[:4] = values[:4]
+    results.witness[0, 0] = 1.5
+    results.witness[1] = [0.75, 3.25]
+    results.witness[3, 1] = 8.0
     label = np.array(["ham", "spam", "ham", "ham", "spam", "ham"], dtype=object)
-    results = Results.of(outcomes, label, header(2, names or ["width", "height"], **question))
+    results.label, results.header = label, header(2, names or ["width", "height"], **question)
     results.values = values
     results.predicted = np.array(["ham", "spam", "spam", "ham", "spam", "ham"], dtype=object)
     results.witness_label = np.array(["spam", "ham", "spam", "spam", None, None], dtype=object)
@@ -80,18 +79,19 @@ def attacked_rows() -> Results:
 def many_rows(n_rows: int, n_features: int = 20, seed: int = 0) -> Results:
     """Exact radii of random rows."""
     generator = np.random.default_rng(seed)
-    outcomes = Outcomes.empty(n_rows, n_features)
-    outcomes.verdict[:] = Verdict.VERIFIED
-    outcomes.lower[:] = outcomes.upper[:] = np.sort(generator.gamma(2.0, 0.1, n_rows))
-    outcomes.exact[:] = outcomes.attained[:] = True
-    outcomes.seconds[:] = generator.random(n_rows) * 1e-3
+    results = Results.empty(n_rows, n_features)
+    results.verdict[:] = Verdict.VERIFIED
+    results.lower[:] = results.upper[:] = np.sort(generator.gamma(2.0, 0.1, n_rows))
+    results.exact[:] = results.attained[:] = True
+    results.seconds[:] = generator.random(n_rows) * 1e-3
     values = generator.random((n_rows, n_features)).astype(np.float32).astype(np.float64)
-    outcomes.witness[:] = values
+    results.witness[:] = values
     changed = generator.random((n_rows, n_features)) < 0.3
     changed[:, 0] = True
-    outcomes.witness[changed] += 0.05
+    results.witness[changed] += 0.05
     label = np.array(generator.choice(["ham", "spam"], n_rows), dtype=object)
-    results = Results.of(outcomes, label, header(n_features, [f"f{k}" for k in range(n_features)]))
+    results.label = label
+    results.header = header(n_features, [f"f{k}" for k in range(n_features)])
     results.values = values
     results.predicted = label.copy()
     results.witness_label = np.where(label == "ham", "spam", "ham").astype(object)

@@ -33,19 +33,19 @@ def share_at(path, x):
 def test_the_curve_steps_where_the_counts_do():
     run = run_of(six_rows())
     axis = axis_for(np.array([0.5, 1.0]))
-    line = curve_chart([run], axis, WIDE).lines[0]
+    line = curve_chart([run], axis, WIDE)["lines"][0]
     for radius in (0.02, 0.15, 0.22, 0.4, 0.7):
         x = WIDE.x(axis.position(radius))
-        assert abs(share_at(line.certified, x) - run.certified(radius)) < 1e-3
-        assert abs(share_at(line.resisting, x) - run.resisting(radius)) < 1e-3
-    assert line.has_gap
-    assert not curve_chart([run_of(many_rows(50))], axis, WIDE).lines[0].has_gap
+        assert abs(share_at(line["certified"], x) - run.certified(radius)) < 1e-3
+        assert abs(share_at(line["resisting"], x) - run.resisting(radius)) < 1e-3
+    assert line["has_gap"]
+    assert not curve_chart([run_of(many_rows(50))], axis, WIDE)["lines"][0]["has_gap"]
 
 
 def test_many_rows_give_a_path_of_bounded_size():
     run = run_of(many_rows(20_000, 2))
     axis = axis_for(run.results.lower)
-    path = curve_chart([run], axis, WIDE).lines[0].certified
+    path = curve_chart([run], axis, WIDE)["lines"][0]["certified"]
     assert len(points(path)) < 1500
     x = WIDE.x(0.5)
     assert abs(share_at(path, x) - run.certified(axis.radius(0.5))) < 0.01
@@ -58,7 +58,7 @@ def test_every_row_is_in_one_bar():
         bins = radius_bins(run, axis)
         assert (bins.broken, bins.never) == (1, 1)
         assert (bins.settled.sum(), bins.undecided.sum()) == (2, 2)
-        bars = radius_chart([run], axis, frame).bars
+        bars = radius_chart([run], axis, frame)["bars"]
         assert {bar.kind for bar in bars} == {"broken", "never", "settled", "undecided"}
         for bar in bars:
             assert frame.left <= bar.x <= frame.width - frame.right
@@ -69,7 +69,7 @@ def test_every_row_is_in_one_bar():
 def test_two_runs_stand_side_by_side():
     runs = [run_of(many_rows(40), "one"), run_of(many_rows(40, seed=1), "other")]
     axis = axis_for(runs[0].results.lower)
-    bars = radius_chart(runs, axis, WIDE).bars
+    bars = radius_chart(runs, axis, WIDE)["bars"]
     for run in (0, 1):
         assert sum(bar.run == run for bar in bars) > 5
     spans = sorted((bar.x, bar.x + bar.width) for bar in bars)

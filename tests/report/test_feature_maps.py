@@ -99,7 +99,7 @@ def test_anchors_are_marked():
     loose = anchor_results([1], minimal=np.array([False]))
     assert "a sufficient set of 1" in texts(tp.draw_features(loose))
     broken = anchor_results([], sufficient=np.array([False]), minimal=np.array([False]))
-    assert "broken as it stands" in texts(tp.draw_features(broken))
+    assert "already broken" in texts(tp.draw_features(broken))
 
 
 def test_wrong_shapes_and_places_are_refused(tmp_path):

@@ -230,7 +230,7 @@ def test_an_attack_beside_proofs():
     page = render([attacked_rows(), six_rows()], names=["attack", "proof"])
     assert "Robustness report" in page
     assert "proof: certified" in page
-    assert "attack: attacked" in page
+    assert "attack: resisting" in page
     assert "attack: certified" not in page
     assert "for an attack the distance of what it found" in page
 

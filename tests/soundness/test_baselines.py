@@ -14,15 +14,9 @@ from tests.contract import engine_checks
 from tests.oracle import brute_force
 from tests.paper_data import paper_data
 from tests.strategies import SMALL, Sizes, random_case
-from treeproof.engines.attack import attack
+from treeproof import attack, combination, hard_label, lp, milp, multilevel, smt
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.cliques import CliqueEngine
-from treeproof.engines.baselines.combination import combination
-from treeproof.engines.baselines.hard_label import hard_label
-from treeproof.engines.baselines.lp import lp
-from treeproof.engines.baselines.milp import milp
-from treeproof.engines.baselines.multilevel import multilevel
-from treeproof.engines.baselines.smt import smt
 from treeproof.engines.exact import ExactEngine
 from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model

@@ -42,7 +42,7 @@ from treeproof.model.ensemble import (
 from treeproof.prediction import Model
 from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.perturbations import Box, LInf
-from treeproof.query.query import Query, build_query
+from treeproof.query.query import Query, resolve_query
 from treeproof.results.run_file import row_records
 
 ASKS = ("radius", "ball", "box")
@@ -136,7 +136,7 @@ def stated_query(query: Query, header: Record, record: Record) -> Query | None:
         ),
     }  # fmt: skip
     sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
-    return build_query(ensemble, rows, sums, labels, perturbation, goal=kinds[words["name"]]())
+    return resolve_query(ensemble, rows, sums, labels, perturbation, goal=kinds[words["name"]]())
 
 
 def is_true(query: Query, record: Record, asks_radius: bool) -> bool:

@@ -84,8 +84,8 @@ BUGS = [
     ),
     Bug(
         "one part of a split is forgotten",
-        "waiting.n_open[0] += 1",
-        "waiting.n_open[0] += 0",
+        "stack.size[0] = top + 1",
+        "stack.size[0] = top",
     ),
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),
     Bug(
@@ -155,8 +155,8 @@ BUGS = [
     Bug("only the likeliest class is searched", "for number in order:", "for number in order[:1]:"),
     Bug(
         "only the last one-feature tree counts",
-        "unary[cell] += leaf_gain[leaf]",
-        "unary[cell] = leaf_gain[leaf]",
+        "unary[cell] += leaves.leaf_gain[leaf]",
+        "unary[cell] = leaves.leaf_gain[leaf]",
     ),
 ]
 

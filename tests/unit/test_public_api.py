@@ -1,5 +1,6 @@
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 
 import treeproof
 from tests.architecture.sources import documented_parameters
+from treeproof import api
 from treeproof.loaders.base import LoadOptions
+from treeproof.search.question import Question
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = [name for name in treeproof.__all__ if name != "__version__"]
@@ -33,7 +36,7 @@ def test_nothing_else_is_public() -> None:
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert others - {"Any", "TYPE_CHECKING", "import_module"} <= set(treeproof.__all__)
-    assert set(treeproof._HOMES) <= set(treeproof.__all__)
+    assert set(treeproof._HOME_OF) <= set(treeproof.__all__)
     assert set(treeproof.__all__) <= set(dir(treeproof))
 
 
@@ -55,7 +58,9 @@ def public_functions() -> list[tuple[str, Any]]:
     for name in PUBLIC:
         value = getattr(treeproof, name)
         found.append((name, value))
-        if inspect.isclass(value) and not issubclass(value, Exception):
+        # What engines do with a query is between them and the search.
+        is_engine = hasattr(value, "refusal")
+        if inspect.isclass(value) and not issubclass(value, Exception) and not is_engine:
             found += [
                 (f"{name}.{member}", function)
                 for member, function in vars(value).items()
@@ -73,9 +78,46 @@ def test_docstrings_state_every_parameter(name: str, value: Any) -> None:
     assert documented_parameters(inspect.getdoc(value) or "") == (names or None), name
 
 
+TABLES = {"AnchorResults", "FeatureResults", "Results"}
+
+
+def test_functions_have_at_most_eight_arguments() -> None:
+    lengths = {
+        name: len(inspect.signature(value).parameters)
+        for name, value in public_functions()
+        if not (inspect.isclass(value) and issubclass(value, Exception))
+    }
+    # Tables have a field for every column.
+    assert {name for name, length in lengths.items() if length > 8} <= TABLES
+
+
+def test_help_can_be_read() -> None:
+    for name, value in public_functions():
+        text = pydoc.render_doc(value, renderer=pydoc.plaintext)
+        assert "numpy._typing" not in text, name
+        assert max(map(len, text.splitlines())) < 700, name
+
+
 def test_load_offers_every_option_of_the_loaders() -> None:
-    parameters = set(inspect.signature(treeproof.load).parameters)
-    assert parameters == {"source", "self_test"} | {field.name for field in fields(LoadOptions)}
+    names = {"decision_threshold", *api.FileOptions.__annotations__}
+    assert names == {field.name for field in fields(LoadOptions)}
+
+
+def test_questions_have_every_option_that_functions_offer() -> None:
+    names = {"kind", "perturbation", "engine", "search", *api.AskOptions.__annotations__}
+    assert names == {field.name for field in fields(Question)}
+    assert set(api.AnchorOptions.__annotations__) < set(api.AskOptions.__annotations__)
+
+
+@pytest.mark.parametrize(
+    "function", [treeproof.load, treeproof.verify, treeproof.radius, treeproof.anchor_features]
+)
+def test_options_that_are_not_there_are_refused_and_those_that_are_explained(function) -> None:
+    text = f"{function.__name__}\\(\\) got an unexpected keyword argument 'time_limit'"
+    with pytest.raises(TypeError, match=text):
+        function(*["model", [[0.0]]][: 1 + (function is not treeproof.load)], time_limit=1.0)
+    for name in api.FileOptions.__annotations__ if function is treeproof.load else ("goal",):
+        assert f"``{name}``" in function.__doc__
 
 
 def test_the_version_is_stated_once() -> None:
@@ -104,5 +146,5 @@ def test_loading_a_saved_model_needs_no_kernels() -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])
 def test_decision_thresholds_are_probabilities(threshold: float) -> None:
-    with pytest.raises(treeproof.InvalidInput, match="must be a probability between 0 and 1"):
+    with pytest.raises(treeproof.InvalidInput, match="must be a probability above 0 and up to 1"):
         treeproof.load("model.json", decision_threshold=threshold)

@@ -20,8 +20,8 @@ from treeproof.model.ensemble import (
     ZERO_BAND,
     ZERO_IS_MISSING,
     Ensemble,
+    cached_per_ensemble,
 )
-from treeproof.model.remembered import remembered
 
 EXTRA_BITS = 40
 """The unit of all integers is so many bits finer than the model's own numbers."""
@@ -159,7 +159,7 @@ class Forest:
         return (bisect_left if is_open else bisect_right)(cuts, exact, first, last)
 
 
-@remembered
+@cached_per_ensemble
 def _tables(ensemble: Ensemble) -> dict[str, Any]:
     """Everything of a forest but its ensemble, worked out once for each."""
     trees, precision = ensemble.trees, ensemble.aggregation.precision

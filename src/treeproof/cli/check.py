@@ -8,38 +8,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_json, printable
-from treeproof.cli.options import libsvm_options, libsvm_reading, load_options
+from treeproof.cli.options import FILE, Command, label_option, libsvm_options, load_options
+from treeproof.cli.run_output import EXIT_REJECTED
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from treeproof.data.sources import FileSource
     from treeproof.model.ensemble import Ensemble
 
-EXIT_REJECTED = 3
 SHOWN = 20
 LONGEST = 40
 WORDS = ("accepted", "rejected", "unproved", "claims nothing")
 
 
-@click.command(short_help="Check the evidence of a run without trusting the engine.")
-@click.argument("run_path", metavar="RUN", type=click.Path())
+@click.command(cls=Command, example="treeproof check run.jsonl --model model.json")
+@click.argument("run_path", metavar="RUN", type=FILE)
 @click.option(
     "--model",
     "model_path",
     metavar="MODEL",
-    type=click.Path(),
+    type=FILE,
     help="The model file. [default: the one that the run names]",
 )
 @click.option(
     "--data",
     "data_path",
     metavar="DATA",
-    type=click.Path(),
+    type=FILE,
     help="Also compare the rows of the run with this data file.",
 )
-@click.option("--label", metavar="COLUMN", help="Column of DATA with the labels of the rows.")
+@label_option
 @libsvm_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @load_options
@@ -48,8 +49,8 @@ def command(
     model_path: str | None,
     data_path: str | None,
     label: str | None,
-    first_column: str,
-    absent: str,
+    first_index: Any,
+    absent: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -60,14 +61,17 @@ def command(
     the run is not complete.
     """
     from treeproof.checker import check_run
+    from treeproof.data.sources import FileSource
 
     ensemble, header = _model(run_path, model_path, options)
     question = header["question"]
     rows = labels = None
     if data_path is not None:
+        source = FileSource(
+            ensemble, data_path, label=label, first_index=first_index, absent=absent
+        )
         rounded = question.get("arithmetic", question.get("domain")) != "float64"
-        reading = libsvm_reading(first_column, absent) | {"label": label}
-        rows, labels = _data(ensemble, data_path, rounded, reading)
+        rows, labels = _data(source, rounded)
     counts: Counter[str] = Counter()
     failures = []
     for check in check_run(run_path, ensemble, rows, labels):
@@ -145,25 +149,16 @@ def _model(
     return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), header
 
 
-def _data(
-    ensemble: "Ensemble", data_path: str, rounded: bool, reading: dict[str, Any]
-) -> "tuple[NDArray[np.float64], list[Any] | None]":
+def _data(source: "FileSource", rounded: bool) -> "tuple[NDArray[np.float64], list[Any] | None]":
     """Rows of a data file as the model rounds them, and their labels where it has a column."""
     import numpy as np
 
-    from treeproof.data.readers import ReadOptions, open_data
+    from treeproof.data.sources import Rows
     from treeproof.model.evaluate import cast_rows
     from treeproof.model.inspection import plain_value
 
-    read = ReadOptions(n_features=ensemble.n_features, **reading)
-    parts, labels = [np.empty((0, ensemble.n_features))], []
+    rows = Rows.join(list(source.parts()))
     # Codes of categories are rounded in every arithmetic, since they never move.
-    is_rounded = ensemble.is_categorical | rounded
-    for chunk in open_data(data_path, read).chunks():
-        matrix = chunk.matrix(ensemble)
-        parts.append(np.where(is_rounded, cast_rows(ensemble, matrix), matrix))
-        numbers = chunk.label_numbers(ensemble, len(matrix)) if ensemble.classes else None
-        if numbers is not None:
-            labels += [plain_value(ensemble.classes[number]) for number in numbers]
-    rows = np.concatenate(parts)
-    return rows, labels if len(labels) == len(rows) else None
+    is_rounded = source.ensemble.is_categorical | rounded
+    values = np.where(is_rounded, cast_rows(source.ensemble, rows.values), rows.values)
+    return values, None if rows.labels is None else [plain_value(label) for label in rows.labels]

@@ -1,39 +1,32 @@
 """`treeproof compat`: answers a configuration file of treeVerification, the paper's own program."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from treeproof.cli.console import print_note, printable
+from treeproof.cli.options import FILE, POSITIVE, Command, absent_option
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.prediction import Model
     from treeproof.results.results import Results
 
-_NEEDED: dict[str, type] = {
-    "inputs": str,
-    "model": str,
-    "start_idx": int,
-    "num_attack": int,
-    "eps_init": float,
-    "max_clique": int,
-    "max_search": int,
-    "max_level": int,
-    "num_classes": int,
-}
-_OPTIONAL: dict[str, type] = {"dp": int, "one_attr": int, "feature_start": int}
+Absent = Literal["zero", "missing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The keys of a configuration file, under their own names; paths are complete."""
+    """The keys of a configuration file, under their own names; those without a default are needed.
 
-    inputs: Path
-    model: Path
+    Paths are complete.
+    """
+
+    inputs: str
+    model: str
     start_idx: int
     num_attack: int
     eps_init: float
@@ -46,18 +39,12 @@ class Configuration:
     feature_start: int = 1
 
 
-@click.command(short_help="Answer a configuration file of treeVerification.")
-@click.argument("config_path", metavar="CONFIG", type=click.Path())
-@click.option(
-    "--absent",
-    type=click.Choice(["zero", "missing"]),
-    default="zero",
-    show_default=True,
-    help="What an entry that a LIBSVM line leaves out stands for.",
-)
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Threads.")
-@click.option("--out", metavar="RUN", type=click.Path(), help="Save the answers as a run file.")
-def command(config_path: str, absent: str, jobs: int, out: str | None) -> None:
+@click.command(cls=Command, example="treeproof compat config.json --out run.jsonl")
+@click.argument("config_path", metavar="CONFIG", type=FILE)
+@absent_option
+@click.option("--jobs", type=POSITIVE, default=1, help="Number of threads.")
+@click.option("--out", metavar="RUN", type=FILE, help="Save the answers as a run file.")
+def command(config_path: str, absent: Absent, jobs: int, out: str | None) -> None:
     """Answer CONFIG, a configuration file of treeVerification, and print its two figures.
 
     The bounds are those of its algorithm with the same first radius, clique size, levels and
@@ -90,16 +77,18 @@ def read_configuration(path: Path) -> Configuration:
         raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"The configuration '{path}' must be a JSON object.")
-    for name in set(content) - set(_NEEDED) - set(_OPTIONAL):
+    keys = {key.name: key for key in fields(Configuration)}
+    for name in set(content) - set(keys):
         print_note(f"the key {printable(name)!r} of the configuration is not known, and ignored.")
     values: dict[str, Any] = {}
-    for name, kind in (_NEEDED | _OPTIONAL).items():
+    for name, key in keys.items():
         if name in content:
+            kind = key.type if key.type in (str, float) else int
             values[name] = _value(path, name, kind, content[name])
-        elif name in _NEEDED:
+        elif key.default is MISSING:
             raise InvalidInput(f"The configuration '{path}' must have the key '{name}'. Got none.")
     for name in ("inputs", "model"):
-        values[name] = path.parent / values[name]
+        values[name] = str(path.parent / values[name])
     if values["start_idx"] < 0 or values["num_attack"] < 1:
         raise InvalidInput(
             "'start_idx' must be at least 0 and 'num_attack' at least 1."
@@ -108,7 +97,7 @@ def read_configuration(path: Path) -> Configuration:
     return Configuration(**values)
 
 
-def _value(path: Path, name: str, kind: type, value: Any) -> Any:
+def _value(path: Path, name: str, kind: Any, value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is str and isinstance(value, str):
         return value
@@ -120,7 +109,7 @@ def _value(path: Path, name: str, kind: type, value: Any) -> Any:
     raise InvalidInput(f"'{name}' in '{path}' must be {words[kind]}. Got {value!r}.")
 
 
-def answer_configuration(configuration: Configuration, *, absent: str, jobs: int) -> "Results":
+def answer_configuration(configuration: Configuration, *, absent: Absent, jobs: int) -> "Results":
     """Load model and rows, and bound the radius of every row as treeVerification does."""
     import numpy as np
 
@@ -168,7 +157,7 @@ def answer_configuration(configuration: Configuration, *, absent: str, jobs: int
     return results
 
 
-def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]:
+def _read(configuration: Configuration, absent: Absent) -> tuple["Model", Any, Any]:
     """Model, rows and labels; column k of the rows is the model's feature k."""
     import numpy as np
 
@@ -180,9 +169,9 @@ def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]
     options = ReadOptions(
         rows=slice(first, first + configuration.num_attack),
         first_index=0,
-        absent="zero" if absent == "zero" else "missing",
+        absent=absent,
     )
-    chunks = list(LibsvmFile(configuration.inputs, options).chunks())
+    chunks = list(LibsvmFile(Path(configuration.inputs), options).chunks())
     if not chunks:
         raise InvalidInput(f"'{configuration.inputs}' must have a row {first}. Got fewer rows.")
     rows = np.concatenate([chunk.values for chunk in chunks])
@@ -199,7 +188,7 @@ def _read(configuration: Configuration, absent: str) -> tuple["Model", Any, Any]
     return model, np.hstack([rows, padding]), _labels(words, n_classes, configuration.inputs)
 
 
-def _labels(words: list[str], n_classes: int, path: Path) -> Any:
+def _labels(words: list[str], n_classes: int, path: str) -> Any:
     """Class of each row: above one half is class 1 of two, otherwise the number itself."""
     import numpy as np
 

@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import load_model, load_options, model_argument
+from treeproof.cli.options import FILE, Command, load_model, load_options, model_argument
 from treeproof.cli.run_output import check_out
 
 
-@click.command(short_help="Save a model in treeproof's own format.")
+@click.command(cls=Command, example="treeproof convert model.json model.treeproof")
 @model_argument
-@click.argument("out_path", metavar="OUT", type=click.Path())
+@click.argument("out_path", metavar="OUT", type=FILE)
 @load_options
 def command(model_path: str, out_path: str, **options: Any) -> None:
     """Load the model file MODEL and save it as OUT.

@@ -4,57 +4,56 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import Asking, finish, radii, refuse_options, run_options
 from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.options import DISTANCE, FILE, Command, refuse_options
+from treeproof.cli.question_options import QuestionOptions, run_options
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
-    from treeproof.results.tally import Tally
+    from treeproof.results.summary import RunSummary
 
 _FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
 
 
-@click.command(short_help="Show the share of rows that is verified at many radii.")
-@click.argument("source_path", metavar="RUN_OR_MODEL", type=click.Path())
-@click.argument("data_path", metavar="[DATA]", type=click.Path(), required=False)
+def _radii(ctx: click.Context, param: click.Parameter, value: str) -> tuple[float, ...]:
+    return tuple(DISTANCE.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+@click.command(cls=Command, example="treeproof curve run.jsonl --at 0,0.01,0.1")
+@click.argument("source_path", metavar="RUN_OR_MODEL", type=FILE)
+@click.argument("data_path", metavar="[DATA]", type=FILE, required=False)
 @click.option(
     "--at",
-    callback=radii,
+    callback=_radii,
     required=True,
     metavar="EPS,EPS,...",
     help="Radii, with commas between them, such as 0,0.01,0.1.",
 )
-@run_options
-def command(source_path: str, data_path: str | None, at: tuple[float, ...], **options: Any) -> None:
+@run_options()
+def command(source_path: str, data_path: str | None, at: tuple[float, ...], **given: Any) -> None:
     """Show verified accuracy at many radii.
 
     Either from the saved run RUN of `treeproof radius`, or for the rows of DATA and the model
     MODEL, whose radii are then found first. The certified side counts rows that are proved to keep
-    their label at a radius, the attacked side rows for which no attack is known; the truth lies
+    their label at a radius, the resisting side rows that no known change breaks; the truth lies
     between, and where every radius is exact both are equal.
     """
-    from treeproof.results.tally import Tally
+    from treeproof.cli.execute import run_question
+    from treeproof.cli.run_output import finish
+    from treeproof.results.summary import RunSummary
 
     if data_path is None:
         results = _saved(source_path)
-        tally = Tally(True, at)
+        tally = RunSummary(True, at)
         tally.add(results)
         header, is_complete = results.header, True
     else:
-        from treeproof.cli.running import answered
-
-        asking, loading = Asking.split(options)
-        with answered(source_path, data_path, asking, loading, asks_radius=True, radii=at) as found:
-            tally = found.run.tally
-            header, is_complete = found.run.header, found.run.is_complete
-    _print(header, tally, options["output_format"])
-    finish(
-        n_rows=tally.n_rows,
-        n_undecided=tally.verdicts["unknown"],
-        is_complete=is_complete,
-        strict=options["strict"],
-    )
+        options = QuestionOptions.parse(given)
+        with run_question(source_path, data_path, options, "radius", radii=at) as (run, _):
+            header, tally, is_complete = run.header, run.tally, run.is_complete
+    _print(header, tally, given["output_format"])
+    finish(tally, is_complete=is_complete, strict=given["strict"])
 
 
 def _saved(path: str) -> "Results":
@@ -77,23 +76,23 @@ def _saved(path: str) -> "Results":
     return results
 
 
-def _point(tally: "Tally", eps: float) -> dict[str, Any]:
+def _point(tally: "RunSummary", eps: float) -> dict[str, Any]:
     n, certified = tally.n_rows, tally.proved[eps]
-    resisting = n - tally.attacked[eps]
+    resisting = n - tally.broken[eps]
     return {
         "eps": eps,
         "certified": certified / n,
-        "attacked": resisting / n,
+        "resisting": resisting / n,
         "undecided": (resisting - certified) / n,
     }
 
 
-def _print(header: dict[str, Any], tally: "Tally", output_format: str) -> None:
+def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
     from treeproof.query.arithmetic import in_words
 
     arithmetic = in_words(header) or "not recorded"
-    columns = ("eps", "certified", "attacked", "undecided")
+    columns = ("eps", "certified", "resisting", "undecided")
     points = [_point(tally, eps) for eps in tally.radii]
     if output_format == "json":
         said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}

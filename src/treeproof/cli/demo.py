@@ -1,19 +1,18 @@
 """`treeproof demo`: from training to proofs to pages that compare two models."""
 
-import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from treeproof.cli.console import console
+from treeproof.cli.options import FILE, Command, jobs_option
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,23 +23,40 @@ if TYPE_CHECKING:
 N_TREES = 20
 _N_FROZEN = 3
 
+MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "XGBoost": (
+        "xgboost",
+        "XGBClassifier",
+        "breast_cancer",
+        {"n_estimators": N_TREES, "max_depth": 4},
+    ),
+    "LightGBM": (
+        "lightgbm",
+        "LGBMClassifier",
+        "wine",
+        {"n_estimators": N_TREES, "verbosity": -1},
+    ),
+    "CatBoost": (
+        "catboost",
+        "CatBoostClassifier",
+        "breast_cancer",
+        {"iterations": N_TREES, "depth": 4, "verbose": False, "allow_writing_files": False},
+    ),
+    "scikit-learn": (
+        "sklearn.ensemble",
+        "RandomForestClassifier",
+        "digits",
+        {"n_estimators": N_TREES, "max_depth": 8},
+    ),
+}
+"""Where the classifier of each library is, the data that it learns, and its options."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One data set of the demo.
+    """One data set of the demo: the robust model is trained for `eps`, rows are verified at `at`.
 
-    Attributes
-    ----------
-    name : str
-        Name of its files.
-    title : str
-        Heading of its report.
-    eps : float
-        Radius that the robust model is trained for.
-    at : float
-        Radius that is verified, and that the report opens with.
-    shape : tuple of int or None
-        Height and width where rows are images.
+    `shape` is the height and width where rows are images.
     """
 
     name: str
@@ -57,12 +73,15 @@ TASKS = (
 )  # fmt: skip
 
 
-@click.command(short_help="Train, prove, check and compare two models on small data.")
+@click.command(cls=Command, example="treeproof demo --out demo-output")
 @click.option(
-    "--out", metavar="FOLDER", type=click.Path(), default="demo-output", show_default=True,
+    "--out",
+    metavar="FOLDER",
+    type=FILE,
+    default="demo-output",
     help="Where runs and reports go.",
-)  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Threads. [default: all cores]")
+)
+@jobs_option
 def command(out: str, jobs: int | None) -> None:
     """Train a natural and a robust model on data that comes with scikit-learn, and compare them.
 
@@ -79,9 +98,9 @@ def command(out: str, jobs: int | None) -> None:
         raise InvalidInput(f"The folder '{out}' cannot be made: {error.strerror}.") from error
     began = time.perf_counter()
     say = console().print
-    say("The first run after an installation compiles the engine, which takes a minute or two.\n")
+    say("The first run after an installation compiles the engine, which takes up to a minute.\n")
     # While this process compiles what trains, another one compiles what proves; both use one cache.
-    program = "from treeproof.cli.demo import warm_up; warm_up()"
+    program = "from treeproof.cli.warmup import compile_kernels; compile_kernels()"
     helper = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)  # noqa: S603 - no input from outside
     try:
         pages = [_compare(task, folder, jobs or -1, helper) for task in TASKS]
@@ -94,32 +113,17 @@ def command(out: str, jobs: int | None) -> None:
         say(f"  {page.resolve()}")
 
 
-def warm_up() -> None:
-    """Ask one small question of each kind, so that the engine is compiled and in the cache."""
-    import treeproof
-
-    leaves = [{"nodeid": 1, "leaf": 0.5}, {"nodeid": 2, "leaf": -0.5}]
-    split = {"nodeid": 0, "split": "f0", "split_condition": 0.5, "yes": 1, "no": 2, "missing": 1}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "dump.json"
-        path.write_text(json.dumps([split | {"children": leaves}] * 2), encoding="utf-8")
-        model = treeproof.load(path, base_score=0.0, self_test=False)
-    rows = [[0.25], [0.75]]
-    treeproof.radius(model, rows, None, treeproof.LInf(low=0.0, high=1.0), evidence=True)
-    treeproof.verify(model, rows, None, treeproof.LInf(0.1, low=0.0, high=1.0))
-
-
 def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[bytes]") -> Path:
     """Train both models of a task, answer, check, and write the report."""
     from treeproof.report.page import write_report
 
     say = console().print
-    train_rows, rows, train_labels, labels = _data(task)
+    names, train_rows, rows, train_labels, labels = _data(task)
     say(f"{task.name}: {len(train_rows)} rows to train, {len(rows)} rows to prove")
     runs, checks, frozen = [], [], []
     for kind, eps in (("natural", 0.0), ("robust", task.eps)):
         began = time.perf_counter()
-        model = _trained(train_rows, train_labels, eps, jobs)
+        model = _trained(names, train_rows, train_labels, eps, jobs)
         trained = time.perf_counter()
         helper.wait()
         results = _proved(model, rows, labels, jobs)
@@ -147,22 +151,24 @@ def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[byte
 
 
 def _data(task: Task) -> Any:
-    """Rows between 0 and 1 with their names, split for training and proving."""
+    """Names of the features, and rows between 0 and 1, split for training and proving."""
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import minmax_scale
 
-    data = getattr(datasets, f"load_{task.name}")(as_frame=True)
-    rows = data.data
-    scaled = (rows - rows.min()) / (rows.max() - rows.min()).replace(0.0, 1.0)
-    return train_test_split(scaled, data.target, random_state=0)
+    data = getattr(datasets, f"load_{task.name}")()
+    parts = train_test_split(minmax_scale(data.data), data.target, random_state=0)
+    return data.feature_names, *parts
 
 
-def _trained(rows: Any, labels: Any, eps: float, jobs: int) -> "Model":
+def _trained(names: Any, rows: Any, labels: Any, eps: float, jobs: int) -> "Model":
     import treeproof
     from treeproof.training import RobustGBDTClassifier
 
     classifier = RobustGBDTClassifier(eps=eps, n_estimators=N_TREES, max_depth=4, n_jobs=jobs)
-    return treeproof.Model(classifier.fit(rows, labels).to_ensemble())
+    ensemble = classifier.fit(rows, labels).to_ensemble()
+    # Estimators learn names from data frames only, which the demo has to do without.
+    return treeproof.Model(replace(ensemble, feature_names=tuple(map(str, names))))
 
 
 def _proved(model: "Model", rows: Any, labels: Any, jobs: int) -> "Results":
@@ -204,7 +210,7 @@ def _frozen_runs(
 ) -> list[Path]:
     """Radii with a feature frozen, for those changed most often; a single pixel tells little."""
     import treeproof
-    from treeproof.results.accuracy import changed_features
+    from treeproof.results.curves import changed_features
 
     changed = changed_features(results)
     if task.shape is not None or changed is None:
@@ -221,17 +227,21 @@ def _frozen_runs(
 
 def _show_libraries() -> None:
     """Load a small model of each library that is installed, and compare it bit for bit."""
+    from sklearn import datasets
+
     import treeproof
 
     say = console().print
     say("Models of the libraries, loaded exactly as they are deployed:")
-    for name, (extra, train) in MODELS.items():
+    for name, (module, kind, data_name, options) in MODELS.items():
         began = time.perf_counter()
         try:
-            estimator, rows = train()
+            estimator = getattr(import_module(module), kind)(**options)
         except ImportError:
-            say(f"  {name:13} not installed (pip install 'treeproof[{extra}]')")
+            say(f"  {name:13} not installed (pip install 'treeproof[{module}]')")
             continue
+        rows, labels = getattr(datasets, f"load_{data_name}")(return_X_y=True)
+        estimator.fit(rows, labels)
         model = treeproof.load(estimator)
         same = model.predict(rows).tolist() == estimator.predict(rows).ravel().tolist()
         say(
@@ -240,50 +250,3 @@ def _show_libraries() -> None:
             f" ({time.perf_counter() - began:.1f} s)"
         )
     say("")
-
-
-def _xgboost() -> tuple[Any, Any]:
-    from sklearn.datasets import load_breast_cancer
-    from xgboost import XGBClassifier
-
-    data = load_breast_cancer(as_frame=True)
-    model = XGBClassifier(n_estimators=N_TREES, max_depth=4, random_state=0)
-    return model.fit(data.data, data.target), data.data
-
-
-def _lightgbm() -> tuple[Any, Any]:
-    from lightgbm import LGBMClassifier
-    from sklearn.datasets import load_wine
-
-    data = load_wine()
-    model = LGBMClassifier(n_estimators=N_TREES, random_state=0, verbosity=-1)
-    return model.fit(data.data, data.target), data.data
-
-
-def _catboost() -> tuple[Any, Any]:
-    from catboost import CatBoostClassifier
-    from sklearn.datasets import load_breast_cancer
-
-    data = load_breast_cancer()
-    model = CatBoostClassifier(
-        iterations=N_TREES, depth=4, random_seed=0, verbose=False, allow_writing_files=False
-    )
-    return model.fit(data.data, data.target), data.data
-
-
-def _sklearn() -> tuple[Any, Any]:
-    from sklearn.datasets import load_digits
-    from sklearn.ensemble import RandomForestClassifier
-
-    data = load_digits()
-    model = RandomForestClassifier(n_estimators=N_TREES, max_depth=8, random_state=0)
-    return model.fit(data.data, data.target), data.data
-
-
-MODELS: dict[str, tuple[str, Callable[[], tuple[Any, Any]]]] = {
-    "XGBoost": ("xgboost", _xgboost),
-    "LightGBM": ("lightgbm", _lightgbm),
-    "CatBoost": ("catboost", _catboost),
-    "scikit-learn": ("sklearn", _sklearn),
-}
-"""Name, extra that installs the library, and a function that trains a model."""

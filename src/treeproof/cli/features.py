@@ -8,50 +8,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import (
-    EXIT_UNDECIDED,
-    Asking,
-    FiniteNumber,
-    ball_of,
+from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.options import (
+    DISTANCE,
+    FILE,
+    Command,
     data_argument,
-    question_options,
-    read_rows,
+    load_model,
+    model_argument,
     refuse_options,
 )
-from treeproof.cli.console import print_json, print_note, printable
-from treeproof.cli.options import load_model, model_argument
-from treeproof.cli.run_output import check_out, print_csv, print_table
+from treeproof.cli.question_options import QuestionOptions, question_options
+from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv, print_table
 from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
+    from treeproof.data.sources import Rows
     from treeproof.results.features import AnchorResults, FeatureResults
 
-_ROWS_SHOWN = 20
 _PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 
 
-@click.command(short_help="Show which single features, or sets of features, decide the answer.")
+@click.command(cls=Command, example="treeproof features model.json rows.csv --what anchors")
 @model_argument
 @data_argument
 @click.option(
     "--what",
     type=click.Choice(["radius", "unimportant", "anchors"]),
     default="radius",
-    show_default=True,
     help="The radius of each feature alone; features that cannot matter alone; sets that fix it.",
 )
 @click.option(
     "--eps",
-    type=FiniteNumber(min=0.0),
+    type=DISTANCE,
     help="How far features may move, for unimportant and anchors. [default: anywhere]",
 )
 @click.option(
     "--shape", metavar="HxW", help="Height and width of rows that are images, such as 8x8."
 )
-@click.option(
-    "--picture", metavar="FILE", type=click.Path(), help="Draw the first row (PNG, SVG or PDF)."
-)
-@question_options
+@click.option("--picture", metavar="FILE", type=FILE, help="Draw the first row (PNG, SVG or PDF).")
+@question_options()
 def command(
     model_path: str,
     data_path: str,
@@ -59,7 +55,7 @@ def command(
     eps: float | None,
     shape: str | None,
     picture: str | None,
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Show for the rows of DATA which features decide the answer of MODEL.
 
@@ -67,36 +63,38 @@ def command(
     while the features of an anchor set keep their values. Categories and missing values never move:
     they are listed, and nothing is claimed about other values of them.
     """
-    from treeproof.search.asking import refuse_outside
+    from treeproof.query.build import refuse_outside
+    from treeproof.report.images import parse_shape
 
-    asking, loading = Asking.split(options)
-    pixels = _pixels(shape)
+    options = QuestionOptions.parse(given)
+    pixels = None if shape is None else parse_shape(shape)
     if picture is not None:
         _check_picture(picture)
-    if asking.out is not None:
-        check_out(asking.out, "The file")
+    if options.out is not None:
+        check_out(options.out, "The file")
     if what != "anchors":
         refuse_options(
-            ("engine", "time_limit", "node_limit").__contains__,
+            ("engine", "time_limit_s", "node_limit").__contains__,
             f"has no meaning for '--what {what}', which is found without an engine.",
         )
     if what == "radius" and eps is not None:
         raise InvalidInput("--eps is for '--what unimportant' and '--what anchors'.")
-    model = load_model(model_path, **loading)
-    numbers, rows, labels, scale = read_rows(model, data_path, asking)
-    ball = ball_of(model, asking, scale, eps)
-    refuse_outside(model.ensemble, rows, ball, numbers)
-    results = _ask(model, rows, labels, what, ball, asking)
-    results.row = numbers
+    model = load_model(model_path, **options.loading)
+    source = options.source(model, data_path)
+    rows = options.read_rows(source)
+    ball = options.ball(source, eps, has_radius=eps is not None)
+    refuse_outside(model.ensemble, rows.values, ball, rows.number)
+    results = _answer(model, rows, what, ball, options)
+    results.row = rows.number
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
 
-        save_figure(draw_features(results, 0, values=rows[0], shape=pixels), picture)
-    if asking.out is not None:
-        _save(results, asking.out)
-    _print(results, asking)
+        save_figure(draw_features(results, 0, values=rows.values[0], shape=pixels), picture)
+    if options.out is not None:
+        _save(results, options.out)
+    _print(results, options)
     undecided = int((~results.minimal & results.sufficient).sum()) if what == "anchors" else 0
-    if asking.strict and undecided:
+    if options.strict and undecided:
         print_note(f"{undecided} sets are not proved minimal (--strict).")
         raise click.exceptions.Exit(EXIT_UNDECIDED)
 
@@ -112,46 +110,37 @@ def _check_picture(path: str) -> None:
         )
 
 
-def _pixels(shape: str | None) -> tuple[int, int] | None:
-    if shape is None:
-        return None
-    height, cross, width = shape.lower().partition("x")
-    if not cross or not height.isdecimal() or not width.isdecimal():
-        raise InvalidInput(f"--shape must have the form HxW, such as 8x8. Got {shape!r}.")
-    return int(height), int(width)
-
-
-def _ask(model: Any, rows: Any, labels: Any, what: str, ball: Any, asking: Asking) -> Any:
-    """Put the question to the library."""
+def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOptions) -> Any:
+    """Ask the library."""
     import treeproof
 
-    jobs = asking.jobs or -1
-    goal = None if asking.score_change is None else treeproof.ScoreChange(asking.score_change)
-    shared: dict[str, Any] = {
-        "goal": goal,
-        "n_jobs": jobs,
-        "arithmetic": asking.threat.arithmetic,
+    asked: dict[str, Any] = {
+        "model": model,
+        "X": rows.values,
+        "y": rows.labels,
+        "goal": options.goal,
+        "n_jobs": options.jobs,
+        "arithmetic": options.threat.arithmetic,
     }
     if what == "radius":
-        return treeproof.feature_radius(model, rows, labels, ball, **shared)
+        return treeproof.feature_radius(perturbation=ball, **asked)
     if ball.eps is None:
         # Anywhere within the bounds of the data; frozen features keep the row's values.
         ball = dataclasses.replace(ball, eps=math.inf, scale=None)
     if what == "unimportant":
-        return treeproof.unimportant_features(model, rows, labels, ball, **shared)
-    return treeproof.anchor_features(
-        model, rows, labels, ball, engine=asking.engine, **shared, **asking.limits
-    )
+        return treeproof.unimportant_features(perturbation=ball, **asked)
+    asked |= {"engine": options.engine} | options.limits
+    return treeproof.anchor_features(perturbation=ball, **asked)
 
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.query.description import plain
     from treeproof.results.run_file import replacing
-    from treeproof.search.asking import nested_plain
 
     lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]
-    text = "".join(json.dumps(nested_plain(line)) + "\n" for line in lines)
+    text = "".join(json.dumps(plain(line)) + "\n" for line in lines)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
 
@@ -169,14 +158,14 @@ def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
     return {"question": results.question, "arithmetic": arithmetic, "kept_fixed": kept}
 
 
-def _print(results: Any, asking: Asking) -> None:
-    from treeproof.search.asking import nested_plain
+def _print(results: Any, options: QuestionOptions) -> None:
+    from treeproof.query.description import plain
 
     records = results.records()
-    if asking.output_format == "json":
-        print_json(_header(results) | {"records": nested_plain(records)})
+    if options.output_format == "json":
+        print_json(_header(results) | {"records": plain(records)})
         return
-    if asking.output_format == "csv":
+    if options.output_format == "csv":
         for line in results.summary().splitlines():
             print_note(line)
         columns = list(records[0]) if records else []
@@ -185,7 +174,7 @@ def _print(results: Any, asking: Asking) -> None:
     for line in results.summary().splitlines():
         click.echo(printable(line))
     columns, records = _table(records)
-    shown = records if asking.all_rows else records[:_ROWS_SHOWN]
+    shown = records if options.all_rows else records[:ROWS_SHOWN]
     print_table(columns, ([_cell(record[name]) for name in columns] for record in shown))
     if len(records) > len(shown):
         click.echo(f"… {len(records) - len(shown)} more lines (--all-rows shows them)")

@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from treeproof.cli.console import console, print_json, printable
-from treeproof.cli.options import load_model, load_options, model_argument
+from treeproof.cli.options import Command, load_model, load_options, model_argument
 
 
-@click.command(short_help="Show what was understood of a model.")
+@click.command(cls=Command, example="treeproof inspect model.json")
 @model_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @load_options
@@ -18,29 +18,16 @@ def command(model_path: str, as_json: bool, **options: Any) -> None:
     Library, objective, classes, sizes, the exact rules for splits, sums, decisions, ties and
     missing values, and whether the model agrees with its own library bit for bit.
     """
-    described = load_model(model_path, **options).inspect()
-    if as_json:
-        print_json(described)
-    else:
-        print_description(described)
-
-
-def print_description(described: dict[str, Any], *, title: str | None = None) -> None:
-    """Print the table of one model.
-
-    Parameters
-    ----------
-    described : dict
-        What `Model.inspect` returned.
-    title : str, optional
-        A line above the table.
-    """
     from rich.table import Table
     from rich.text import Text
 
     from treeproof.model.inspection import summary_lines
 
-    table = Table(title=title, show_header=False, title_justify="left")
+    described = load_model(model_path, **options).inspect()
+    if as_json:
+        print_json(described)
+        return
+    table = Table(show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for caption, text in summary_lines(described):

@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "Show what was understood of a model.",
     "convert": "Save a model in treeproof's own format.",
     "train": "Train a robust model on the rows of a data file.",
+    "warmup": "Compile the kernels now, for instance into an image.",
     "demo": "Train, prove, check and compare two models on small data.",
 }
 """Every command with its line in the help, in the order in which people need them."""
@@ -102,7 +103,10 @@ def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
     return show
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(treeproof.__version__, prog_name="treeproof")
 def main() -> None:
     """Exact robustness proofs for tree ensembles.

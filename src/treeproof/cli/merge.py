@@ -3,13 +3,14 @@
 import click
 
 from treeproof.cli.console import printable
+from treeproof.cli.options import FILE, Command
 from treeproof.cli.run_output import check_out
 
 
-@click.command(short_help="Join runs about the same model and question into one file.")
-@click.argument("run_paths", metavar="RUN...", type=click.Path(), nargs=-1, required=True)
+@click.command(cls=Command, example="treeproof merge first.jsonl second.jsonl --out merged.parquet")
+@click.argument("run_paths", metavar="RUN...", type=FILE, nargs=-1, required=True)
 @click.option(
-    "--out", metavar="RUN", type=click.Path(), required=True, help="The file to write, in one step."
+    "--out", metavar="RUN", type=FILE, required=True, help="The file to write, in one step."
 )
 def command(run_paths: tuple[str, ...], out: str) -> None:
     """Join run files about the same model and question into one, in the order of the rows.
@@ -17,7 +18,7 @@ def command(run_paths: tuple[str, ...], out: str) -> None:
     Where several runs have an answer for a row, a settled one is taken. Runs about another model or
     question, and rows whose values differ, are refused.
     """
-    from treeproof.runs.merging import merge_runs
+    from treeproof.runs.merge import merge_runs
 
     check_out(out)
     n_rows = merge_runs(run_paths, out)

@@ -1,129 +1,182 @@
-"""Options and arguments that several commands share."""
+"""What commands share: how help shows options, kinds of values, and how models are loaded."""
 
+import math
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict
+from functools import partial
+from typing import Any
 
 import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-model_argument = click.argument("model_path", metavar="MODEL", type=click.Path())
+FILE = click.Path()
 
-_LOAD_OPTIONS: tuple[Decorator, ...] = (
-    click.option(
-        "--no-self-test",
-        is_flag=True,
-        help="Do not compare the loaded model with its own library.",
+
+class Integer(click.IntRange):
+    """A whole number within a range."""
+
+    name = "integer"
+
+
+POSITIVE = Integer(min=1)
+SEED = Integer(min=0)
+
+
+class FiniteNumber(click.FloatRange):
+    """A number within a range; unlike a plain FloatRange it lets neither NaN nor infinity pass."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number, or refuse it."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+DISTANCE = FiniteNumber(min=0.0)
+ABOVE_ZERO = FiniteNumber(min=0.0, min_open=True)
+
+
+class Command(click.Command):
+    """A command whose help shows options by subject, and ends with an example."""
+
+    def __init__(self, *arguments: Any, example: str, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.example = example
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each section below its title."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                title = getattr(parameter, "section", "Options")
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example as it is typed."""
+        with formatter.section("Example"):
+            formatter.write(f"  $ {self.example}\n")
+
+
+class _SectionOption(click.Option):
+    def __init__(self, *names: Any, section: str, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.section = section
+
+
+def section(title: str) -> Callable[..., Decorator]:
+    """`click.option` for options that help shows under a title of their own."""
+    return partial(click.option, cls=_SectionOption, section=title)
+
+
+def all_of(*decorators: Decorator) -> Decorator:
+    """One decorator for several, in the order in which help shows their options."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+model_argument = click.argument("model_path", metavar="MODEL", type=FILE)
+data_argument = click.argument("data_path", metavar="DATA", type=FILE)
+jobs_option = click.option("--jobs", type=POSITIVE, help="Number of threads. [default: all cores]")
+
+_row_option = section("Rows")
+label_option = _row_option(
+    "--label", metavar="COLUMN", help="Column of DATA with the labels of the rows."
+)
+rows_option = _row_option(
+    "--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, counted from 0."
+)
+absent_option = _row_option(
+    "--absent",
+    type=click.Choice(["zero", "missing"]),
+    default="zero",
+    help="What an entry that a LIBSVM line leaves out stands for.",
+)
+libsvm_options = all_of(
+    _row_option(
+        "--first-column",
+        "first_index",
+        type=click.Choice(["0", "1"]),
+        default="1",
+        callback=lambda ctx, parameter, value: int(value),
+        help="Number of the first column in LIBSVM files.",
     ),
-    click.option(
+    absent_option,
+)
+"""What a LIBSVM file does not say, under the names of `treeproof.data.readers.ReadOptions`."""
+
+_load_option = section("Loading the model")
+load_options = all_of(
+    _load_option(
+        "--no-self-test", is_flag=True, help="Do not compare the loaded model with its own library."
+    ),
+    _load_option(
         "--decision-threshold",
         type=float,
         metavar="P",
         help="Probability from which a binary classifier says class 1. [default: the library's]",
     ),
-    click.option(
+    _load_option(
         "--base-score",
         type=float,
         metavar="MARGIN",
         help="Margin to start from, for XGBoost text dumps, which do not carry it.",
     ),
-    click.option(
-        "--n-classes",
-        type=click.IntRange(min=1),
-        help="Number of classes, for XGBoost text dumps (1: a score).",
+    _load_option(
+        "--n-classes", type=POSITIVE, help="Number of classes, for XGBoost text dumps (1: a score)."
     ),
-    click.option(
-        "--n-features",
-        type=click.IntRange(min=1),
-        help="Number of columns of a row, for XGBoost text dumps.",
+    _load_option(
+        "--n-features", type=POSITIVE, help="Number of columns of a row, for XGBoost text dumps."
     ),
-    click.option(
+    _load_option(
         "--input-precision",
         type=click.Choice(["float32", "float64"]),
         help="Precision of comparisons, for treelite checkpoints.",
     ),
-    click.option(
+    _load_option(
         "--tie",
         type=click.Choice(["lower", "upper"]),
         help="Class that a tie goes to, for treelite checkpoints.",
     ),
-    click.option(
+    _load_option(
         "--missing",
         type=click.Choice(["nan", "zero", "none"]),
         help="What counts as missing, for treelite checkpoints.",
     ),
-    click.option(
+    _load_option(
         "--rounds",
         type=click.Choice(["best", "all"]),
         help="Rounds of an XGBoost model that stopped early. [default: as who saved the file]",
     ),
 )
-
-
-_LIBSVM_OPTIONS: tuple[Decorator, ...] = (
-    click.option(
-        "--first-column",
-        type=click.Choice(["0", "1"]),
-        default="1",
-        show_default=True,
-        help="Number of the first column in LIBSVM files.",
-    ),
-    click.option(
-        "--absent",
-        type=click.Choice(["zero", "missing"]),
-        default="zero",
-        show_default=True,
-        help="What an entry that a LIBSVM line leaves out stands for.",
-    ),
-)
-
-
-class LibsvmReading(TypedDict):
-    """What readers of LIBSVM files are told, see `treeproof.data.readers.ReadOptions`."""
-
-    first_index: Literal[0, 1]
-    absent: Literal["zero", "missing"]
-
-
-def libsvm_reading(first_column: str, absent: str) -> LibsvmReading:
-    """What `libsvm_options` were given, as readers take it."""
-    return {
-        "first_index": 0 if first_column == "0" else 1,
-        "absent": "missing" if absent == "missing" else "zero",
-    }
-
-
-def libsvm_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what a LIBSVM file does not; as `first_column` and `absent`."""
-    for option in reversed(_LIBSVM_OPTIONS):
-        function = option(function)
-    return function
-
-
-def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how a model is loaded; `load_model` takes them."""
-    for option in reversed(_LOAD_OPTIONS):
-        function = option(function)
-    return function
+"""How a model is loaded; `load_model` takes them."""
 
 
 def load_model(model_path: str, *, no_self_test: bool, **options: Any) -> Any:
-    """Load the model of a command line.
-
-    Parameters
-    ----------
-    model_path : str
-        The model file.
-    no_self_test : bool
-        Whether to skip the comparison with the source library.
-    **options
-        The other options of `load_options`, under the names of `treeproof.load`.
-
-    Returns
-    -------
-    Model
-        The loaded model.
-    """
+    """Load the model of a command line, with what `load_options` were given."""
     import treeproof
 
     return treeproof.load(model_path, self_test=not no_self_test, **options)
+
+
+def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options that are given although they would change nothing; `why` ends the sentence."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if is_given and is_refused(name):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")

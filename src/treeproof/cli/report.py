@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treeproof.cli.asking import FiniteNumber
 from treeproof.cli.console import print_note
+from treeproof.cli.options import DISTANCE, FILE, Command
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from treeproof.checker import RowCheck
 
 
-@click.command(short_help="Write a page that shows a saved run, or compares two.")
-@click.argument("run_paths", metavar="RUN [RUN2]", nargs=-1, required=True, type=click.Path())
+@click.command(cls=Command, example="treeproof report run.jsonl --out report.html")
+@click.argument("run_paths", metavar="RUN [RUN2]", nargs=-1, required=True, type=FILE)
 @click.option(
-    "--out", metavar="PAGE", type=click.Path(), default="report.html", show_default=True,
-    help="Where the page goes.",
-)  # fmt: skip
+    "--out", metavar="PAGE", type=FILE, default="report.html", help="Where the page goes."
+)
 @click.option(
     "--name",
     "names",
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--title", metavar="TEXT", help="Heading of the page.")
 @click.option(
     "--at",
-    type=FiniteNumber(min=0.0),
+    type=DISTANCE,
     metavar="EPS",
     help="Radius that the page opens with. [default: a round one near the median]",
 )
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     "--frozen",
     multiple=True,
     metavar="RUN",
-    type=click.Path(),
+    type=FILE,
     help="The same question with a feature frozen, to show what that changes; may be repeated.",
 )
 @click.option(
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     "model_paths",
     multiple=True,
     metavar="MODEL",
-    type=click.Path(),
+    type=FILE,
     help="Check the evidence of a run with its model, and show only what is accepted; once for"
     " each run.",
 )

@@ -1,4 +1,4 @@
-"""How the commands that ask about rows give their answers: tables, JSON, CSV, run files."""
+"""How commands give their answers: tables, JSON, CSV, files, progress, exit statuses."""
 
 import contextlib
 import csv
@@ -14,56 +14,83 @@ from treeproof.cli.console import console, print_note, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from treeproof.cli.running import Answered
+    from treeproof.cli.question_options import QuestionOptions
+    from treeproof.results.summary import RunSummary
+    from treeproof.runs.runner import Run, Runner
+
+EXIT_GATE_FAILED = 1
+EXIT_UNDECIDED = EXIT_REJECTED = 3
+EXIT_INTERRUPTED = 130
+"""What shells report of a program that Ctrl-C ended."""
 
 ROWS_SHOWN = 20
 _CHANGES_SHOWN = 1
 _PRINT_BYTES = 1 << 16
-_RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "bounds apart"}
+_RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
 _ROW_COLUMNS = (
-    "row",
-    "label",
-    "verdict",
-    "lower",
-    "upper",
-    "exact",
-    "attained",
-    "witness_distance",
-    "seconds",
-    "reason",
+    *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
+    *("seconds", "reason"),
 )
+_TEXT_COLUMNS = {"label", "verdict", "radius", "note", "feature", "features", "kept_fixed"}
 
 
-def print_answers(
-    answered: "Answered", summary: dict[str, Any], lines: Sequence[str], asking: Any
+def conclude(
+    run: "Run",
+    runner: "Runner",
+    options: "QuestionOptions",
+    summary: dict[str, Any],
+    lines: Sequence[str],
+    *,
+    fail_under: float | None = None,
+    share: float | None = None,
 ) -> None:
-    """Print answers in the form that was asked for.
+    """Print answers in the form that was asked for, and end with their exit status.
 
-    Parameters
-    ----------
-    answered : Answered
-        What was found.
-    summary : dict
-        The summary as plain data, for JSON.
-    lines : sequence of str
-        The summary in words, for the table.
-    asking : Asking
-        Holds the form.
+    The summary is given as plain data, for JSON, and in words, for the table; see `finish` for the
+    gate.
     """
     from treeproof.query.arithmetic import in_words
 
-    runner = answered.runner
     arithmetic = in_words(runner.header)
-    if asking.output_format == "json":
+    if options.output_format == "json":
         head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
         print_json_rows(head, runner.records())
-    elif asking.output_format == "csv":
+    elif options.output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
         print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in runner.records()))
     else:
         for line in (*lines, f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
-        _print_rows(answered, everything=asking.all_rows)
+        _print_rows(runner, everything=options.all_rows)
+    finish(
+        run.tally,
+        is_complete=run.is_complete,
+        strict=options.strict,
+        fail_under=fail_under,
+        share=share,
+    )
+
+
+def finish(
+    tally: "RunSummary",
+    *,
+    is_complete: bool,
+    strict: bool,
+    fail_under: float | None = None,
+    share: float | None = None,
+) -> None:
+    """End with the exit status that answers ask for; a failed gate comes before undecided rows.
+
+    The gate fails where a smaller `share` of the rows than `fail_under` is verified.
+    """
+    if not is_complete:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    if fail_under is not None and share is not None and share < fail_under:
+        print_note(f"the gate failed: {share:.6g} of the rows are verified, below {fail_under:g}.")
+        raise click.exceptions.Exit(EXIT_GATE_FAILED)
+    if strict and tally.verdicts["unknown"]:
+        print_note(f"{tally.verdicts['unknown']} of {tally.n_rows} rows are undecided (--strict).")
+        raise click.exceptions.Exit(EXIT_UNDECIDED)
 
 
 def print_json_rows(head: dict[str, Any], records: Iterable[dict[str, Any]]) -> None:
@@ -101,15 +128,7 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
 
     table = Table(box=SIMPLE, pad_edge=False)
     for name in columns:
-        is_text = name in (
-            "label",
-            "verdict",
-            "radius",
-            "note",
-            "feature",
-            "features",
-            "kept_fixed",
-        )
+        is_text = name in _TEXT_COLUMNS
         table.add_column(
             name, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
         )
@@ -118,20 +137,20 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
     console().print(table)
 
 
-def _print_rows(answered: "Answered", *, everything: bool) -> None:
-    asks_radius = answered.run.tally.asks_radius
+def _print_rows(runner: "Runner", *, everything: bool) -> None:
+    asks_radius = runner.tally.asks_radius
     states = _RADIUS_STATES if asks_radius else {name: name for name in _RADIUS_STATES}
     columns = ("row", "label", "radius" if asks_radius else "verdict", "lower", "upper", "note")
-    names = answered.runner.header["model"]["feature_names"]
-    n_rows = len(answered.run)
-    records = answered.runner.first_records(None if everything else ROWS_SHOWN)
+    names = runner.header["model"]["feature_names"]
+    n_rows = runner.tally.n_rows
+    records = runner.first_records(None if everything else ROWS_SHOWN)
     shown = [
         (
             record["row"],
             record["label"],
             states[record["verdict"]],
-            _figure(record["lower"]),
-            _figure(record["upper"]),
+            _figure(record["lower"], 6),
+            _figure(record["upper"], 6),
             record["reason"] or _changes(record, names),
         )
         for record in records
@@ -141,8 +160,8 @@ def _print_rows(answered: "Answered", *, everything: bool) -> None:
         click.echo(f"… {n_rows - len(shown)} more rows (--all-rows shows them)")
 
 
-def _figure(value: Any) -> str:
-    return "nan" if value is None else f"{float(value):.6g}"
+def _figure(value: Any, n_digits: int) -> str:
+    return "nan" if value is None else f"{float(value):.{n_digits}g}"
 
 
 def _changes(record: dict[str, Any], names: Sequence[str]) -> str:
@@ -152,15 +171,12 @@ def _changes(record: dict[str, Any], names: Sequence[str]) -> str:
     pairs = list(zip(record["values"], record["witness"], strict=True))
     changed = [f for f, (old, new) in enumerate(pairs) if old != new and new is not None]
     said = [
-        f"{names[f] if names else f'feature {f}'}: {_digits(pairs[f][0])} → {_digits(pairs[f][1])}"
+        f"{names[f] if names else f'feature {f}'}: "
+        + " → ".join(_figure(value, 7) for value in pairs[f])
         for f in changed[:_CHANGES_SHOWN]
     ]
     more = f", and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
     return ", ".join(said) + more
-
-
-def _digits(value: Any) -> str:
-    return "nan" if value is None else f"{float(value):.7g}"
 
 
 @contextlib.contextmanager
@@ -187,15 +203,7 @@ def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def check_out(path: str, what: str = "The run file") -> None:
-    """Refuse, before any work, a file that could not be written.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    what : str
-        What the user knows it as.
-    """
+    """Refuse, before any work, a file that could not be written."""
     from treeproof.results.run_file import unwritable
 
     target = Path(path)

@@ -2,17 +2,31 @@
 
 import contextlib
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.asking import FiniteNumber, data_argument
 from treeproof.cli.console import print_note, printable
-from treeproof.cli.options import libsvm_options, libsvm_reading
+from treeproof.cli.options import (
+    ABOVE_ZERO,
+    DISTANCE,
+    FILE,
+    POSITIVE,
+    SEED,
+    Command,
+    FiniteNumber,
+    data_argument,
+    jobs_option,
+    label_option,
+    libsvm_options,
+    rows_option,
+    section,
+)
 from treeproof.cli.run_output import check_out, progress_bar
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
 
 if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
@@ -21,119 +35,73 @@ if TYPE_CHECKING:
 _SUFFIXES = (".json", ".ubj", ".treeproof")
 
 
-@click.command(short_help="Train a robust model on the rows of a data file.")
+_attacker = section("Attacker")
+_trees = section("Trees")
+_SHARE = FiniteNumber(0.0, 1.0, min_open=True)
+
+
+@click.command(
+    cls=Command,
+    example="treeproof train rows.csv --label target --eps 0.1 --out model.json",
+)
 @data_argument
-@click.option("--label", metavar="COLUMN", help="Column of DATA with the labels of the rows.")
 @click.option(
     "--out",
     required=True,
     metavar="MODEL",
-    type=click.Path(),
+    type=FILE,
     help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
 )
-@click.option(
+@click.option("--test", "test_path", metavar="DATA", type=FILE, help="Rows to try it on.")
+@click.option("--seed", type=SEED, default=0, help="Seed of everything random.")
+@jobs_option
+@label_option
+@rows_option
+@libsvm_options
+@_attacker(
     "--eps",
-    type=FiniteNumber(min=0.0),
+    type=DISTANCE,
     default=0.0,
-    show_default=True,
     help="How far an attacker may move every feature; 0 trains an ordinary model.",
 )
-@click.option(
+@_attacker(
     "--eps-scale",
     type=click.Choice(["one", "std", "range"]),
     default="one",
-    show_default=True,
     help="Unit of --eps: 1, or each feature's spread in DATA.",
 )
-@click.option(
-    "--frozen", multiple=True, metavar="NAME", help="A feature that no attacker can change."
+@_attacker("--frozen", multiple=True, metavar="NAME", help="A feature that no attacker can change.")
+@_trees("--trees", type=POSITIVE, default=100, help="Rounds of boosting.")
+@_trees("--depth", type=POSITIVE, default=6, help="Splits above a leaf, at most.")
+@_trees(
+    "--learning-rate",
+    type=ABOVE_ZERO,
+    default=0.3,
+    help="Share of each round's step that is taken.",
 )
-@click.option(
+@_trees("--reg-lambda", type=DISTANCE, default=1.0, help="Shrinks the values of leaves.")
+@_trees("--gamma", type=DISTANCE, default=0.0, help="Gain that a split must have.")
+@_trees("--min-child-weight", type=DISTANCE, default=1.0, help="Weight that a leaf must have.")
+@_trees("--subsample", type=_SHARE, default=1.0, help="Share of rows that each round sees.")
+@_trees("--colsample", type=_SHARE, default=1.0, help="Share of features that each tree sees.")
+@_trees(
+    "--method",
+    type=click.Choice(["hist", "exact"]),
+    default="hist",
+    help="Thresholds from bins, or all of them.",
+)
+@_trees(
     "--monotone",
     multiple=True,
     metavar="NAME=SIGN",
     help="A feature with which margins may only rise (1) or fall (-1).",
 )
-@click.option("--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, from 0.")
-@libsvm_options
-@click.option(
-    "--trees",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Rounds of boosting.",
-)
-@click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    default=6,
-    show_default=True,
-    help="Splits above a leaf, at most.",
-)
-@click.option(
-    "--learning-rate",
-    type=FiniteNumber(min=0.0, min_open=True),
-    default=0.3,
-    show_default=True,
-    help="Share of each round's step that is taken.",
-)
-@click.option(
-    "--reg-lambda",
-    type=FiniteNumber(min=0.0),
-    default=1.0,
-    show_default=True,
-    help="Shrinks the values of leaves.",
-)
-@click.option(
-    "--gamma",
-    type=FiniteNumber(min=0.0),
-    default=0.0,
-    show_default=True,
-    help="Gain that a split must have.",
-)
-@click.option(
-    "--min-child-weight",
-    type=FiniteNumber(min=0.0),
-    default=1.0,
-    show_default=True,
-    help="Weight that a leaf must have.",
-)
-@click.option(
-    "--subsample",
-    type=FiniteNumber(0.0, 1.0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Share of rows that each round sees.",
-)
-@click.option(
-    "--colsample",
-    type=FiniteNumber(0.0, 1.0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Share of features that each tree sees.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(["hist", "exact"]),
-    default="hist",
-    show_default=True,
-    help="Thresholds from bins, or all of them.",
-)
-@click.option(
+@_trees(
     "--early-stopping",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     metavar="ROUNDS",
     help="Stop when a tenth of the rows, held out, has not improved for so long.",
 )
-@click.option("--test", "test_path", metavar="DATA", type=click.Path(), help="Rows to try it on.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of everything random.",
-)
-@click.option("--jobs", type=click.IntRange(min=1), help="Threads. [default: all cores]")
 def command(
     data_path: str,
     label: str | None,
@@ -157,23 +125,21 @@ def command(
     with progress_bar(options["trees"]) as advance:
         estimator.set_params(progress=lambda done, planned, scores: advance(done))
         try:
-            estimator.fit(_named(data), data.labels)
+            estimator.fit(data.frame(), data.labels)
         except ValueError as error:  # scikit-learn's own refusals are sentences, too
             raise InvalidInput(str(error).split("\n", 1)[0]) from error
     estimator.set_params(progress=None)
-    _save(estimator, out)
-    n_classes = len(estimator.classes_)
-    click.echo(
+    lines = [
         f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
-        f" features and {n_classes} classes, against eps {options['eps']:g}"
-    )
-    click.echo(f"accuracy on these rows: {estimator.score(_named(data), data.labels):.6g}")
+        f" features and {len(estimator.classes_)} classes, against eps {options['eps']:g}",
+        f"accuracy on these rows: {estimator.score(data.frame(), data.labels):.6g}",
+    ]
     if tested is not None:
-        accuracy = estimator.score(_named(tested), tested.labels)
-        click.echo(
-            f"accuracy on {len(tested.labels)} rows of {printable(str(test_path))}: {accuracy:.6g}"
-        )
-    click.echo(f"saved as {printable(out)}")
+        accuracy = estimator.score(tested.frame(), tested.labels)
+        lines.append(f"accuracy on {len(tested.labels)} rows of {test_path}: {accuracy:.6g}")
+    _save(estimator, out)
+    for line in (*lines, f"saved as {out}"):
+        click.echo(printable(line))
     _say_classes(estimator.classes_.tolist(), out)
 
 
@@ -184,6 +150,15 @@ class _Data:
     values: Any
     labels: Any
     names: tuple[str, ...]
+
+    def frame(self) -> Any:
+        """A data frame, which is how scikit-learn learns names; an array without names."""
+        if self.names:
+            for library in ("pandas", "polars"):
+                with contextlib.suppress(ImportError):
+                    frame = import_module(library).DataFrame
+                    return frame({name: self.values[:, i] for i, name in enumerate(self.names)})
+        return self.values
 
 
 def _check_out(out: str) -> None:
@@ -203,9 +178,7 @@ def _read(path: str, label: str | None, rows: str | None, options: dict[str, Any
 
     wanted = slice(0, None) if rows is None else parse_rows(rows)
     reading = ReadOptions(
-        label=label,
-        rows=wanted,
-        **libsvm_reading(options["first_column"], options["absent"]),
+        label=label, rows=wanted, first_index=options["first_index"], absent=options["absent"]
     )
     file = open_data(path, reading)
     if not file.has_labels:
@@ -290,25 +263,13 @@ def _label_array(labels: list[Any]) -> Any:
     return numbers.astype(np.int64)
 
 
-def _named(data: _Data) -> Any:
-    """Rows as a data frame, which is how scikit-learn learns names; plain where there are none."""
-    if data.names:
-        for library in ("pandas", "polars"):
-            with contextlib.suppress(ImportError):
-                frame = __import__(library).DataFrame
-                return frame({name: data.values[:, i] for i, name in enumerate(data.names)})
-    return data.values
-
-
 def _estimator(data: _Data, options: dict[str, Any]) -> Any:
     from treeproof.query.names import feature_number
+    from treeproof.query.threats import known_feature
     from treeproof.training import RobustGBDTClassifier
 
     def number(name: str) -> int:
-        known: str | int = name
-        if name not in data.names and name.isdecimal():
-            known = int(name)
-        return feature_number(known, data.values.shape[1], data.names)
+        return feature_number(known_feature(name, data.names), data.values.shape[1], data.names)
 
     monotone = {}
     for pair in options["monotone"]:
@@ -341,7 +302,7 @@ def _save(estimator: Any, out: str) -> None:
     from treeproof.results.run_file import unwritable
 
     try:
-        with in_place_of(Path(out)) as temporary:
+        with atomic_replace(Path(out)) as temporary:
             if temporary.suffix == ".treeproof":
                 save_ensemble(estimator.to_ensemble(), temporary)
             else:

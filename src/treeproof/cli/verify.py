@@ -4,29 +4,26 @@ from typing import Any
 
 import click
 
-from treeproof.cli.asking import (
-    Asking,
-    FiniteNumber,
-    data_argument,
-    fail_under_option,
-    run_options,
+from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
+from treeproof.cli.question_options import QuestionOptions, fail_under_option, run_options
+
+
+@click.command(
+    cls=Command,
+    example="treeproof verify model.json rows.csv --label target --eps 0.1 --out run.jsonl",
 )
-from treeproof.cli.options import model_argument
-
-
-@click.command(short_help="Decide for every row whether the answer holds within a radius.")
 @model_argument
 @data_argument
 @click.option(
     "--eps",
-    type=FiniteNumber(min=0.0),
+    type=DISTANCE,
     metavar="EPS",
     help="How far every feature may move, both ways; needed unless --threat says it.",
 )
 @fail_under_option
-@run_options
+@run_options()
 def command(
-    model_path: str, data_path: str, eps: float | None, fail_under: float | None, **options: Any
+    model_path: str, data_path: str, eps: float | None, fail_under: float | None, **given: Any
 ) -> None:
     """Decide for every row of DATA whether the model MODEL keeps its label within a radius.
 
@@ -34,18 +31,16 @@ def command(
     and tried on the model) or unknown. With --label the labels are those of the data, otherwise
     the model's own.
     """
-    from treeproof.cli.run_output import print_answers
-    from treeproof.cli.running import answered
+    from treeproof.cli.execute import run_question
+    from treeproof.cli.run_output import conclude
 
-    asking, loading = Asking.split(options)
-    if eps is None and asking.threat.eps is None:
+    options = QuestionOptions.parse(given)
+    if eps is None and options.threat.eps is None:
         raise click.MissingParameter(param_hint="'--eps'", param_type="option")
-    with answered(model_path, data_path, asking, loading, eps=eps, asks_radius=False) as found:
-        tally, at = found.run.tally, found.ball.eps
+    with run_question(model_path, data_path, options, "verify", eps=eps) as (run, runner):
+        tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
         counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
         share = counts["verified"] / tally.n_rows
-        lines = tally.lines()
-        lines.append(f"verified at radius {at:g}: {share:.6g} of the rows")
+        lines = [*tally.lines(), f"verified at radius {at:g}: {share:.6g} of the rows"]
         summary = {"rows": tally.n_rows} | counts | {"at": at, "share_verified": share}
-        print_answers(found, summary, lines, asking)
-        found.end(asking, fail_under=fail_under, share=share)
+        conclude(run, runner, options, summary, lines, fail_under=fail_under, share=share)

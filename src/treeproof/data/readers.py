@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -48,40 +48,23 @@ CELLS_PER_CHUNK = 2**19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a file does not say about itself.
-
-    Attributes
-    ----------
-    label : str or None
-        Column of the labels (CSV, Parquet), or the array of an NPZ file that holds them (default
-        ``y`` where there is one).
-    rows : slice
-        Which rows to read, without a step; numbers start at 0.
-    chunk_rows : int or None
-        Rows per chunk; by default as many as keep a chunk small.
-    array : str
-        Array of an NPZ file that holds the rows.
-    header : bool or None
-        Whether a CSV file begins with column names; by default found out from its first line.
-    delimiter : str or None
-        Sign between CSV cells; by default the most frequent of comma, semicolon and tab.
-    n_features : int or None
-        Columns of a LIBSVM file; by default up to the largest index, which takes a pass of its own.
-    first_index : {0, 1}
-        Index of the first column in a LIBSVM file.
-    absent : {"zero", "missing"}
-        What an entry that a LIBSVM line leaves out stands for.
-    """
+    """What a file does not say about itself."""
 
     label: str | None = None
+    """Column of the labels (CSV, Parquet), or their array in an NPZ file (by default ``y``)."""
     rows: slice = field(default_factory=lambda: slice(0, None))
     chunk_rows: int | None = None
     array: str = "X"
+    """Array of an NPZ file that holds the rows."""
     header: bool | None = None
+    """Whether a CSV file begins with column names; by default found out from its first line."""
     delimiter: str | None = None
+    """Sign between CSV cells; by default the most frequent of comma, semicolon and tab."""
     n_features: int | None = None
+    """Columns of a LIBSVM file; by default up to the largest index, which takes a pass."""
     first_index: Literal[0, 1] = 1
     absent: Literal["zero", "missing"] = "zero"
+    """What an entry that a LIBSVM line leaves out stands for."""
 
     def __post_init__(self) -> None:
         """Check what later code relies on."""
@@ -110,18 +93,9 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some consecutive rows of a file.
+    """Some consecutive rows of a file, with values and labels in the form of the file.
 
-    Attributes
-    ----------
-    first_row : int
-        Number of the first of them in the file, counted from 0.
-    values : ndarray, TextTable or data frame
-        The rows in the form of the file.
-    columns : tuple of str
-        Column names of an array, or empty; tables carry their own.
-    labels : sequence or None
-        One label per row as the file has it, or None.
+    Values are an array, whose column names are `columns`, or a table that carries its own.
     """
 
     first_row: int
@@ -150,27 +124,22 @@ class Chunk:
         return label_numbers(ensemble, self.labels, n_rows=n_rows)
 
 
-class DataFile(Protocol):
+class DataFile:
     """A data file that is known to exist and to be readable."""
 
-    @property
-    def path(self) -> Path:
-        """The file."""
+    columns: tuple[str, ...] = ()
+    """Names of the feature columns, or empty where there are none."""
+    n_rows: int | None = None
+    """Rows in the chosen range, where that is known without reading everything."""
+    has_labels = False
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the feature columns, or empty where there are none."""
-
-    @property
-    def n_rows(self) -> int | None:
-        """Rows in the chosen range, where that is known without reading everything."""
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether chunks carry labels."""
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self._options = options
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning; may be called again."""
+        raise NotImplementedError
 
 
 def file_kind(path: Path) -> FileKind:
@@ -197,18 +166,7 @@ def file_kind(path: Path) -> FileKind:
 
 
 def parse_rows(text: str) -> slice:
-    """Read a range such as ``0:500``, ``500:`` or ``:20``.
-
-    Parameters
-    ----------
-    text : str
-        Two row numbers with a colon between them, the second one excluded; either may be left out.
-
-    Returns
-    -------
-    slice
-        The range.
-    """
+    """Read a range such as ``0:500``, ``500:`` or ``:20``; the last row is excluded."""
     found = _ROWS.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(f"Rows must be given as first:last, for example 0:500. Got {text!r}.")
@@ -234,37 +192,66 @@ def require_column(name: str, columns: list[str], path: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a sentence about it."""
     try:
-        # A byte order mark is no part of the first column's name.
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            yield stream
+        yield
+    except InvalidInput:
+        raise
     except UnicodeDecodeError as error:
         raise InvalidInput(f"The data file '{path}' must be UTF-8 text: {error}.") from error
-    except (OSError, csv.Error) as error:
+    except (OSError, ValueError, EOFError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
         raise unreadable(path, error) from error
 
 
-class CsvFile:
-    """A table as text: one line per row, with or without a line of names before them."""
+class TextFile(DataFile):
+    """One line per row."""
 
-    n_rows = None
+    _n_columns: int
+
+    @contextmanager
+    def _lines(self) -> Iterator[Iterator[tuple[int, list[str]]]]:
+        """Line number and cells of each line; none where it is no row."""
+        with (
+            _readable(self.path),
+            # A byte order mark is no part of the first column's name.
+            self.path.open(encoding="utf-8-sig", newline="") as stream,
+        ):
+            yield self._cells(stream)
+
+    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+        raise NotImplementedError
+
+    def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
+        raise NotImplementedError
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the chosen rows from the beginning."""
+        first_row = self._options.first_row
+        with self._lines() as lines:
+            rows = (line for line in lines if line[1])
+            wanted = islice(rows, first_row, self._options.rows.stop)
+            while part := list(islice(wanted, self._options.chunk_size(self._n_columns))):
+                yield self._chunk(first_row, part)
+                first_row += len(part)
+
+
+class CsvFile(TextFile):
+    """A table as text, with or without a line of names before the rows."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
-        self._options = options
-        with _opened(path) as stream:
-            first_line = stream.readline()
-            self._delimiter = options.delimiter or max(",;\t", key=first_line.count)
-            stream.seek(0)
-            first = next(csv.reader(stream, delimiter=self._delimiter), [])
+        super().__init__(path, options)
+        self._delimiter, self._has_header = options.delimiter, False
+        with self._lines() as lines:
+            _, first = next(lines, (0, []))
         if not first:
             raise InvalidInput(f"The first line of '{path}' must hold cells. Got an empty line.")
         self._has_header = _is_header(first) if options.header is None else options.header
+        self._n_columns = len(first)
         self._all_columns = (
             [name.strip() for name in first]
             if self._has_header
-            else [str(number) for number in range(len(first))]
+            else list(map(str, range(len(first))))
         )
         if len(set(self._all_columns)) != len(first):
             raise InvalidInput(f"Column names in '{path}' must be unique. Got {first}.")
@@ -273,31 +260,24 @@ class CsvFile:
         self.has_labels = options.label is not None
         self.columns = tuple(name for name in self._all_columns if name != options.label)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Read the chosen rows from the beginning."""
-        options = self._options
-        size = options.chunk_size(len(self._all_columns))
-        with _opened(self.path) as stream:
-            reader = csv.reader(stream, delimiter=self._delimiter)
-            if self._has_header:
-                next(reader, None)
-            # Blank lines are no rows, as everywhere in CSV tools.
-            lines = (cells for cells in reader if cells)
-            wanted = islice(lines, options.first_row, options.rows.stop)
-            first_row = options.first_row
-            while rows := list(islice(wanted, size)):
-                yield self._chunk(first_row, rows, reader.line_num)
-                first_row += len(rows)
+    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+        if self._delimiter is None:
+            self._delimiter = max(",;\t", key=stream.readline().count)
+            stream.seek(0)
+        reader = csv.reader(stream, delimiter=self._delimiter)
+        if self._has_header:
+            next(reader, None)
+        return ((reader.line_num, cells) for cells in reader)
 
-    def _chunk(self, first_row: int, rows: list[list[str]], line: int) -> Chunk:
-        width = len(self._all_columns)
-        for number, cells in enumerate(rows):
-            if len(cells) != width:
+    def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
+        for number, (line, cells) in enumerate(lines):
+            if len(cells) != self._n_columns:
                 raise InvalidInput(
-                    f"Every row of '{self.path}' must have {width} cells. Got {len(cells)} in row"
-                    f" {first_row + number} (at or before line {line})."
+                    f"Every row of '{self.path}' must have {self._n_columns} cells. Got"
+                    f" {len(cells)} in row {first_row + number} (line {line})."
                 )
-        columns = dict(zip(self._all_columns, map(list, zip(*rows, strict=True)), strict=True))
+        cells_by_column = map(list, zip(*(cells for _, cells in lines), strict=True))
+        columns = dict(zip(self._all_columns, cells_by_column, strict=True))
         label = self._options.label
         labels = None if label is None else [cell.strip() for cell in columns.pop(label)]
         return Chunk(first_row=first_row, values=TextTable(columns), labels=labels)
@@ -318,37 +298,26 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-class LibsvmFile:
+class LibsvmFile(TextFile):
     """Lines of ``label index:value index:value ...``; what is left out is zero or missing."""
 
-    n_rows = None
     has_labels = True
-    columns: tuple[str, ...] = ()
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
-        self._options = options
-        self._n_features = options.n_features or self._largest_index() + 1
+        super().__init__(path, options)
+        self._n_columns = options.n_features or self._largest_index() + 1
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Read the chosen rows from the beginning."""
-        options = self._options
-        size = options.chunk_size(self._n_features)
-        with _opened(self.path) as stream:
-            wanted = islice(_lines(stream), options.first_row, options.rows.stop)
-            first_row = options.first_row
-            while lines := list(islice(wanted, size)):
-                yield self._chunk(first_row, lines)
-                first_row += len(lines)
+    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+        return enumerate((line.partition("#")[0].split() for line in stream), start=1)
 
     def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
         filling = 0.0 if self._options.absent == "zero" else np.nan
-        values = np.full((len(lines), self._n_features), filling)
+        values = np.full((len(lines), self._n_columns), filling)
         for row, (line, words) in enumerate(lines):
             for column, value in self._entries(line, words):
-                if column >= self._n_features:
+                if column >= self._n_columns:
                     raise InvalidInput(
-                        f"Line {line} of '{self.path}' must have at most {self._n_features}"
+                        f"Line {line} of '{self.path}' must have at most {self._n_columns}"
                         f" columns, the first of which is {self._options.first_index}."
                         f" Got column {column + self._options.first_index}."
                     )
@@ -379,33 +348,12 @@ class LibsvmFile:
             yield column, number
 
     def _largest_index(self) -> int:
-        largest = -1
-        with _opened(self.path) as stream:
-            for line, words in _lines(stream):
-                for column, _ in self._entries(line, words):
-                    largest = max(largest, column)
-        return largest
-
-
-def _lines(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
-    """Line number and words of each line that is neither blank nor a comment."""
-    for number, line in enumerate(stream, start=1):
-        words = line.partition("#")[0].split()
-        if words:
-            yield number, words
+        with self._lines() as lines:
+            entries = (entry for line, words in lines for entry in self._entries(line, words))
+            return max((column for column, _ in entries), default=-1)
 
 
 _SKIP_BYTES = 2**20
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise unreadable(path, error) from error
 
 
 def _check_rows_array(dtype: np.dtype[Any], shape: tuple[int, ...], path: Path) -> None:
@@ -415,17 +363,24 @@ def _check_rows_array(dtype: np.dtype[Any], shape: tuple[int, ...], path: Path) 
         )
 
 
-class NpyFile:
+class ArrayFile(DataFile):
+    """A matrix of known size."""
+
+    n_rows: int
+
+    def _parts(self, n_columns: int) -> Iterator[slice]:
+        """Rows of each chunk."""
+        first, size = self._options.first_row, self._options.chunk_size(n_columns)
+        for start in range(first, first + self.n_rows, size):
+            yield slice(start, min(start + size, first + self.n_rows))
+
+
+class NpyFile(ArrayFile):
     """One matrix, mapped into memory."""
 
-    has_labels = False
-    columns: tuple[str, ...] = ()
-
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
-        self._options = options
-        array = self._array()
-        self.n_rows = options.n_wanted(len(array))
+        super().__init__(path, options)
+        self.n_rows = options.n_wanted(len(self._array()))
 
     def _array(self) -> NDArray[Any]:
         with _readable(self.path):
@@ -436,19 +391,15 @@ class NpyFile:
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
         array = self._array()
-        size = self._options.chunk_size(array.shape[1])
-        first = self._options.first_row
-        for start in range(first, first + self.n_rows, size):
-            stop = min(start + size, first + self.n_rows)
-            yield Chunk(first_row=start, values=np.array(array[start:stop]))
+        for part in self._parts(array.shape[1]):
+            yield Chunk(first_row=part.start, values=np.array(array[part]))
 
 
-class NpzFile:
+class NpzFile(ArrayFile):
     """Arrays ``X``, optionally ``y`` and ``feature_names``; only the labels are read whole."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
-        self._options = options
+        super().__init__(path, options)
         with _readable(path), zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             require_column(options.array, names, path)
@@ -490,36 +441,32 @@ class NpzFile:
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
-        size = self._options.chunk_size(self._shape[1])
         # Columns of a Fortran array lie one after the other: such rows cannot be streamed.
-        blocks = self._whole(size) if self._fortran else self._streamed(size)
-        for start, values in blocks:
-            labels = None if self._labels is None else self._labels[start : start + len(values)]
-            yield Chunk(first_row=start, values=values, columns=self.columns, labels=labels)
+        blocks = self._whole() if self._fortran else self._streamed()
+        for part, values in zip(self._parts(self._shape[1]), blocks, strict=True):
+            labels = None if self._labels is None else self._labels[part]
+            yield Chunk(first_row=part.start, values=values, columns=self.columns, labels=labels)
 
-    def _whole(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _whole(self) -> Iterator[NDArray[Any]]:
         array = self._read(self._options.array)
-        first = self._options.first_row
-        for start in range(first, first + self.n_rows, size):
-            yield start, array[start : min(start + size, first + self.n_rows)]
+        for part in self._parts(self._shape[1]):
+            yield array[part]
 
-    def _streamed(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _streamed(self) -> Iterator[NDArray[Any]]:
         row_bytes = self._shape[1] * self._dtype.itemsize
-        first = self._options.first_row
         with (
             _readable(self.path),
             zipfile.ZipFile(self.path) as archive,
             archive.open(f"{self._options.array}.npy") as stream,
         ):
             _npy_header(stream)
-            _skip(stream, first * row_bytes)
-            for start in range(first, first + self.n_rows, size):
-                n_rows = min(size, first + self.n_rows - start)
+            _skip(stream, self._options.first_row * row_bytes)
+            for part in self._parts(self._shape[1]):
+                n_rows = part.stop - part.start
                 content = stream.read(n_rows * row_bytes)
                 if len(content) != n_rows * row_bytes:
                     raise InvalidInput(f"The data file '{self.path}' is cut off.")
-                block = np.frombuffer(content, dtype=self._dtype)
-                yield start, block.reshape(n_rows, self._shape[1])
+                yield np.frombuffer(content, self._dtype).reshape(n_rows, self._shape[1])
 
 
 def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -534,13 +481,14 @@ def _skip(stream: IO[bytes], n_bytes: int) -> None:
         n_bytes -= len(stream.read(min(n_bytes, _SKIP_BYTES))) or n_bytes
 
 
-class ParquetFile:
+class ParquetFile(DataFile):
     """A table in column groups, read with pyarrow batch by batch."""
+
+    n_rows: int
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         require_backend("pyarrow.parquet", "parquet")
-        self.path = path
-        self._options = options
+        super().__init__(path, options)
         with self._opened() as file:
             names = list(file.schema_arrow.names)
             n_rows = file.metadata.num_rows
@@ -603,34 +551,21 @@ def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
     return [], row
 
 
+_FILES: dict[FileKind, type[DataFile]] = {
+    "csv": CsvFile,
+    "parquet": ParquetFile,
+    "npy": NpyFile,
+    "npz": NpzFile,
+    "libsvm": LibsvmFile,
+}
+
+
 def open_data(path: Any, options: ReadOptions | None = None) -> DataFile:
-    """Open a data file of any supported kind.
-
-    Parameters
-    ----------
-    path : str or path
-        A CSV, Parquet, NPY, NPZ or LIBSVM file, known by its ending or else by its first bytes.
-    options : ReadOptions, optional
-        What the file does not say about itself.
-
-    Returns
-    -------
-    DataFile
-        Gives its rows in chunks.
-    """
-    source = Path(path)
-    options = options or ReadOptions()
+    """Open a data file of any supported kind, known by its ending or else by its first bytes."""
+    source, options = Path(path), options or ReadOptions()
     kind = file_kind(source)
-    if kind == "csv":
-        return CsvFile(source, options)
     if options.label is not None and kind in ("npy", "libsvm"):
         raise InvalidInput(
             f"A label column can be named for CSV, Parquet and NPZ files only. Got '{source.name}'."
         )
-    if kind == "libsvm":
-        return LibsvmFile(source, options)
-    if kind == "parquet":
-        return ParquetFile(source, options)
-    if kind == "npz":
-        return NpzFile(source, options)
-    return NpyFile(source, options)
+    return _FILES[kind](source, options)

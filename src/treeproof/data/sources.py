@@ -17,16 +17,9 @@ from treeproof.model.rows import numeric_rows
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows in the model's column order.
+    """Some rows in the model's column order, with their numbers in the data.
 
-    Attributes
-    ----------
-    number : int64 (n,)
-        Number of each row in the data.
-    values : float64 (n, n_features)
-        Their values.
-    labels : object (n,) or None
-        Their labels, as the model's library reports them.
+    Values are float64 (n, n_features), labels those that the model's library reports, as objects.
     """
 
     number: NDArray[np.int64]
@@ -76,17 +69,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArraySource:
-    """Rows in memory.
-
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The model that the rows are for.
-    X : array-like or data frame
-        Rows.
-    y : array-like or None
-        Labels.
-    """
+    """Rows in memory: an array or a data frame, and labels."""
 
     ensemble: Ensemble
     X: Any
@@ -114,27 +97,7 @@ class ArraySource:
 
 @dataclass(slots=True)
 class FileSource:
-    """Chosen rows of a data file.
-
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The model that the rows are for.
-    path : str or path
-        A CSV, Parquet, NPY, NPZ or LIBSVM file.
-    label : str, optional
-        Column of the labels.
-    rows : str, optional
-        A range such as ``0:500``.
-    sample : int, optional
-        How many rows of the range to take at random.
-    seed : int
-        Seed of the sample.
-    first_index : {0, 1}
-        Index of the first column in a LIBSVM file.
-    absent : {"zero", "missing"}
-        What an entry that a LIBSVM line leaves out stands for.
-    """
+    """Chosen rows of a data file: a range such as ``0:500``, or a random sample of it."""
 
     ensemble: Ensemble
     path: str | PathLike[str]
@@ -146,11 +109,14 @@ class FileSource:
     absent: Literal["zero", "missing"] = "zero"
     _chosen: NDArray[np.int64] | None = field(default=None, init=False)
 
-    def _open(self, *, everything: bool = False) -> DataFile:
-        wanted = slice(0, None) if self.rows is None or everything else parse_rows(self.rows)
+    @property
+    def _range(self) -> slice:
+        return slice(0, None) if self.rows is None else parse_rows(self.rows)
+
+    def _open(self, rows: slice) -> DataFile:
         options = ReadOptions(
             label=self.label,
-            rows=wanted,
+            rows=rows,
             n_features=self.ensemble.n_features,
             first_index=self.first_index,
             absent=self.absent,
@@ -160,7 +126,7 @@ class FileSource:
     @property
     def n_rows(self) -> int | None:
         """How many rows are asked about, where the file says how many it has."""
-        in_range = self._open().n_rows
+        in_range = self._open(self._range).n_rows
         if self.sample is None:
             return in_range
         return None if in_range is None else min(self.sample, in_range)
@@ -172,15 +138,14 @@ class FileSource:
             return known
         with Path(self.path).open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
-        wanted = slice(0, None) if self.rows is None else parse_rows(self.rows)
-        in_range = len(range(lines)[wanted])
+        in_range = len(range(lines)[self._range])
         return in_range if self.sample is None else min(self.sample, in_range)
 
     def parts(self) -> Iterator[Rows]:
         """Read the chosen rows, chunk by chunk."""
         chosen = None if self.sample is None else self._sampled()
         is_empty = True
-        for chunk in self._open().chunks():
+        for chunk in self._open(self._range).chunks():
             rows = self._rows_of(chunk)
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
@@ -201,14 +166,13 @@ class FileSource:
     def _sampled(self) -> NDArray[np.int64] | None:
         """Numbers of the sampled rows; None for all. Files that do not say it are counted first."""
         if self._chosen is None:
-            file = self._open()
+            file = self._open(self._range)
             n_rows = file.n_rows
             if n_rows is None:
                 n_rows = sum(len(chunk) for chunk in file.chunks())
             if self.sample is None or self.sample >= n_rows:
                 return None
-            first = 0 if self.rows is None else parse_rows(self.rows).start
-            numbers = np.arange(first, first + n_rows, dtype=np.int64)
+            numbers = self._range.start + np.arange(n_rows, dtype=np.int64)
             generator = np.random.default_rng(self.seed)
             self._chosen = np.sort(generator.choice(numbers, self.sample, replace=False))
         return self._chosen
@@ -233,7 +197,7 @@ class FileSource:
         n = self.ensemble.n_features
         count, mean, squares = np.zeros(n), np.zeros(n), np.zeros(n)
         least, largest = np.full(n, np.inf), np.full(n, -np.inf)
-        for chunk in self._open(everything=True).chunks():
+        for chunk in self._open(slice(0, None)).chunks():
             values = chunk.matrix(self.ensemble)
             present = np.isfinite(values)
             added = present.sum(axis=0)

@@ -4,34 +4,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import (
-    Replays,
-    Sides,
-    arguments_of,
-    broken_rows,
-    common_outcomes,
-    empty_columns,
-    in_batches,
-    part_of,
-)
+from treeproof.engines.batches import BatchSearch
+from treeproof.engines.outcomes import mark_unknown, mark_witnessed
 from treeproof.errors import InvalidInput
-from treeproof.kernels.exact.attack import OUT_OF_STARTS, OUT_OF_TIME, attack_batch
-from treeproof.kernels.exact.row import Columns
+from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT
+from treeproof.kernels.exact.attack import AttackLimits, attack_batch
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.results.results import Results
+from treeproof.results.verdict import UnknownReason
 
-_REASONS = {OUT_OF_TIME: UnknownReason.TIME_LIMIT, OUT_OF_STARTS: UnknownReason.NODE_LIMIT}
+_REASONS = {TIME_LIMIT: UnknownReason.TIME_LIMIT, NODE_LIMIT: UnknownReason.NODE_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class AttackEngine:
-    """White-box attack; falsifies rows, never proves them.
+    """Engine 'attack' with its options: white-box, falsifies rows and never proves them.
 
-    The budget's nodes are starts.
+    To be passed as ``engine=``; the limit on nodes counts starts.
 
     Parameters
     ----------
@@ -64,87 +55,33 @@ class AttackEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Look for any violation in the query's own ball or box."""
-        sides = query.reach.box(query.rows, query.reach.radius or 0.0)
-        columns, skip, is_confirmed = self._attack(query, budget, sides, n_jobs, is_ball=False)
-        outcomes = common_outcomes(query, columns, skip, is_confirmed)
-        is_ball = query.reach.is_ball
-        outcomes.lower[~skip] = 0.0 if is_ball else np.nan
-        outcomes.upper[~skip] = np.inf if is_ball else np.nan
-        for row in np.flatnonzero(~skip):
-            if is_confirmed[row]:
-                outcomes.verdict[row] = Verdict.FALSIFIED
-                outcomes.exact[row] = outcomes.attained[row] = True
-                if is_ball:
-                    # The witness may lie one float outside a ball of real numbers.
-                    radius = query.reach.radius or 0.0
-                    outcomes.upper[row] = min(radius, outcomes.witness_distance[row])
-            else:
-                outcomes.reason[row] = _reason(columns, int(row))
-        return outcomes
+        search = self._attacked(query, budget, n_jobs, asks_radius=False)
+        mark_witnessed(query, search.results, np.flatnonzero(search.confirmed))
+        for row in np.flatnonzero(~search.skip & ~search.confirmed):
+            mark_unknown(query, search.results, int(row), _reason(search, row))
+        return search.results
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find a near violation of every row; the upper bound is its distance."""
-        sides = query.reach.low, query.reach.high
-        columns, skip, is_confirmed = self._attack(query, budget, sides, n_jobs, is_ball=True)
-        outcomes = common_outcomes(query, columns, skip, is_confirmed)
-        for row in np.flatnonzero(~skip):
-            outcomes.reason[row] = _reason(columns, int(row))
-            if is_confirmed[row]:
-                outcomes.upper[row] = columns.upper[row]
-                outcomes.attained[row] = not columns.is_open[row]
-                outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
-        return outcomes
+        search = self._attacked(query, budget, n_jobs, asks_radius=True)
+        # Where something was found there is no reason to give, though attacks prove nothing.
+        for row in np.flatnonzero(~search.skip & ~search.confirmed):
+            search.results.reason[row] = _reason(search, row)
+        return search.results
 
-    def _attack(
-        self,
-        query: Query,
-        budget: Budget,
-        sides: Sides,
-        n_jobs: int,
-        *,
-        is_ball: bool,
-    ) -> tuple[Columns, NDArray[np.bool_], NDArray[np.bool_]]:
-        columns, skip = empty_columns(query), broken_rows(query)
-        arguments, skipped = arguments_of(query, sides), skip.copy()
-
-        def run(part: slice) -> None:
-            attack_batch(
-                *arguments(part),
-                is_ball,
-                int(self.starts),
-                int(budget.node_limit),
-                np.uint64(self.random_state + 1),
-                skipped[part],
-                float(budget.time_limit_s),
-                part_of(columns, part),
-            )
-
+    def _attacked(
+        self, query: Query, budget: Budget, n_jobs: int, *, asks_radius: bool
+    ) -> BatchSearch:
+        search = BatchSearch(query, asks_radius=asks_radius)
         # Rows start from their own scale, not from that of others: answers must not depend on
         # how rows are cut into blocks.
-        replays = Replays(query, columns, skip, asks_radius=is_ball)
-        in_batches(len(query), n_jobs, replays.after(run))
-        return columns, skip, replays.finished()
+        limits = AttackLimits(int(self.starts), int(budget.node_limit), float(budget.time_limit_s))
+        search.run(attack_batch, np.uint64(self.random_state + 1), limits, n_jobs=n_jobs)
+        search.finish()
+        return search
 
 
-def _reason(columns: Columns, row: int) -> UnknownReason:
-    return _REASONS.get(int(columns.status[row]), UnknownReason.NO_WITNESS)
-
-
-def attack(starts: int = 150, *, random_state: int = 0) -> AttackEngine:
-    """Options of the engine 'attack', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    starts : int
-        Starts in a row without success after which the search ends.
-    random_state : int
-        Seed of the random starts; equal seeds give equal answers.
-
-    Returns
-    -------
-    AttackEngine
-        The engine with these options.
-    """
-    return AttackEngine(starts=starts, random_state=random_state)
+def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
+    return _REASONS.get(int(search.columns.status[row]), UnknownReason.NO_WITNESS)

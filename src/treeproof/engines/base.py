@@ -2,16 +2,15 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from treeproof.errors import InvalidInput
-from treeproof.prediction import thread_count
+from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class Engine(Protocol):
     def refusal(self, query: Query) -> str | None:
         """Return a sentence saying why the question cannot be answered, or None."""
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
 
 
@@ -57,28 +56,23 @@ class Engine(Protocol):
 class RadiusEngine(Protocol):
     """An engine with a radius search of its own, better than trying radii one by one."""
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Bound the minimal perturbation of every row."""
 
 
 def for_each_row(
     query: Query,
     n_jobs: int,
-    solve_row: Callable[[int, Outcomes], None],
-) -> Outcomes:
-    """Run a per-row function that writes its row of the outcomes; rows are timed here."""
-    outcomes = Outcomes.empty(len(query), query.rows.shape[1])
+    solve_row: Callable[[int, Results], None],
+) -> Results:
+    """Run a per-row function that writes its row of the results; rows are timed here."""
+    results = Results.empty(len(query), query.rows.shape[1])
 
-    def timed(row: int) -> None:
-        started = time.perf_counter()
-        solve_row(row, outcomes)
-        outcomes.seconds[row] = time.perf_counter() - started
+    def timed(part: slice) -> None:
+        for row in range(part.start, part.stop):
+            started = time.perf_counter()
+            solve_row(row, results)
+            results.seconds[row] = time.perf_counter() - started
 
-    threads = thread_count(n_jobs)
-    if threads == 1 or len(query) == 1:
-        for row in range(len(query)):
-            timed(row)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(timed, range(len(query))))
-    return outcomes
+    in_slices(range(len(query)), thread_count(n_jobs), timed)
+    return results

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import distances, lie_in_set, rank_space
-from treeproof.engines.settling import is_broken_unchanged, settle_broken
+from treeproof.engines.instance import lie_in_set, rank_space
+from treeproof.engines.outcomes import broken_unchanged, mark_broken, write_witnesses
+from treeproof.kernels.core.cells import Batch
 from treeproof.kernels.core.emulation import (
     AFFINE,
     DIVIDE,
@@ -18,21 +19,21 @@ from treeproof.kernels.core.emulation import (
     RISING,
     SIGMOID,
     SOFTMAX,
+    Forest,
     Semantics,
 )
 from treeproof.kernels.exact.row import Alternatives, Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 
 CHUNK = 16
 """Most rows of a compiled call, so that it can be interrupted soon."""
 _REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
-
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
-Arguments = tuple[Any, Any, Semantics, Alternatives, bool, Any, Any, Any, Any, Any, Any]
+_COUNTS = ("nodes", "sweeps", "points", "restrictions")
 
 _FINISH = {"none": NO_FINISH, "divide": DIVIDE, "affine": AFFINE, "isolation": RISING}
 _LINK = {
@@ -44,48 +45,137 @@ _LINK = {
 _LINK_UNIT = {"softmax_float32": 2.0**-23, "softmax_float64": 2.0**-52}
 
 
-def in_batches(n_rows: int, n_jobs: int, run: Callable[[slice], None], first: int = 0) -> None:
-    """Run chunks of rows, in threads if asked to; results must not depend on the chunks."""
-    in_slices(range(first, n_rows, CHUNK), thread_count(n_jobs), run)
+class BatchSearch:
+    """A compiled search over the rows of a query, which fills one table of results.
 
+    Kernels write bounds, witnesses and times straight into the table. Witnesses are then replayed
+    by the plain model, and those that it does not confirm are taken out again.
 
-def _setting(query: Query) -> tuple[Any, Any, Semantics, Alternatives, bool]:
-    """The model and the claims as kernels take them."""
-    ensemble = query.ensemble
-    return (
-        ensemble.trees,
-        rank_space(ensemble),
-        _semantics(ensemble, query.alternatives.judgement),
-        _single_constraints(query),
-        ensemble.input_precision == "float32",
-    )
-
-
-def arguments_of(query: Query, sides: Sides) -> Callable[[slice], Arguments]:
-    """What kernels over batches take first, for any slice of the rows.
-
-    Parameters
+    Attributes
     ----------
-    query : Query
-        The question.
-    sides : float64 (n_rows, n_features), twice
-        The domain of balls, or the boxes.
+    results : Results
+        The table; what it says of searched rows holds after `finish`.
+    skip : bool (n_rows,)
+        Rows that break the claim as they are: they are not searched.
+    confirmed : bool (n_rows,)
+        Rows with a witness that lies in the set and that the plain model confirms.
+    columns : Columns
+        What kernels write: parts of the table, how each row ended, and what only engines read.
     """
-    setting = _setting(query)
-    # Copies are writable and contiguous whatever the caller passed: one compiled signature.
-    rows, group = query.rows.copy(), query.group.copy()
-    down, up = query.reach.down.copy(), query.reach.up.copy()
-    low, high = (np.array(side, dtype=np.float64, order="C") for side in sides)
-    return lambda part: (
-        *setting, group[part], rows[part], down, up, low[part], high[part]
-    )  # fmt: skip
+
+    def __init__(self, query: Query, *, asks_radius: bool) -> None:
+        n_rows, n_features = query.rows.shape
+        self._query, self._asks_radius = query, asks_radius
+        self.skip = broken_unchanged(query)
+        self.confirmed = np.zeros(n_rows, dtype=bool)
+        self.results = table = Results.empty(n_rows, n_features)
+        self.columns = Columns(
+            status=np.zeros(n_rows, dtype=np.int64),
+            lower=table.lower,
+            upper=table.upper,
+            is_open=np.zeros(n_rows, dtype=bool),
+            witness=table.witness,
+            seconds=table.seconds,
+            counts=np.zeros((n_rows, len(_COUNTS)), dtype=np.int64),
+            eq6_radius=np.zeros(n_rows),
+        )
+        self._waiting: deque[slice] = deque()
+        self._forest, self._alternatives = forest_of(query), single_constraints(query)
+        self._sides: Sides = (query.reach.low, query.reach.high)
+        if not asks_radius:
+            self._sides = query.reach.box(query.rows, query.reach.radius or 0.0)
+
+    def run(
+        self,
+        kernel: Callable[..., None],
+        option: Any,
+        limits: Any,
+        rows: range | None = None,
+        n_jobs: int = 1,
+    ) -> None:
+        """Search rows, in threads if asked to; answers must not depend on how rows are cut.
+
+        The kernel takes the model, what could break the claims, rows, whether the nearest violation
+        is wanted, its own option and limits, and its columns.
+        """
+        rows = range(len(self._query)) if rows is None else rows
+        chunks = range(rows.start, rows.stop, CHUNK)
+
+        def search(part: slice) -> None:
+            batch = batch_of(self._query, self._sides, self.skip, part)
+            columns = self.part_of(part)
+            kernel(
+                self._forest, self._alternatives, batch, self._asks_radius, option, limits, columns
+            )
+            self._waiting.append(part)
+            # Plain arrays need the interpreter's lock now and then, so two threads that replay wait
+            # for each other; one that replays while others search does not.
+            if len(self._waiting) * CHUNK * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
+                self._replay()
+
+        in_slices(chunks, thread_count(n_jobs), search)
+
+    def part_of(self, part: slice) -> Columns:
+        """The columns of a slice of the rows; what is written there is written in all."""
+        return Columns(*(column[part] for column in self.columns))
+
+    def finish(self) -> Results:
+        """Replay what is left, and take out what was not confirmed; verdicts are for the engine."""
+        self._replay()
+        table, columns = self.results, self.columns
+        refuted = np.isfinite(table.upper) & ~self.confirmed
+        table.upper[refuted] = np.inf
+        table.witness[refuted] = np.nan
+        table.attained[:] = self.confirmed & ~columns.is_open
+        for number, name in enumerate(_COUNTS):
+            table.statistics[name] = columns.counts[:, number]
+        mark_broken(self._query, table, np.flatnonzero(self.skip))
+        return table
+
+    def _replay(self) -> None:
+        """Confirm the witnesses of the slices that were searched."""
+        parts = [np.zeros(0, dtype=np.int64)]
+        while self._waiting:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                part = self._waiting.popleft()
+                parts.append(np.arange(part.start, part.stop))
+        rows, query = np.concatenate(parts), self._query
+        rows = rows[~self.skip[rows] & np.isfinite(self.columns.upper[rows])]
+        for first in range(0, len(rows), _REPLAYED_ROWS):
+            some = rows[first : first + _REPLAYED_ROWS]
+            points = self.results.witness[some]
+            ball = (self.columns.upper[some], self.columns.is_open[some])
+            inside = lie_in_set(query, some, points, *(ball if self._asks_radius else ()))
+            broken, labels = query.replay(points, some)
+            self.confirmed[some] = sure = inside & broken
+            write_witnesses(query, self.results, some[sure], points[sure], labels[sure])
 
 
-def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
+def forest_of(query: Query) -> Forest:
+    """The model as kernels take it."""
+    ensemble = query.ensemble
+    semantics = semantics_of(ensemble, query.alternatives.judgement)
+    return Forest(ensemble.trees, rank_space(ensemble), semantics)
+
+
+def batch_of(query: Query, sides: Sides, skip: NDArray[np.bool_], part: slice) -> Batch:
+    """A slice of the rows as kernels take them; sides are the domain of balls, or the boxes.
+
+    Copies are writable and contiguous whatever the caller passed: one compiled signature.
+    """
+    # Bounds may be one row for all; only those of the slice are written out.
+    low, high = (np.array(side[part], dtype=np.float64, order="C") for side in sides)
+    rows, groups, reach = query.rows[part].copy(), query.group[part].copy(), query.reach
+    return Batch(groups, rows, reach.down.copy(), reach.up.copy(), low, high, skip[part].copy())
+
+
+def semantics_of(ensemble: Ensemble, judgement: int) -> Semantics:
+    """How sums are formed and judged, as kernels take it."""
     aggregation = ensemble.aggregation
     bias = np.zeros(ensemble.n_outputs)
     bias[: len(aggregation.bias)] = aggregation.bias
     return Semantics(
+        is_input_single=ensemble.input_precision == "float32",
         is_single=aggregation.precision == "float32",
         start=np.array(aggregation.start, dtype=np.float64),
         finish=_FINISH[aggregation.finish],
@@ -101,7 +191,7 @@ def _semantics(ensemble: Ensemble, judgement: int) -> Semantics:
     )
 
 
-def _single_constraints(query: Query) -> Alternatives:
+def single_constraints(query: Query) -> Alternatives:
     """Every alternative as one constraint.
 
     Sound for a target that must beat all other classes at once: wherever all constraints hold,
@@ -126,108 +216,3 @@ def _single_constraints(query: Query) -> Alternatives:
         unit=table.unit[start],
         link_slack=np.ascontiguousarray(link_slack),
     )
-
-
-def empty_columns(query: Query) -> Columns:
-    """Columns for all rows, with nothing known."""
-    n_rows, n_features = query.rows.shape
-    return Columns(
-        status=np.zeros(n_rows, dtype=np.int64),
-        lower=np.zeros(n_rows),
-        upper=np.full(n_rows, np.inf),
-        is_open=np.zeros(n_rows, dtype=bool),
-        witness=np.full((n_rows, n_features), np.nan),
-        seconds=np.zeros(n_rows),
-        counts=np.zeros((n_rows, 4), dtype=np.int64),
-        cheap=np.zeros(n_rows),
-    )
-
-
-def part_of(columns: Columns, part: slice) -> Columns:
-    """The columns of a slice of the rows; what is written there is written in all."""
-    return Columns(*(column[part] for column in columns))
-
-
-def broken_rows(query: Query) -> NDArray[np.bool_]:
-    """Rows whose claim is broken as they stand, inside the set that is asked about."""
-    if query.reach.is_ball:
-        return query.already_broken
-    return np.array([is_broken_unchanged(query, row) for row in range(len(query))], dtype=bool)
-
-
-class Replays:
-    """Replays witnesses with the plain model; falsified is said only of those it confirms.
-
-    Parameters
-    ----------
-    query, columns, skip
-        The question, what is found about it, and which rows were not searched.
-    asks_radius : bool
-        Whether a witness must lie at the distance found rather than in the query's own set.
-    """
-
-    def __init__(
-        self, query: Query, columns: Columns, skip: NDArray[np.bool_], *, asks_radius: bool
-    ) -> None:
-        self._query = query
-        self._asks_radius = asks_radius
-        self._columns = columns
-        self._skip = skip
-        self._waiting: deque[slice] = deque()
-        self._is_confirmed = np.zeros(len(query), dtype=bool)
-
-    def after(self, run: Callable[[slice], None]) -> Callable[[slice], None]:
-        """A run over slices of rows, with replays in between.
-
-        Plain arrays need the interpreter's lock now and then, so two threads that replay wait for
-        each other; one that replays while others search does not.
-        """
-
-        def searched(part: slice) -> None:
-            run(part)
-            self._waiting.append(part)
-            n_cells = len(self._waiting) * CHUNK * self._query.ensemble.n_trees
-            if n_cells >= _REPLAYED_CELLS:
-                self._replay(self._taken())
-
-        return searched
-
-    def finished(self) -> NDArray[np.bool_]:
-        """Whether each row has a witness that the plain model confirms, when all are searched."""
-        self._replay(self._taken())
-        return self._is_confirmed
-
-    def _taken(self) -> list[slice]:
-        parts = []
-        while self._waiting:
-            with contextlib.suppress(IndexError):  # another thread was faster
-                parts.append(self._waiting.popleft())
-        return parts
-
-    def _replay(self, parts: list[slice]) -> None:
-        searched = [np.arange(part.start, part.stop) for part in parts]
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *searched])
-        rows = rows[~self._skip[rows] & np.isfinite(self._columns.upper[rows])]
-        for first in range(0, len(rows), _REPLAYED_ROWS):
-            some = rows[first : first + _REPLAYED_ROWS]
-            witness = self._columns.witness[some]
-            ball = (self._columns.upper[some], self._columns.is_open[some])
-            is_inside = lie_in_set(
-                self._query, some, witness, *(ball if self._asks_radius else (None, None))
-            )
-            self._is_confirmed[some] = is_inside & self._query.is_broken_by(witness, some)
-
-
-def common_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
-) -> Outcomes:
-    """Columns common to both questions: witnesses that the plain model confirms, counts, times."""
-    outcomes = Outcomes.empty(len(query), query.rows.shape[1])
-    outcomes.seconds[:] = columns.seconds
-    for number, name in enumerate(("nodes", "sweeps", "points", "restrictions")):
-        outcomes.statistics[name] = columns.counts[:, number]
-    settle_broken(query, outcomes, np.flatnonzero(skip))
-    found = np.flatnonzero(is_confirmed)
-    outcomes.witness[found] = columns.witness[found]
-    outcomes.witness_distance[found] = distances(query, found, columns.witness[found])
-    return outcomes

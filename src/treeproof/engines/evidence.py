@@ -18,24 +18,17 @@ from numpy.typing import NDArray
 
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
-from treeproof.engines.instance import rank_space
-from treeproof.kernels.exact.proof import (
-    MEMORY_LIMIT,
-    NODE_LIMIT,
-    RECORDED,
-    TIME_LIMIT,
-    RecordLimits,
-    Ways,
-    record_batch,
-)
+from treeproof.engines.batches import batch_of, forest_of, single_constraints
+from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.proof import RecordLimits, record_batch
+from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
 from treeproof.query.query import Query
 from treeproof.query.rounding import move_rounded_down
-from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -57,7 +50,7 @@ CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
 
 
 def record_evidence(
-    query: Query, outcomes: Outcomes, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+    query: Query, outcomes: Results, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
@@ -65,7 +58,7 @@ def record_evidence(
     ----------
     query : Query
         The question.
-    outcomes : Outcomes
+    outcomes : Results
         What an engine found.
     budget : Budget
         Limits per row, for recording alone.
@@ -75,11 +68,10 @@ def record_evidence(
         Threads over rows.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
-    low, high = set_ends(query, claimed, radius)
+    ends_of_sets = set_ends(query, claimed, radius)
     status, seconds = np.zeros(len(query), dtype=np.int64), np.zeros(len(query))
     records: list[bytes] = [b""] * len(query)
-    setting = _setting(query)
-    rows, group = query.rows.copy(), query.group.copy()
+    forest, alternatives = forest_of(query), _alternatives(query)
     limits = RecordLimits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
@@ -89,17 +81,8 @@ def record_evidence(
 
     def run(first: int) -> None:
         part = slice(first, first + _CHUNK)
-        data, ends = record_batch(
-            *setting,
-            group[part],
-            rows[part],
-            low[part],
-            high[part],
-            claimed[part] != CLAIM_NOTHING,
-            limits,
-            status[part],
-            seconds[part],
-        )
+        batch = batch_of(query, ends_of_sets, claimed == CLAIM_NOTHING, part)
+        data, ends = record_batch(forest, alternatives, batch, limits, status[part], seconds[part])
         content, begin = data.tobytes(), 0
         for number, end in enumerate(ends.tolist()):
             records[first + number] = content[begin:end]
@@ -109,7 +92,8 @@ def record_evidence(
     with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
         list(pool.map(run, firsts))
     outcomes.statistics["evidence_seconds"] = seconds
-    outcomes.evidence = list(_texts(query, outcomes, claimed, radius, status, records))
+    outcomes.evidence = np.full(len(query), None, dtype=object)
+    outcomes.evidence[:] = list(_texts(query, outcomes, claimed, radius, status, records))
 
 
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
@@ -131,20 +115,18 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
 
 def _texts(
     query: Query,
-    outcomes: Outcomes,
+    outcomes: Results,
     claimed: NDArray[np.int64],
     radius: FloatArray,
     status: NDArray[np.int64],
     records: list[bytes],
 ) -> Iterator[str | None]:
     write = _claim_writer(query)
-    has_witness = np.isfinite(outcomes.upper) | np.array(
-        [verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool
-    )
+    has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
     for row in range(len(query)):
         if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
             yield None
-        elif status[row] != RECORDED:
+        elif status[row] != PROVED:
             yield NO_EVIDENCE + _REASONS[int(status[row])]
         else:
             claim = write(row, int(claimed[row]), float(radius[row]))
@@ -164,15 +146,16 @@ def _packed(claim: bytes, proof: bytes) -> bytes:
 
 
 def claimed_sets(
-    query: Query, outcomes: Outcomes, asks_radius: bool
+    query: Query, outcomes: Results, asks_radius: bool
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return which set each row's answer claims to be free of violations, and its radius.
 
     For radii this is the open ball of the lower bound, and the closed one where the radius is exact
     but not attained: there the closed ball is safe as well.
     """
-    verified = np.array([verdict is Verdict.VERIFIED for verdict in outcomes.verdict], dtype=bool)
-    falsified = np.array([verdict is Verdict.FALSIFIED for verdict in outcomes.verdict], dtype=bool)
+    verified, falsified = (
+        outcomes.verdict == verdict for verdict in (Verdict.VERIFIED, Verdict.FALSIFIED)
+    )
     if not asks_radius:
         radius = np.inf if query.reach.radius is None else query.reach.radius
         claimed = np.where(verified, CLAIM_CLOSED, CLAIM_NOTHING)
@@ -231,31 +214,16 @@ def grid_exponent(ensemble: Ensemble) -> int:
     return int(np.min(exponent - 53 + trailing))
 
 
-def _setting(query: Query) -> tuple[Any, Any, Any, float, Ways]:
-    """Model and claims as kernels take them; sums are of plain outputs, without their scale."""
-    ensemble, table = query.ensemble, query.alternatives
-    scale = ensemble.aggregation.scale if table.judgement in (LABEL_CHANGES, LABEL_IS_TARGET) else 1
-    if ensemble.aggregation.finish != "affine":
-        scale = 1.0
-    first = table.alternative_start[:-1]
-    # Sound for a target that must beat every other class: where all sums reach their needs, so
-    # does their sum.
-    coefficient = (
-        np.add.reduceat(table.coefficient, first, axis=0)
-        if len(first)
-        else np.zeros((0, ensemble.n_outputs))
+def _alternatives(query: Query) -> Alternatives:
+    """What could break the claims; sums are of plain outputs, without their scale."""
+    aggregation, table = query.ensemble.aggregation, single_constraints(query)
+    is_label = query.alternatives.judgement in (LABEL_CHANGES, LABEL_IS_TARGET)
+    scale = aggregation.scale if is_label and aggregation.finish == "affine" else 1.0
+    return table._replace(
+        coefficient=np.rint(table.coefficient / scale),
+        need=table.need / scale,
+        link_slack=table.link_slack / scale,
     )
-    need = np.add.reduceat(table.need, first) if len(first) else np.zeros(0)
-    slack = np.add.reduceat(table.link_slack, first) if len(first) else np.zeros(0)
-    ways = Ways(
-        start=table.group_start,
-        coefficient=np.ascontiguousarray(np.rint(coefficient / scale)),
-        need=need / scale,
-        slack=slack / scale,
-        unit=float(table.unit[0]) if len(table.unit) else 0.0,
-    )
-    start = np.array(ensemble.aggregation.start, dtype=np.float64)
-    return ensemble.trees, rank_space(ensemble), start, ZERO_BAND, ways
 
 
 def semantics_text(ensemble: Ensemble) -> str:

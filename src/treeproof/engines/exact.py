@@ -1,32 +1,21 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
 docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact/problem.py,
-dual.py, primal.py, branching.py and exact.py.
+dual.py, primal.py, search.py and row.py.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import (
-    Replays,
-    Sides,
-    arguments_of,
-    broken_rows,
-    common_outcomes,
-    empty_columns,
-    in_batches,
-    part_of,
-)
-from treeproof.kernels.exact.row import Columns, Limits, solve_batch
-from treeproof.kernels.exact.search import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.engines.batches import BatchSearch
+from treeproof.engines.outcomes import mark_unknown, mark_verified, mark_witnessed
+from treeproof.kernels.core.status import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 STAGES = (4, 16)
@@ -58,118 +47,70 @@ class ExactEngine:
         del query
         return None
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
-        radius = 0.0 if query.reach.radius is None else query.reach.radius
-        columns, skip = empty_columns(query), broken_rows(query)
-        run = _runner(query, budget, query.reach.box(query.rows, radius), skip, columns)
-        replays = Replays(query, columns, skip, asks_radius=False)
-        in_batches(len(query), n_jobs, replays.after(partial(run, False, 0.0, 1.0)))
-        return _verify_outcomes(query, columns, skip, replays.finished())
+        search = BatchSearch(query, asks_radius=False)
+        search.run(solve_batch, FirstGuess(0.0, 1.0), _limits(budget), n_jobs=n_jobs)
+        proved = (
+            ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
+        )
+        results = search.finish()
+        mark_witnessed(query, results, np.flatnonzero(search.confirmed))
+        mark_verified(query, results, np.flatnonzero(proved))
+        for row in np.flatnonzero(~search.skip & ~search.confirmed & ~proved):
+            mark_unknown(query, results, int(row), _reason(search, row))
+        return results
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
-        columns, skip = empty_columns(query), broken_rows(query)
-        run = _runner(query, budget, (query.reach.low, query.reach.high), skip, columns)
+        search, limits = BatchSearch(query, asks_radius=True), _limits(budget)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
-        replays = Replays(query, columns, skip, asks_radius=True)
         unit = query.unit_rows or len(query)
         for start in range(0, len(query), unit):
             end = min(start + unit, len(query))
             first = start
             for last in (*(start + stage for stage in STAGES if start + stage < end), end):
-                before = part_of(columns, slice(start, first))
+                before = search.part_of(slice(start, first))
                 expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
-                search = partial(run, True, *_first_guess(before))
-                in_batches(last, threads, replays.after(search), first)
+                search.run(solve_batch, _first_guess(before), limits, range(first, last), threads)
                 first = last
-        return _radius_outcomes(query, columns, skip, replays.finished())
+        is_found = np.isfinite(search.results.upper)
+        results = search.finish()
+        is_proved = ~search.skip & (search.columns.status == PROVED)
+        is_proved &= search.confirmed == is_found
+        results.verdict[is_proved] = Verdict.VERIFIED
+        results.exact[is_proved] = True
+        for row in np.flatnonzero(~search.skip & ~is_proved):
+            results.reason[row] = _reason(search, row)
+        return results
 
 
-def _runner(
-    query: Query,
-    budget: Budget,
-    sides: Sides,
-    skip: NDArray[np.bool_],
-    columns: Columns,
-) -> Callable[[bool, float, float, slice], None]:
-    """Return a function that solves a slice of the rows into the columns."""
-    arguments, skipped = arguments_of(query, sides), skip.copy()
-    limits = Limits(
+def _limits(budget: Budget) -> Limits:
+    return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
     )
 
-    def run(is_ball: bool, start: float, margin: float, part: slice) -> None:
-        solve_batch(
-            *arguments(part),
-            is_ball,
-            start,
-            margin,
-            skipped[part],
-            limits,
-            part_of(columns, part),
-        )
 
-    return run
+def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
+    return _REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
 
 
-def _first_guess(before: Columns) -> tuple[float, float]:
+def _first_guess(before: Columns) -> FirstGuess:
     """Where to look first, from the rows already solved.
 
-    Returns
-    -------
-    radius, margin : float
-        The median radius, 0 when there is none; by what factor most radii exceed the cheap ones.
+    The radius is the median of theirs, 0 when there is none; the margin is the factor by which most
+    radii exceed those of eq. 6.
     """
-    radius, cheap = before.upper, before.cheap
-    known = np.isfinite(radius) & (radius > 0.0) & (cheap > 0.0)
+    radius, eq6_radius = before.upper, before.eq6_radius
+    known = np.isfinite(radius) & (radius > 0.0) & (eq6_radius > 0.0)
     if not known.any():
-        return 0.0, FIRST_MARGIN
+        return FirstGuess(0.0, FIRST_MARGIN)
     with np.errstate(over="ignore"):
-        ratio = np.sort(radius[known] / cheap[known])
-    solved = np.sort(radius[known])
+        ratio = np.sort(radius[known] / eq6_radius[known])
+    median = float(np.sort(radius[known])[len(ratio) // 2])
     margin = float(ratio[int(MOST * len(ratio))])
-    return float(solved[len(solved) // 2]), min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
-
-
-def _verify_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
-) -> Outcomes:
-    outcomes = common_outcomes(query, columns, skip, is_confirmed)
-    if not query.reach.is_ball:
-        outcomes.lower[:] = outcomes.upper[:] = np.nan
-    outcomes.verdict[is_confirmed] = Verdict.FALSIFIED
-    outcomes.exact[is_confirmed] = outcomes.attained[is_confirmed] = True
-    is_proved = ~skip & (columns.status == PROVED) & ~np.isfinite(columns.upper)
-    outcomes.verdict[is_proved] = Verdict.VERIFIED
-    outcomes.exact[is_proved] = True
-    if query.reach.is_ball:
-        radius = query.reach.radius or 0.0
-        nearest = np.minimum(radius, outcomes.witness_distance[is_confirmed])
-        outcomes.upper[is_confirmed] = nearest
-        outcomes.lower[is_proved] = radius
-    _write_reasons(outcomes, columns, ~skip & ~is_confirmed & ~is_proved)
-    return outcomes
-
-
-def _radius_outcomes(
-    query: Query, columns: Columns, skip: NDArray[np.bool_], is_confirmed: NDArray[np.bool_]
-) -> Outcomes:
-    outcomes = common_outcomes(query, columns, skip, is_confirmed)
-    outcomes.lower[~skip] = columns.lower[~skip]
-    outcomes.upper[is_confirmed] = columns.upper[is_confirmed]
-    outcomes.attained[is_confirmed] = ~columns.is_open[is_confirmed]
-    is_proved = ~skip & (columns.status == PROVED) & (is_confirmed == np.isfinite(columns.upper))
-    outcomes.verdict[is_proved] = Verdict.VERIFIED
-    outcomes.exact[is_proved] = True
-    _write_reasons(outcomes, columns, ~skip & ~is_proved)
-    return outcomes
-
-
-def _write_reasons(outcomes: Outcomes, columns: Columns, is_unknown: NDArray[np.bool_]) -> None:
-    for row in np.flatnonzero(is_unknown):
-        outcomes.reason[row] = _REASON.get(int(columns.status[row]), UnknownReason.SOLVER_FAILED)
+    return FirstGuess(median, min(max(margin, LEAST_MARGIN), LARGEST_MARGIN))

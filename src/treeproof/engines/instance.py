@@ -1,13 +1,10 @@
 """A row and a box in rank space, and points as rows again."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.core.balls import ball_distances, lie_in_sets
+from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets
 from treeproof.kernels.core.cells import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
-from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
 from treeproof.model.ensemble import (
     CATEGORICAL,
     ZERO_BAND,
@@ -15,12 +12,12 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     IntArray,
+    cached_per_ensemble,
 )
-from treeproof.model.remembered import remembered
 from treeproof.query.query import Query
 
 
-@remembered
+@cached_per_ensemble
 def rank_space(ensemble: Ensemble) -> RankSpace:
     """Return the integer view of an ensemble."""
     trees = ensemble.trees
@@ -77,61 +74,6 @@ def _max_depth(ensemble: Ensemble) -> int:
         depth += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
-    """Reachable leaves of one constraint over one box; maximise the sum of gains.
-
-    Leaf i of tree k is the product of the box and its ranges; a point picks one leaf per tree. No
-    violation exists in the box if every point's ``base + sum of gains`` is below `floor`.
-
-    Attributes
-    ----------
-    base : float
-        Gain before any tree: coefficient · start values.
-    floor : float
-        The need of the constraint less every slack: sums of the library, links, and our doubles.
-    low_cell, high_cell : int32 (n_features,)
-        The box in cells; FIXED for features that keep the row's value.
-    leaf_start, leaf_gain, leaf_row, range_start, feature, low, high
-        See `treeproof.kernels.core.leaves.restrict`. Trees without a say have no leaves.
-    """
-
-    base: float
-    floor: float
-    low_cell: IntArray
-    high_cell: IntArray
-    leaf_start: NDArray[np.int64]
-    leaf_gain: FloatArray
-    leaf_row: IntArray
-    range_start: NDArray[np.int64]
-    feature: IntArray
-    low: IntArray
-    high: IntArray
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of reachable leaves of all trees."""
-        return len(self.leaf_gain)
-
-
-def instance_of(
-    query: Query, row: int, constraint: int, low: FloatArray, high: FloatArray
-) -> Instance:
-    """Restrict one constraint of a query to a closed box around a row.
-
-    Parameters
-    ----------
-    query : Query
-        The question.
-    row, constraint : int
-        Which row, and which constraint of ``query.alternatives``.
-    low, high : float64 (n_features,)
-        The box, as `Reach.box` gives it.
-    """
-    low_cell, high_cell = cells_of(query, row, low, high)
-    return instance_of_cells(query, row, constraint, low_cell, high_cell)
-
-
 def cells_of(
     query: Query, row: int, low: FloatArray, high: FloatArray
 ) -> tuple[IntArray, IntArray]:
@@ -140,66 +82,6 @@ def cells_of(
     high_cell = np.empty(query.ensemble.n_features, dtype=np.int32)
     cells_of_box(rank_space(query.ensemble), query.rows[row], low, high, low_cell, high_cell)
     return low_cell, high_cell
-
-
-def instance_of_cells(
-    query: Query, row: int, constraint: int, low_cell: IntArray, high_cell: IntArray
-) -> Instance:
-    """Restrict one constraint of a query to a box given in cells."""
-    ensemble = query.ensemble
-    coefficient = query.alternatives.coefficient[constraint]
-    leaf_start, leaf_gain, leaf_row, range_start, feature, low_range, high_range = restrict_box(
-        ensemble.trees,
-        rank_space(ensemble),
-        query.rows[row],
-        low_cell,
-        high_cell,
-        coefficient,
-        ZERO_BAND,
-    )
-    base, floor = base_and_floor(query, constraint, leaf_start, leaf_row, leaf_gain)
-    return Instance(
-        base=base,
-        floor=floor,
-        low_cell=low_cell,
-        high_cell=high_cell,
-        leaf_start=leaf_start,
-        leaf_gain=leaf_gain,
-        leaf_row=leaf_row,
-        range_start=range_start,
-        feature=feature,
-        low=low_range,
-        high=high_range,
-    )
-
-
-def base_and_floor(
-    query: Query,
-    constraint: int,
-    leaf_start: NDArray[np.int64],
-    leaf_row: IntArray,
-    leaf_gain: FloatArray,
-) -> tuple[float, float]:
-    """Gain before any tree, and the total below which no violation lies, for restricted trees."""
-    ensemble, alternatives = query.ensemble, query.alternatives
-    coefficient = alternatives.coefficient[constraint]
-    start = np.array(ensemble.aggregation.start, dtype=np.float64)
-    unit = alternatives.unit[constraint]
-    slack = slack_of_sums(ensemble.trees, coefficient, start, unit, leaf_start, leaf_row)
-    base = float(coefficient @ start)
-    # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
-    magnitude = abs(base) + _largest_magnitude(leaf_start, leaf_gain)
-    own_rounding = (len(leaf_start) + 4) * 2.0**-52 * magnitude
-    link_slack = alternatives.link_slack[constraint]
-    return base, float(alternatives.need[constraint] - slack - link_slack - own_rounding)
-
-
-def _largest_magnitude(leaf_start: NDArray[np.int64], leaf_gain: FloatArray) -> float:
-    """Largest possible sum of absolute gains, one leaf per tree."""
-    occupied = leaf_start[:-1][np.diff(leaf_start) > 0]
-    if occupied.size == 0:
-        return 0.0
-    return float(np.maximum.reduceat(np.abs(leaf_gain), occupied).sum())
 
 
 def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArray) -> FloatArray:
@@ -283,27 +165,25 @@ def lie_in_set(
 ) -> NDArray[np.bool_]:
     """Whether each point lies in the set around the row of the query that it belongs to.
 
-    Parameters
-    ----------
-    query, rows, points
-        The question; numbers of rows, and a point of each.
-    upper, is_open : float64 (n,), bool (n,), optional
-        Radius of each ball, and whether every larger ball is meant instead; by default the query's
-        own closed ball or box.
+    By default the query's own closed ball or box; otherwise balls of the radii `upper`, or every
+    larger one where `is_open`.
     """
     reach = query.reach
     if upper is None or is_open is None:
         upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)
         is_open = np.zeros(len(rows), dtype=bool)
-    inside: NDArray[np.bool_] = lie_in_sets(
-        rank_space(query.ensemble),
+    sets = Sets(
         query.rows[rows],
-        np.array(points),
-        (reach.down.copy(), reach.up.copy()),
-        (reach.low[rows], reach.high[rows]),
+        reach.down.copy(),
+        reach.up.copy(),
+        reach.low[rows],
+        reach.high[rows],
         upper,
         is_open,
         reach.is_ball,
-        query.ensemble.input_precision == "float32",
+    )
+    is_single = query.ensemble.input_precision == "float32"
+    inside: NDArray[np.bool_] = lie_in_sets(
+        rank_space(query.ensemble), sets, np.array(points), is_single
     )
     return inside

@@ -1,4 +1,9 @@
-"""From a live model or a model file to an `Ensemble`."""
+"""From a live model or a model file to an `Ensemble`.
+
+Each library has a folder, whose `loader.py` is the way in; the folders do not know each other.
+`registry.py` lists the loaders, `base.py` says what they offer and return, `rules.py` has the rules
+that libraries share, and `self_test.py` compares what was loaded with the library itself.
+"""
 
 import contextlib
 import os
@@ -13,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions
 from treeproof.loaders.registry import loaders, supported_kinds
+from treeproof.loaders.self_test import run_self_test
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import is_saved, load_saved
 
@@ -44,30 +50,11 @@ class TrainedHere(Protocol):
 def load_ensemble(
     source: Any, *, options: LoadOptions | None = None, self_test: bool = True
 ) -> Ensemble:
-    """Load a live model or a model file, and test it against its library.
+    """Load a live model or a model file, and compare it with its library where that can answer.
 
-    Parameters
-    ----------
-    source : model object, str or path
-        A trained model of a supported library, or the path of a model file.
-    options : LoadOptions, optional
-        What the model itself does not say.
-    self_test : bool
-        Whether to compare with the source library where it can be imported.
-
-    Returns
-    -------
-    Ensemble
-        With the outcome of the self-test in its provenance.
-
-    Warns
-    -----
-    ModelWarning
-        The model leaves open what is deployed.
+    The outcome of the comparison is in the provenance. A `ModelWarning` says what the model leaves
+    open about what is deployed.
     """
-    # Not at the top: the self-test builds on loaders/base.py.
-    from treeproof.loaders.self_test import run_self_test
-
     options = options or LoadOptions()
     if isinstance(source, Ensemble):
         return source
@@ -77,11 +64,10 @@ def load_ensemble(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         head = _head(path)
-        if is_saved(head):
-            _refuse_options(options, frozenset(), "a file written by Model.save")
-            with _naming(path):
-                return load_saved(path)
         with _naming(path):
+            if is_saved(head):
+                _refuse_options(options, frozenset(), "a file written by Model.save")
+                return load_saved(path)
             loaded = _load_file(path, head, options)
     else:
         loaded = _load_object(source, options)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,42 +23,33 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """What a user may say about a model beyond the model itself.
-
-    Attributes
-    ----------
-    decision_threshold : float or None
-        Probability from which (inclusive) a binary classifier says class 1; None keeps the
-        library's own rule.
-    base_score : float or None
-        Margin to start from, only for formats that do not carry it (XGBoost text dumps).
-    input_precision, tie, missing
-        What a treelite checkpoint does not carry; a model of such a format is refused without.
-    n_classes : int or None
-        Number of classes of an XGBoost text dump, which does not carry it: 1 for a score, 2 (the
-        default) for one margin, k for k margins whose trees take turns.
-    n_features : int or None
-        Number of columns of a row, for XGBoost text dumps; by default up to the last one used.
-    rounds : {"best", "all"} or None
-        Which rounds of an XGBoost model that stopped early are used; None does as the given object
-        does, or whoever saved the file.
-    """
+    """What a user may say about a model beyond the model itself; None leaves it open."""
 
     decision_threshold: float | None = None
+    """Probability from which (inclusive) a binary classifier says class 1; None keeps the library's
+    own rule."""
     base_score: float | None = None
+    """Margin to start from, only for formats that do not carry it (XGBoost text dumps)."""
     input_precision: Literal["float32", "float64"] | None = None
     tie: Literal["lower", "upper"] | None = None
     missing: Literal["nan", "zero", "none"] | None = None
+    """The last three: what a treelite checkpoint does not carry, and is refused without."""
     n_classes: int | None = None
+    """Number of classes of an XGBoost text dump: 1 for a score, 2 (the default) for one margin, k
+    for k margins whose trees take turns."""
     n_features: int | None = None
+    """Number of columns of a row, for XGBoost text dumps; by default up to the last one used."""
     rounds: Literal["best", "all"] | None = None
+    """Which rounds of an XGBoost model that stopped early are used; None does as the given object
+    does, or whoever saved the file."""
 
     def __post_init__(self) -> None:
         """Refuse values that mean nothing: loaders compare with those that they know."""
         threshold = self.decision_threshold
-        if threshold is not None and not 0.0 <= threshold <= 1.0:
+        if threshold is not None and not 0.0 < threshold <= 1.0:
             raise InvalidInput(
-                f"'decision_threshold' must be a probability between 0 and 1. Got {threshold!r}."
+                "'decision_threshold' must be a probability above 0 and up to 1."
+                f" Got {threshold!r}."
             )
         for name, choices in _CHOICES.items():
             given = getattr(self, name)
@@ -73,64 +64,51 @@ class CannotAnswer(Exception):  # noqa: N818 - reads as a statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The source library's own answers, for the self-test.
+    """The source library's own answers to float64 rows, for the self-test.
 
     The functions may raise ImportError or `CannotAnswer`; the self-test is then recorded as not
     run.
-
-    Attributes
-    ----------
-    margins : callable
-        Raw scores of float64 rows, shape (n_rows, n_outputs), in the library's own dtype.
-    labels : callable or None
-        Class index of each row as the library decides it, where it does.
-    odd_categories : bool
-        Whether the library takes unseen, negative and fractional codes of categorical features.
     """
 
     margins: Callable[[FloatArray], NDArray[np.floating]]
+    """Raw scores, shape (n_rows, n_outputs), in the library's own dtype."""
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
-    odd_categories: bool = True
+    """Class index of each row as the library decides it, where it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An ensemble, and the library that can confirm it.
-
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The model in canonical form.
-    reference : Reference or None
-        None where the source library cannot answer for this model.
-    why_no_reference : str
-        The reason, for the record of the self-test; by default that the library is not importable.
-    cautions : tuple of str
-        What is open about the model that is deployed; shown at once, and kept in its notes.
-    """
+    """An ensemble, and the library that can confirm it."""
 
     ensemble: Ensemble
-    reference: Reference | None
-    why_no_reference: str = ""
+    reference: Reference
     cautions: tuple[str, ...] = ()
+    """What is open about the model that is deployed; shown at once, and kept in its notes."""
 
 
-class Loader(Protocol):
-    """One source of models; `loaders/registry.py` lists them all."""
+class Loader:
+    """One source of models; `loaders/registry.py` lists them all.
+
+    A loader overrides the methods for objects, those for files, or both.
+    """
 
     name: ClassVar[str]
 
     def accepts_object(self, source: Any) -> bool:
         """Whether a live object is of this library; must not import the library."""
+        return False
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
         """Whether a file, by suffix and its first 4,096 bytes, is of this format."""
+        return False
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a live model."""
+        raise NotImplementedError
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a model file without executing anything in it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +131,9 @@ def read_model_file(path: Path) -> ModelFile:
 
 
 def version_notes(
-    library: str, version: str, *, oldest: tuple[int, int], newest: tuple[int, int]
+    library: str, version: str, oldest: tuple[int, int], newest: tuple[int, int]
 ) -> tuple[str, ...]:
-    """Note for the provenance where a library version is outside the tested range.
-
-    Parameters
-    ----------
-    library, version : str
-        Name and version as the library writes it.
-    oldest, newest : tuple of int
-        Major and minor version at both ends of the tested range, inclusive.
-    """
+    """Note for the provenance where a library version is outside the tested range, inclusive."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
     if numbers is None:
@@ -182,3 +152,9 @@ def has_base_class(source: Any, package: str, *names: str) -> bool:
         kind.__name__ in names and kind.__module__.split(".")[0] == package
         for kind in type(source).__mro__
     )
+
+
+def class_numbers(classes: tuple[Any, ...], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Position among the classes of every label that a library gives."""
+    number = {label: index for index, label in enumerate(classes)}
+    return np.array([number[label] for label in labels.tolist()], dtype=np.int64)

@@ -14,22 +14,14 @@ from treeproof.loaders.base import Loader
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a loader lives and what it understands.
-
-    Attributes
-    ----------
-    module, class_name : str
-        Home of the loader below `treeproof.loaders`.
-    kinds : tuple of str
-        What it loads, as shown to users.
-    options : frozenset of str
-        Fields of `LoadOptions` that mean something to it; others are refused, not ignored.
-    """
+    """Where a loader lives below `treeproof.loaders`, and what it understands."""
 
     module: str
     class_name: str
     kinds: tuple[str, ...]
+    """What it loads, as shown to users: objects first, files last."""
     options: frozenset[str]
+    """Fields of `LoadOptions` that mean something to it; others are refused, not ignored."""
 
 
 _THRESHOLD = frozenset({"decision_threshold"})
@@ -61,8 +53,12 @@ ENTRIES = (
         ("CatBoost models", "CatBoost .cbm and .json files"),
         _THRESHOLD,
     ),
-    Entry("sklearn.loader", "SklearnLoader", ("scikit-learn tree ensembles",), _THRESHOLD),
-    Entry("sklearn.skops", "SkopsLoader", ("skops files of scikit-learn tree ensembles",), _THRESHOLD),
+    Entry(
+        "sklearn.loader",
+        "SklearnLoader",
+        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles"),
+        _THRESHOLD,
+    ),
     Entry(
         "treelite.loader",
         "TreeliteLoader",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
-from treeproof.model.ensemble import CATEGORICAL, TreeArrays
+from treeproof.model.ensemble import CATEGORICAL, MISSING_LEFT, TreeArrays
 
 MAX_DEPTH = 4096
 """Deeper trees are refused: no trained model comes near, hostile files do."""
@@ -28,34 +28,25 @@ MAX_SET_WORDS = 1 << 25
 IntArray = NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class _Forest:
-    """Some trees with their nodes one after another; children are numbered within their tree."""
-
-    sizes: IntArray
-    output: IntArray
-    feature: IntArray
-    threshold: NDArray[np.float64]
-    left: IntArray
-    right: IntArray
-    flags: NDArray[np.uint8]
-    value: NDArray[np.float64]
-    source: IntArray
-    category_set: IntArray
+_DTYPES = {
+    "sizes": np.int64,
+    "output": np.int64,
+    "feature": np.int64,
+    "threshold": np.float64,
+    "left": np.int64,
+    "right": np.int64,
+    "flags": np.uint8,
+    "source": np.int64,
+    "category_set": np.int64,
+}
 
 
 @dataclass(slots=True)
 class TreeBuilder:
-    """Collects trees; `finish` checks them and returns the canonical arrays.
+    """Collects trees; `finish` checks them and returns the canonical arrays."""
 
-    Parameters
-    ----------
-    leaf_width : int
-        1, or the number of outputs for vector leaves.
-    """
-
-    leaf_width: int = 1
-    _forests: list[_Forest] = field(default_factory=list)
+    leaf_width: int = 1  # or the number of outputs for vector leaves
+    _forests: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _n_trees: int = 0
     _sets: list[NDArray[np.uint32]] = field(default_factory=list)
     _n_set_words: int = 0
@@ -81,53 +72,10 @@ class TreeBuilder:
         self._sets.append(words)
         return len(self._sets) - 1
 
-    def add_tree(
-        self,
-        *,
-        feature: ArrayLike,
-        threshold: ArrayLike,
-        left: ArrayLike,
-        right: ArrayLike,
-        flags: ArrayLike,
-        value: ArrayLike,
-        output: int,
-        source: ArrayLike | None = None,
-        category_set: ArrayLike | None = None,
-    ) -> None:
-        """Add one tree given in any node order with node 0 as its root.
-
-        Parameters
-        ----------
-        feature : int (n,)
-            Tested feature; anything at leaves.
-        threshold : float (n,)
-            Canonical thresholds (left iff x < threshold); anything at leaves.
-        left, right : int (n,)
-            Children; negative marks a leaf (both must then be negative).
-        flags : int (n,)
-            MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, …; anything at leaves.
-        value : float (n,) or (n, leaf_width)
-            Leaf values; anything at inner nodes.
-        output : int
-            Output that the tree adds to, or -1 for vector leaves.
-        source : int (n,), optional
-            The library's own number of each leaf; default is the node number.
-        category_set : int (n,), optional
-            Number returned by `add_category_set` for categorical nodes, -1 elsewhere.
-        """
-        left_child = np.asarray(left, dtype=np.int64)
-        self.add_forest(
-            sizes=[len(left_child)],
-            output=[output],
-            feature=feature,
-            threshold=threshold,
-            left=left_child,
-            right=right,
-            flags=flags,
-            value=value,
-            source=source,
-            category_set=category_set,
-        )
+    def add_tree(self, *, left: ArrayLike, output: int, **columns: Any) -> None:
+        """Add one tree; `output` is that of the tree, all else is as in `add_forest`."""
+        left = np.asarray(left, dtype=np.int64)
+        self.add_forest(sizes=[len(left)], output=[output], left=left, **columns)
 
     def add_forest(
         self,
@@ -142,49 +90,56 @@ class TreeBuilder:
         value: ArrayLike,
         source: ArrayLike | None = None,
         category_set: ArrayLike | None = None,
+        swap: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add many trees at once, their nodes one after another.
+        """Add trees whose nodes lie one after another, in any order with the root first.
 
         Parameters
         ----------
-        sizes : int (n_trees,)
-            Number of nodes of each tree.
-        output : int (n_trees,)
-            Output that each tree adds to, or -1 for vector leaves.
-        feature, threshold, left, right, flags, value, source, category_set
-            As in `add_tree`, for all nodes of all trees; children and sources are numbered
-            within their own tree.
+        sizes, output : int (n_trees,)
+            Number of nodes of each tree; output that it adds to, or -1 for vector leaves.
+        feature, threshold : (n_nodes,)
+            The tests in canonical form (left iff x < threshold); anything at leaves.
+        left, right : int (n_nodes,)
+            Children, numbered within their tree; both negative at a leaf.
+        flags : int (n_nodes,)
+            MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, …; anything at leaves.
+        value : float (n_nodes,) or (n_nodes, leaf_width)
+            Leaf values; anything at inner nodes.
+        source : int (n_nodes,), optional
+            The library's own number of each leaf; by default that of its node in its tree.
+        category_set : int (n_nodes,), optional
+            What `add_category_set` returned for categorical nodes, -1 elsewhere.
+        swap : bool (n_nodes,), optional
+            Nodes whose canonical test answers the other way round than the library's: the children
+            change sides, and so does the direction of missing values.
         """
+        given = {"sizes": sizes, "output": output, "feature": feature, "threshold": threshold}
+        given |= {"left": left, "right": right, "flags": flags}
         size = np.asarray(sizes, dtype=np.int64)
         n_nodes = int(size.sum())
-        local = np.arange(n_nodes) - np.repeat(np.cumsum(size) - size, size)
+        if source is None:
+            source = np.arange(n_nodes) - np.repeat(np.cumsum(size) - size, size)
+        given["source"] = source
+        given["category_set"] = np.full(n_nodes, -1) if category_set is None else category_set
+        forest = {name: np.asarray(given[name], dtype) for name, dtype in _DTYPES.items()}
         values = np.asarray(value, dtype=np.float64)
-        values = values.reshape(n_nodes, values.size // max(n_nodes, 1))
-        if n_nodes and values.shape[1] != self.leaf_width:
+        forest["value"] = values.reshape(n_nodes, values.size // max(n_nodes, 1))
+        if n_nodes and forest["value"].shape[1] != self.leaf_width:
             raise BrokenModelFile(
                 f"Tree {self._n_trees}: leaf values must have width {self.leaf_width}."
-                f" Got {values.shape[1]}."
+                f" Got {forest['value'].shape[1]}."
             )
-        forest = _Forest(
-            sizes=size,
-            output=np.asarray(output, dtype=np.int64),
-            feature=np.asarray(feature, dtype=np.int64),
-            threshold=np.asarray(threshold, dtype=np.float64),
-            left=np.asarray(left, dtype=np.int64),
-            right=np.asarray(right, dtype=np.int64),
-            flags=np.asarray(flags, dtype=np.uint8),
-            value=values,
-            source=local if source is None else np.asarray(source, dtype=np.int64),
-            category_set=np.full(n_nodes, -1)
-            if category_set is None
-            else np.asarray(category_set, dtype=np.int64),
-        )
-        for name in ("feature", "threshold", "left", "right", "flags", "source", "category_set"):
-            if getattr(forest, name).shape != (n_nodes,):
+        for name in list(_DTYPES)[2:]:
+            if forest[name].shape != (n_nodes,):
                 raise BrokenModelFile(
                     f"Tree {self._n_trees}: array '{name}' must have one entry per node"
-                    f" ({n_nodes}). Got shape {getattr(forest, name).shape}."
+                    f" ({n_nodes}). Got shape {forest[name].shape}."
                 )
+        if swap is not None:
+            sides = forest["left"], forest["right"]
+            forest["left"], forest["right"] = np.where(swap, sides[::-1], sides)
+            forest["flags"] = forest["flags"] ^ np.where(swap, MISSING_LEFT, 0).astype(np.uint8)
         self._forests.append(forest)
         self._n_trees += len(size)
 
@@ -194,7 +149,7 @@ class TreeBuilder:
             raise UnsupportedModel("A model must have at least one tree. Got none. Train it first.")
 
         def joined(name: str) -> Any:
-            parts = [getattr(forest, name) for forest in self._forests]
+            parts = [forest[name] for forest in self._forests]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
         walk = _walk(joined("sizes"), joined("left"), joined("right"))

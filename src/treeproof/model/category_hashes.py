@@ -24,21 +24,10 @@ def category_hash(category: str | bytes) -> int:
 
 
 def category_codes(raw: Sequence[str | int], cells: Sequence[Any], *, name: str) -> FloatArray:
-    """Codes of cells that hold categories as CatBoost takes them.
+    """Codes of cells that hold categories as CatBoost takes them: strings, bytes, whole numbers.
 
-    Parameters
-    ----------
-    raw : sequence
-        What each code stands for: the category's text, or where no one recorded it, its hash.
-    cells : sequence
-        Strings, bytes or whole numbers.
-    name : str
-        Name of the column, for messages.
-
-    Returns
-    -------
-    ndarray of float64
-        Position in `raw`; ``len(raw)``, which is in no set, for every other category.
+    `raw` is what each code stands for: the category's text, or where no one recorded it, its hash.
+    Every other category has the code ``len(raw)``, which is in no set.
     """
     code: dict[int, float] = {}
     for position, category in enumerate(raw):

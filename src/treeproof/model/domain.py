@@ -6,20 +6,21 @@ midpoint between T and the float below it (or the double after it, when that mid
 Replacing every T by its M gives the same model for float64 rows, without a cast.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
-from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
-from treeproof.model.remembered import remembered
+from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray, cached_per_ensemble
 
 
 def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
     """Return the model over float64 rows whose answers equal the deployed ones on every double."""
-    return ensemble if ensemble.input_precision == "float64" else _over_doubles(ensemble)
+    if ensemble.input_precision == "float64":
+        return ensemble
+    return _over_doubles(ensemble).with_provenance(**asdict(ensemble.provenance))
 
 
-@remembered
+@cached_per_ensemble
 def _over_doubles(ensemble: Ensemble) -> Ensemble:
     trees = ensemble.trees
     numeric = (trees.feature >= 0) & ((trees.flags & CATEGORICAL) == 0)

@@ -5,16 +5,17 @@ rule of their library into such a canonical threshold (docs/explanation/semantic
 later step needs to know where a model came from.
 """
 
+import copy
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, Self
+from functools import wraps
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.model.remembered import remembered
-from treeproof.model.validation import validate
-
+Value = TypeVar("Value")
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 
@@ -23,6 +24,7 @@ ZERO_IS_MISSING = 2  # flag: |x| <= ZERO_BAND counts as missing (LightGBM's zero
 CATEGORICAL = 4  # flag: the test is "category in set goes left", the threshold is unused
 WHOLE_CATEGORY = 8  # flag: a fraction is in no set (scikit-learn; other libraries truncate it)
 NONNEGATIVE_CATEGORY = 16  # flag: -1 < x < 0 is in no set (LightGBM truncates it to category 0)
+FLAGS = 31  # all of them
 
 ZERO_BAND = float(np.float32(1e-35))
 """LightGBM's kZeroThreshold, a float32 constant that is widened before the comparison."""
@@ -132,7 +134,14 @@ class Provenance:
     self_test: str = "not run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class _Cache(dict[Any, Any]):
+    """What was worked out of an ensemble; it lives as long as the ensemble, and is not pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Cache, ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ensemble:
     """A tree ensemble with explicit semantics, validated once on construction.
 
@@ -174,9 +183,13 @@ class Ensemble:
     missing_allowed: bool = True
     infinite_allowed: bool = True
     provenance: Provenance
+    _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check every structural rule, then make the arrays read-only."""
+        # Not at the top: the rules are written in terms of this module.
+        from treeproof.model.validation import validate
+
         validate(self)
         for array in self.trees:
             array.setflags(write=False)
@@ -218,11 +231,35 @@ class Ensemble:
         return _fingerprint(self)
 
     def with_provenance(self, **changes: Any) -> Self:
-        """Return a copy whose provenance has the given fields replaced."""
-        return replace(self, provenance=replace(self.provenance, **changes))
+        """Return a copy whose provenance has the given fields replaced.
+
+        Everything that was checked is the same, so nothing is checked again, and what was worked
+        out of the trees serves both.
+        """
+        twin = copy.copy(self)
+        object.__setattr__(twin, "provenance", replace(self.provenance, **changes))
+        return twin
 
 
-@remembered
+def cached_per_ensemble(build: Callable[[Ensemble], Value]) -> Callable[[Ensemble], Value]:
+    """Work out what a function returns once for every ensemble.
+
+    The function must not depend on the provenance: ensembles that differ in nothing else share
+    what was worked out.
+    """
+
+    @wraps(build)
+    def value_of(ensemble: Ensemble) -> Value:
+        cache = ensemble._cache
+        if build not in cache:
+            cache[build] = build(ensemble)
+        value: Value = cache[build]
+        return value
+
+    return value_of
+
+
+@cached_per_ensemble
 def _fingerprint(ensemble: Ensemble) -> str:
     digest = hashlib.sha256(b"treeproof ensemble 1\n")
     for name, array in ensemble.trees._asdict().items():

@@ -18,9 +18,9 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     IntArray,
+    cached_per_ensemble,
 )
 from treeproof.model.links import argmax_labels
-from treeproof.model.remembered import remembered
 
 _CELLS = 1 << 15
 """Rows times trees that are walked at once."""
@@ -48,29 +48,16 @@ class _Layout(NamedTuple):
     """Nodes for walking many rows at once: node n has two places, 2 n and 2 n + 1.
 
     A leaf leads to itself, so that rows which arrive early may take the steps of the others.
-
-    Attributes
-    ----------
-    feature : intp (2 * n_nodes,)
-        Feature that the node tests; 0 at a leaf.
-    threshold : float64 (2 * n_nodes,)
-        Canonical threshold.
-    missing_right : bool (2 * n_nodes,)
-        Whether a missing value goes right.
-    after : intp (2 * n_nodes,)
-        First place of the left child, then of the right one.
-    has_other_tests : bool
-        Whether some node tests for categories, or takes zero for missing.
     """
 
-    feature: NDArray[np.intp]
+    feature: NDArray[np.intp]  # (2 * n_nodes,), 0 at a leaf
     threshold: FloatArray
     missing_right: NDArray[np.bool_]
-    after: NDArray[np.intp]
-    has_other_tests: bool
+    after: NDArray[np.intp]  # first place of the left child, then of the right one
+    has_other_tests: bool  # for categories, or for zero as missing
 
 
-@remembered
+@cached_per_ensemble
 def _layout(ensemble: Ensemble) -> _Layout:
     trees = ensemble.trees
     is_leaf = trees.feature < 0

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -65,6 +65,9 @@ _DTYPES = {
     "tree_output": "<i4",
 }
 """What is stored; `left` and `leaf` follow from the preorder."""
+
+_PLAIN = ("n_features", "n_outputs", "input_precision", "missing_allowed", "infinite_allowed")
+"""Fields of an ensemble that the header has as they are."""
 
 
 class _Special(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,19 +109,14 @@ def is_saved(head: bytes) -> bool:
 
 
 def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
-    """Write an ensemble so that `load_saved` gives back the same bits.
+    """Write an ensemble so that `load_saved` gives back the same bits, provenance included.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        What to save.
-    path : str or path
-        Where to; an existing file is replaced in one step, or left alone when writing fails.
+    An existing file is replaced in one step, or left alone when writing fails.
     """
     content = _encode(ensemble)
     target = Path(path)
     try:
-        with in_place_of(target) as temporary, temporary.open("xb") as stream:
+        with atomic_replace(target) as temporary, temporary.open("xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -128,23 +126,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
 
 
 def load_saved(path: str | os.PathLike[str]) -> Ensemble:
-    """Read an ensemble that `save_ensemble` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    Ensemble
-        Equal to the saved one, bit for bit, provenance included.
-
-    Raises
-    ------
-    BrokenModelFile
-        The file is damaged, of a newer format, or not of this format at all.
-    """
+    """Read an ensemble that `save_ensemble` wrote."""
     source = Path(path)
     try:
         with source.open("rb") as stream:
@@ -169,9 +151,7 @@ def _encode(ensemble: Ensemble) -> bytes:
         streams = [zlib.compress(_shuffle(array), 0) for array in stored.values()]
     header = _Header(
         writer=_writer(),
-        n_features=ensemble.n_features,
-        n_outputs=ensemble.n_outputs,
-        input_precision=ensemble.input_precision,
+        **{name: getattr(ensemble, name) for name in _PLAIN},
         aggregation=_plain_fields(ensemble.aggregation),
         decision=_plain_fields(ensemble.decision),
         classes=tuple(_plain_scalar(value, "class label") for value in ensemble.classes),
@@ -181,8 +161,6 @@ def _encode(ensemble: Ensemble) -> bytes:
             for feature, values in sorted(ensemble.categories.items())
         ),
         categorical=tuple(int(feature) for feature in ensemble.categorical),
-        missing_allowed=ensemble.missing_allowed,
-        infinite_allowed=ensemble.infinite_allowed,
         provenance=_plain_fields(ensemble.provenance),
         arrays=tuple(
             _Array(name, _DTYPES[name], array.shape, len(stream))
@@ -275,9 +253,7 @@ def _decode(content: bytes) -> Ensemble:
     arrays = _read_arrays(header, memoryview(body)[_FIXED.size + header_bytes :])
     ensemble = Ensemble(
         trees=_restore_trees(arrays),
-        n_features=header.n_features,
-        n_outputs=header.n_outputs,
-        input_precision=header.input_precision,
+        **{name: getattr(header, name) for name in _PLAIN},
         aggregation=_restore(Aggregation, header.aggregation),
         decision=_restore(Decision, header.decision),
         classes=tuple(map(_scalar_value, header.classes)),
@@ -286,8 +262,6 @@ def _decode(content: bytes) -> Ensemble:
             feature: tuple(map(_scalar_value, values)) for feature, values in header.categories
         },
         categorical=header.categorical,
-        missing_allowed=header.missing_allowed,
-        infinite_allowed=header.infinite_allowed,
         provenance=_restore(Provenance, header.provenance),
     )
     if tree_depths(ensemble.trees, stop=MAX_DEPTH + 1).max() > MAX_DEPTH:

@@ -30,18 +30,7 @@ _LINK_WORDS = {
 
 
 def describe(ensemble: Ensemble) -> dict[str, Any]:
-    """Everything that `treeproof inspect` shows, ready for JSON.
-
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The loaded model.
-
-    Returns
-    -------
-    dict
-        Strings, numbers, booleans, None, lists and dicts only.
-    """
+    """Everything that `treeproof inspect` shows: values that JSON can hold."""
     trees, provenance = ensemble.trees, ensemble.provenance
     numeric = (trees.feature >= 0) & ((trees.flags & CATEGORICAL) == 0)
     depths = tree_depths(trees)
@@ -82,18 +71,7 @@ def describe(ensemble: Ensemble) -> dict[str, Any]:
 
 
 def summary_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of a caption and a short text, in the order in which a person reads them.
-
-    Parameters
-    ----------
-    described : dict
-        What `describe` returned.
-
-    Returns
-    -------
-    list of (str, str)
-        One pair per line of the table.
-    """
+    """Captions and short texts of what `describe` returned, in the order of reading."""
     depth = f"{described['depth_max']} (mean {described['depth_mean']:.1f})"
     lines = [
         ("library", f"{described['library']} {described['library_version']}"),

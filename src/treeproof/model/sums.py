@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from treeproof.model.ensemble import Ensemble
-from treeproof.model.remembered import remembered
+from treeproof.model.ensemble import Ensemble, cached_per_ensemble
 
 
-@remembered
+@cached_per_ensemble
 def accumulator_grid(ensemble: Ensemble) -> float:
     """Step g such that every accumulator is a multiple of g and is summed without rounding; else 0.
 

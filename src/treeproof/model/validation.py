@@ -1,15 +1,12 @@
 """Structural rules of an `Ensemble`; every message names tree and node."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
-
-if TYPE_CHECKING:
-    from treeproof.model.ensemble import Ensemble, TreeArrays
+from treeproof.model.ensemble import CATEGORICAL, FLAGS, ZERO_IS_MISSING, Ensemble, TreeArrays
 
 _Require = Callable[[NDArray[np.bool_], str], None]
 
@@ -30,7 +27,7 @@ _DTYPES = {
 }
 
 
-def validate(ensemble: "Ensemble") -> None:
+def validate(ensemble: Ensemble) -> None:
     """Raise `BrokenModelFile` unless the arrays form proper trees with finite numbers."""
     trees = ensemble.trees
     _check_shapes(trees)
@@ -78,7 +75,7 @@ def validate(ensemble: "Ensemble") -> None:
     _check_precision(ensemble, require)
     # The band's upper end is the double after a float32; no float32 lies there, so radii and
     # witnesses among float32 rows would be wrong.
-    banded = np.flatnonzero(inner & ((trees.flags & 2) > 0))
+    banded = np.flatnonzero(inner & ((trees.flags & ZERO_IS_MISSING) > 0))
     if ensemble.input_precision == "float32" and banded.size:
         raise UnsupportedModel(
             "Only a model with float64 rows can count zero as missing. Got float32 rows and such a"
@@ -87,15 +84,15 @@ def validate(ensemble: "Ensemble") -> None:
     _check_outputs(ensemble)
 
 
-def _check_leaves_and_sets(trees: "TreeArrays", require: _Require) -> None:
+def _check_leaves_and_sets(trees: TreeArrays, require: _Require) -> None:
     inner = trees.feature >= 0
     leaf = ~inner
     require(inner | (trees.leaf >= 0), "a leaf must have a value")
     require(leaf | (trees.leaf == -1), "an inner node must not have a leaf value")
     if not np.array_equal(trees.leaf[leaf], np.arange(len(trees.leaf_value), dtype=np.int32)):
         raise BrokenModelFile("Leaves must be numbered in node order, each used once.")
-    require(leaf | (trees.flags < 32), "flags must be known")
-    categorical = inner & ((trees.flags & 4) > 0)
+    require(leaf | (trees.flags <= FLAGS), "flags must be known")
+    categorical = inner & ((trees.flags & CATEGORICAL) > 0)
     n_sets = len(trees.set_offset) - 1
     require(
         ~categorical | ((trees.category_set >= 0) & (trees.category_set < n_sets)),
@@ -108,7 +105,7 @@ def _check_leaves_and_sets(trees: "TreeArrays", require: _Require) -> None:
         )
 
 
-def _check_precision(ensemble: "Ensemble", require: _Require) -> None:
+def _check_precision(ensemble: Ensemble, require: _Require) -> None:
     """Refuse numbers that the sum, or what is done with it, would have to round first.
 
     Sound: bounds are computed from the numbers as they are stored, and the plain meaning rounds
@@ -143,7 +140,7 @@ def _check_precision(ensemble: "Ensemble", require: _Require) -> None:
             )
 
 
-def _check_shapes(trees: "TreeArrays") -> None:
+def _check_shapes(trees: TreeArrays) -> None:
     for name, dtype in _DTYPES.items():
         array = getattr(trees, name)
         dimensions = 2 if name == "leaf_value" else 1
@@ -171,7 +168,7 @@ def _check_shapes(trees: "TreeArrays") -> None:
         raise BrokenModelFile("Array 'leaf_source' must have one entry per leaf.")
 
 
-def _check_tree_shapes(trees: "TreeArrays", require: _Require) -> None:
+def _check_tree_shapes(trees: TreeArrays, require: _Require) -> None:
     """Each node other than a root must be the child of exactly one node."""
     n_nodes = len(trees.feature)
     inner = trees.feature >= 0
@@ -185,7 +182,7 @@ def _check_tree_shapes(trees: "TreeArrays", require: _Require) -> None:
     require(parents == expected, "every node but the root must have exactly one parent")
 
 
-def _check_outputs(ensemble: "Ensemble") -> None:
+def _check_outputs(ensemble: Ensemble) -> None:
     trees = ensemble.trees
     width = trees.leaf_value.shape[1]
     if width not in (1, ensemble.n_outputs):
@@ -217,7 +214,7 @@ def _check_outputs(ensemble: "Ensemble") -> None:
         )
 
 
-def _check_finish(ensemble: "Ensemble") -> None:
+def _check_finish(ensemble: Ensemble) -> None:
     aggregation = ensemble.aggregation
     if not np.all(np.isfinite(aggregation.start)):
         raise BrokenModelFile("The base score must be finite.")

@@ -14,6 +14,14 @@ Arithmetic = Literal["float64", "real"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("float64", "real")
 """The default comes first."""
 
+_IN_WORDS = {
+    ("real", True): "real numbers, for this model the same as float64 rows",
+    ("real", False): "real numbers; how the deployed model rounds float64 rows is left out",
+    ("float64", True): "float64 rows, which the deployed model takes as they are",
+    ("float64", False): "float64 rows, rounded as the deployed model does",
+}
+"""By what was asked, and by whether the model takes doubles."""
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -32,24 +40,10 @@ def arithmetic_of(question: Mapping[str, Any]) -> str:
 
 
 def in_words(header: Mapping[str, Any]) -> str:
-    """Say for a reader what rows were to the question of a header; empty where it does not tell.
-
-    Parameters
-    ----------
-    header : mapping
-        Has `question` and `model`, as results and run files do.
-    """
+    """Say what rows were to the question of a header, as results and run files have them."""
     asked = arithmetic_of(header.get("question", {}))
     takes_doubles = header.get("model", {}).get("input_precision") == "float64"
-    if asked == "real":
-        if takes_doubles:
-            return "real numbers, for this model the same as float64 rows"
-        return "real numbers; how the deployed model rounds float64 rows is left out"
-    if asked == "float64":
-        if takes_doubles:
-            return "float64 rows, which the deployed model takes as they are"
-        return "float64 rows, rounded as the deployed model does"
-    return asked
+    return _IN_WORDS.get((asked, takes_doubles), asked)
 
 
 def summary_lines(header: Mapping[str, Any]) -> list[str]:

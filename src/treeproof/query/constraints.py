@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.model.links import smallest_true
-from treeproof.model.remembered import remembered
 from treeproof.model.sums import accumulator_grid
 from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.rounding import round_down
@@ -272,7 +271,7 @@ def _argmax_alternatives(
     return table, np.zeros(len(labels), dtype=np.int64)
 
 
-@remembered
+@cached_per_ensemble
 def _link_slack(ensemble: Ensemble) -> float:
     """How far from a tie two accumulators can be and still be decided otherwise by rounding.
 

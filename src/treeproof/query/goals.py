@@ -1,5 +1,7 @@
 """What must not happen: the model changes its label, says a target, or leaves a score range."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

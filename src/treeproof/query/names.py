@@ -46,24 +46,9 @@ def in_feature_order(
 ) -> Any:
     """Values as numbers in the order of the model's features; single numbers stay as they are.
 
-    Parameters
-    ----------
-    what : str
-        What they are, for messages.
-    value : float, array-like, dict, Series or frame
-        One value, or one for each feature (of frames: in each row).
-    names : sequence of str
-        Feature names of the model.
-    n_features : int
-        Number of features.
-    default : float
-        Value of features that a dict leaves out.
-
-    Returns
-    -------
-    float or ndarray of float64
-        Of shape (n_features,) where features were named, or (n_rows, n_features) for frames of
-        several rows.
+    One value, or one for each feature (of frames: in each row). A dict may leave features out,
+    which get `default`; `what` they are is for messages. Where features were named, the shape is
+    (n_features,), or (n_rows, n_features) for frames of several rows.
     """
     if isinstance(value, Mapping):
         return _of_dict(what, value, names, n_features, default)

@@ -1,5 +1,7 @@
 """`PaperProtocol`: the radius search of the paper, kept so that its tables can be repeated."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

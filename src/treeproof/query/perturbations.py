@@ -1,8 +1,10 @@
 """`LInf` and `Box`: how a row may change."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,58 +57,6 @@ class LInf:
         if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
 
-    def in_order(self, names: Sequence[str], n_features: int) -> "LInf":
-        """Return the same ball with numbers in the order of a model's features, without names.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Feature names of the model.
-        n_features : int
-            Number of features.
-        """
-        defaults = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
-        # Frozen features by the model's own spelling of their names.
-        frozen = [
-            names[feature_number(item, n_features, names)] if isinstance(item, str) else item
-            for item in cast("Sequence[int | str]", self.frozen)
-        ]
-        return replace(self, frozen=frozen, **_in_order(self, defaults, names, n_features))
-
-    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
-        """Return the reach of this perturbation around given rows.
-
-        Parameters
-        ----------
-        rows : float64 (n_rows, n_features)
-            Rows in the model's input precision.
-        names : sequence of str
-            Feature names of the model.
-        """
-        n_features = rows.shape[1]
-        ball = self.in_order(names, n_features)
-        scale = _per_feature("scale", 1.0 if ball.scale is None else ball.scale, n_features)
-        down = scale * _per_feature("below", ball.below, n_features)
-        up = scale * _per_feature("above", ball.above, n_features)
-        for name, rate in (("scale", scale), ("below", down), ("above", up)):
-            if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
-                raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
-        for feature in cast("Sequence[int | str]", ball.frozen):
-            number = feature_number(feature, n_features, names)
-            down[number] = up[number] = 0.0
-        low = _per_feature("low", ball.low, n_features)
-        high = _per_feature("high", ball.high, n_features)
-        if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
-            raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
-        return Reach(
-            down=down,
-            up=up,
-            low=np.broadcast_to(low, rows.shape),
-            high=np.broadcast_to(high, rows.shape),
-            radius=None if self.eps is None else float(self.eps),
-            is_ball=True,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -122,40 +72,6 @@ class Box:
 
     low: PerFeature
     high: PerFeature
-
-    def in_order(self, names: Sequence[str], n_features: int) -> "Box":
-        """Return the same box with numbers in the order of a model's features, without names.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Feature names of the model.
-        n_features : int
-            Number of features.
-        """
-        defaults = {"low": -np.inf, "high": np.inf}
-        return replace(self, **_in_order(self, defaults, names, n_features))
-
-    def resolve(self, rows: FloatArray, names: Sequence[str] = ()) -> "Reach":
-        """Return the reach of this box for given rows.
-
-        Parameters
-        ----------
-        rows : float64 (n_rows, n_features)
-            Rows in the model's input precision.
-        names : sequence of str
-            Feature names of the model.
-        """
-        box = self.in_order(names, rows.shape[1])
-        low, high = (_box_side(side, rows) for side in (box.low, box.high))
-        if np.any(low > high):
-            row, feature = np.argwhere(low > high)[0]
-            raise InvalidInput(
-                "'low' of Box must not exceed 'high'."
-                f" Got {low[row, feature]} > {high[row, feature]} in row {row}, feature {feature}."
-            )
-        rates = np.full(rows.shape[1], np.inf)
-        return Reach(down=rates, up=rates, low=low, high=high, radius=np.inf, is_ball=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,32 +111,72 @@ class Reach:
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
 
-    def take(self, selection: Any) -> "Reach":
+    def take(self, selection: Any) -> Reach:
         """Return the reach of a selection of rows."""
-        return Reach(
-            down=self.down,
-            up=self.up,
-            low=self.low[selection],
-            high=self.high[selection],
-            radius=self.radius,
-            is_ball=self.is_ball,
-        )
+        return replace(self, low=self.low[selection], high=self.high[selection])
 
 
-def _in_order(
-    shape: LInf | Box, defaults: dict[str, float], names: Sequence[str], n_features: int
-) -> dict[str, Any]:
-    """Some fields of a perturbation without names; `defaults` are for what a dict leaves out."""
-    return {
-        field: in_feature_order(
-            f"'{field}' of {type(shape).__name__}",
-            getattr(shape, field),
-            names,
-            n_features,
-            default,
+_LEFT_OUT = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
+"""Fields that may name features, and the value of those that a dict leaves out."""
+
+Perturbation = TypeVar("Perturbation", bound=LInf | Box)
+
+
+def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) -> Perturbation:
+    """Return the same perturbation with numbers in the order of a model's features, not names."""
+    what, given = type(perturbation).__name__, {}
+    for field in fields(perturbation):
+        value = getattr(perturbation, field.name)
+        if field.name in _LEFT_OUT:
+            default = _LEFT_OUT[field.name]
+            said = f"'{field.name}' of {what}"
+            given[field.name] = in_feature_order(said, value, names, n_features, default)
+        elif field.name == "frozen":  # by the model's own spelling of their names
+            given["frozen"] = [
+                names[feature_number(item, n_features, names)] if isinstance(item, str) else item
+                for item in value
+            ]
+    return replace(perturbation, **given)
+
+
+def resolve(perturbation: LInf | Box, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
+    """Return the reach of a perturbation around rows in the model's input precision."""
+    if isinstance(perturbation, Box):
+        return _box_reach(in_order(perturbation, names, rows.shape[1]), rows)
+    return _ball_reach(in_order(perturbation, names, rows.shape[1]), rows, names)
+
+
+def _ball_reach(ball: LInf, rows: FloatArray, names: Sequence[str]) -> Reach:
+    n_features = rows.shape[1]
+    scale = _per_feature("scale", 1.0 if ball.scale is None else ball.scale, n_features)
+    down = scale * _per_feature("below", ball.below, n_features)
+    up = scale * _per_feature("above", ball.above, n_features)
+    for name, rate in (("scale", scale), ("below", down), ("above", up)):
+        if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
+            raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
+    for feature in cast("Sequence[int | str]", ball.frozen):
+        number = feature_number(feature, n_features, names)
+        down[number] = up[number] = 0.0
+    low = _per_feature("low", ball.low, n_features)
+    high = _per_feature("high", ball.high, n_features)
+    if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
+        raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
+    # One row for all: no table of bounds is written out.
+    low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
+    radius = None if ball.eps is None else float(ball.eps)
+    return Reach(down=down, up=up, low=low, high=high, radius=radius, is_ball=True)
+
+
+def _box_reach(box: Box, rows: FloatArray) -> Reach:
+    low, high = (_box_side(side, rows) for side in (box.low, box.high))
+    if np.any(low > high):
+        row, feature = np.argwhere(low > high)[0]
+        raise InvalidInput(
+            "'low' of Box must not exceed 'high'."
+            f" Got {low[row, feature]} > {high[row, feature]} in row {row}, feature {feature}."
         )
-        for field, default in defaults.items()
-    }
+    rates = np.full(rows.shape[1], np.inf)
+    return Reach(down=rates, up=rates, low=low, high=high, radius=np.inf, is_ball=False)
 
 
 def _per_feature(name: str, value: PerFeature, n_features: int) -> FloatArray:

@@ -7,7 +7,7 @@ of one of its *alternatives* and the model's own arithmetic confirms it. Rows th
 alternatives form a *group* (for classifiers: one group per label).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.query.constraints import Alternatives, alternatives_of, breaks_claim
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf, Reach
+from treeproof.query.perturbations import Box, LInf, Reach, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Query:
     deployed : Ensemble or None
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
-        Class index that the model gives each row as it stands; None for scores.
+        Class index that the model gives each unchanged row; None for scores.
     unit_rows : int
         A search may learn from rows before it: from those of its own block of so many rows only,
         so that blocks may be asked about together or not; 0 where all are one block.
@@ -69,34 +69,71 @@ class Query:
 
     def take(self, selection: slice | NDArray[np.int64]) -> "Query":
         """Return the same question about a selection of the rows."""
-        return Query(
-            ensemble=self.ensemble,
+        return replace(
+            self,
             rows=self.rows[selection],
             labels=self.labels[selection],
             reach=self.reach.take(selection),
-            alternatives=self.alternatives,
             group=self.group[selection],
             already_broken=self.already_broken[selection],
-            description=self.description,
-            deployed=self.deployed,
             predicted=None if self.predicted is None else self.predicted[selection],
-            unit_rows=self.unit_rows,
         )
+
+    def replay(
+        self, points: FloatArray, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Whether each point breaks the claim about its row, and the label that the model gives it.
+
+        This is the replay that stands behind every falsified verdict, in the model's own
+        arithmetic: plain NumPy, no kernels. Labels of scores are None.
+        """
+        sums = plain_sums(self.ensemble, np.atleast_2d(points))
+        broken = breaks_claim(self.ensemble, self.alternatives, self.group[rows], sums)
+        numbers = np.full(len(broken), -1)
+        if self.predicted is not None:
+            numbers = evaluate.label_indices(self.ensemble, evaluate.finish(self.ensemble, sums))
+        return broken, self.class_labels(numbers)
 
     def is_broken_by(
         self, points: FloatArray, rows: slice | NDArray[np.int64] = slice(None)
     ) -> NDArray[np.bool_]:
-        """Whether each point breaks the claim about its row, in the model's own arithmetic.
+        """Whether each point breaks the claim about its row; see `replay`."""
+        return self.replay(points, rows)[0]
 
-        This is the replay that stands behind every falsified verdict: plain NumPy, no kernels.
+    def class_labels(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Labels of class indices; None for those of scores, which are negative."""
+        classes = np.full(self.ensemble.n_classes + 1, None, dtype=object)
+        classes[:-1] = self.ensemble.classes
+        return classes[np.maximum(numbers, -1)]
+
+    def words(self) -> dict[str, Any]:
+        """The question in words, for results that have no header for their model."""
+        precision = (self.deployed or self.ensemble).input_precision
+        return self.description | {"input_precision": precision}
+
+    def never_moved(self) -> NDArray[np.bool_]:
+        """Entries (n_rows, n_features) that keep their value, though the model looks at them.
+
+        These are codes of categories and missing values; nothing is proved about other values of
+        them.
         """
-        accumulators = evaluate.accumulate(
-            self.ensemble, evaluate.leaf_rows(self.ensemble, np.atleast_2d(points))
-        )
-        return breaks_claim(self.ensemble, self.alternatives, self.group[rows], accumulators)
+        is_used = np.zeros(self.ensemble.n_features, dtype=bool)
+        is_used[self.ensemble.trees.feature[self.ensemble.trees.feature >= 0]] = True
+        return (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
 
 
-def build_query(
+@cached_per_ensemble
+def categorical_features(ensemble: Ensemble) -> NDArray[np.bool_]:
+    """Which features hold categories: `Ensemble.is_categorical`, computed once."""
+    return ensemble.is_categorical
+
+
+def plain_sums(ensemble: Ensemble, rows: FloatArray) -> NDArray[np.floating]:
+    """Sums of leaf values by the plain meaning of the model: (n_rows, n_outputs)."""
+    return evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+
+
+def resolve_query(
     ensemble: Ensemble,
     rows: FloatArray,
     accumulators: NDArray[np.floating],
@@ -104,26 +141,11 @@ def build_query(
     perturbation: LInf | Box,
     *,
     goal: Goal | None = None,
-    description: dict[str, Any] | None = None,
 ) -> Query:
-    """Resolve a question into numbers.
+    """Resolve a question about rows in the model's column order and input precision.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The model, in the domain of the question.
-    rows : float64 (n_rows, n_features)
-        Rows in the model's column order and input precision.
-    accumulators : (n_rows, n_outputs)
-        The model's sums on the rows.
-    labels : int64 (n_rows,) or None
-        Class indices that the rows should have; None for the model's own.
-    perturbation : LInf or Box
-        How rows may change.
-    goal : Goal, optional
-        What must hold; by default the label is kept.
-    description : dict, optional
-        The question in words.
+    `accumulators` are the model's sums on the rows, `labels` class indices that they should have;
+    None for the model's own.
     """
     if len(rows) == 0:
         raise InvalidInput("There must be at least one row. Got an empty table.")
@@ -138,10 +160,9 @@ def build_query(
         ensemble=ensemble,
         rows=rows,
         labels=labels,
-        reach=perturbation.resolve(rows, ensemble.feature_names),
+        reach=resolve(perturbation, rows, ensemble.feature_names),
         alternatives=alternatives,
         group=group,
         already_broken=breaks_claim(ensemble, alternatives, group, accumulators),
-        description=description or {},
         predicted=predicted,
     )

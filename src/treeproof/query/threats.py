@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,19 +23,7 @@ _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureThreat:
-    """What a threat model says about one feature; None where it says nothing.
-
-    Attributes
-    ----------
-    eps : float or None
-        How far the feature may move, in its own units.
-    low, high : float or None
-        Bounds of its values.
-    direction : {"both", "up", "down"}
-        Where it may move to.
-    frozen : bool
-        Whether it does not move at all.
-    """
+    """What a threat model says about one feature, in its own units; None where it says nothing."""
 
     eps: float | None = None
     low: float | None = None
@@ -46,37 +34,21 @@ class FeatureThreat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreatModel:
-    """How rows may change, as options or a file say it.
-
-    Attributes
-    ----------
-    eps : float or None
-        How far every feature may move, in units of `scale`.
-    scale : {"one", "std", "range"}
-        Unit of eps: 1, or each feature's spread in the data.
-    frozen : tuple of str or int
-        Features that do not move.
-    low, high : float
-        Bounds that no feature leaves.
-    arithmetic : {"float64", "real"}
-        See `treeproof.verify`.
-    attacker_class : object
-        Only rows of this class are attacked.
-    score_change : float or None
-        The claim: the raw score moves by at most this.
-    features : dict of str to FeatureThreat
-        What is different for single features, by name or number.
-    """
+    """How rows may change, as options or a file say it."""
 
     eps: float | None = None
-    scale: str = "one"
+    """How far every feature may move, in units of `scale`: 1, or each feature's spread."""
+    scale: Literal["one", "std", "range"] = "one"
     frozen: tuple[str | int, ...] = ()
     low: float = -math.inf
     high: float = math.inf
     arithmetic: Arithmetic = "float64"
     attacker_class: Any = None
+    """Only rows of this class are attacked."""
     score_change: float | None = None
+    """The claim, where it is that the raw score moves by at most this."""
     features: dict[str, FeatureThreat] = field(default_factory=dict)
+    """What is different for single features, by name or number."""
 
     def with_options(self, **given: Any) -> "ThreatModel":
         """Return the same with some parts replaced; frozen features are added to those here."""
@@ -86,23 +58,16 @@ class ThreatModel:
     def ball(
         self, names: Sequence[str], n_features: int, spread: FloatArray | None, *, has_radius: bool
     ) -> LInf:
-        """Return the perturbation of this threat model.
+        """Return the perturbation around rows of a model, by the names of its features.
 
-        Parameters
-        ----------
-        names : sequence of str
-            Feature names of the model.
-        n_features : int
-            Number of features.
-        spread : float64 (n_features,) or None
-            Unit of each feature, for the scales "std" and "range".
-        has_radius : bool
-            Whether the radius is given; otherwise it is what is asked for.
+        `spread` is the unit of each feature, for the scales "std" and "range". Without a radius it
+        is what is asked for.
         """
         numbers = {
-            name: feature_number(_known(name, names), n_features, names) for name in self.features
+            name: feature_number(known_feature(name, names), n_features, names)
+            for name in self.features
         }
-        frozen = [_known(name, names) for name in self.frozen]
+        frozen = [known_feature(name, names) for name in self.frozen]
         frozen += [numbers[name] for name, part in self.features.items() if part.frozen]
         shared = {
             "low": self._sides("low", numbers, n_features),
@@ -139,7 +104,7 @@ class ThreatModel:
         return values
 
 
-def _known(name: str | int, names: Sequence[str]) -> str | int:
+def known_feature(name: str | int, names: Sequence[str]) -> str | int:
     """A feature by its name, or by its number where no feature has that name."""
     if isinstance(name, str) and name not in names and name.isdecimal():
         return int(name)
@@ -147,18 +112,7 @@ def _known(name: str | int, names: Sequence[str]) -> str | int:
 
 
 def load_threat(path: str | PathLike[str]) -> ThreatModel:
-    """Read a threat model from a TOML file.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; its keys are described in docs/how-to/threat-models-file.md.
-
-    Returns
-    -------
-    ThreatModel
-        What it says.
-    """
+    """Read a threat model from a TOML file, see docs/how-to/threat-models-file.md."""
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

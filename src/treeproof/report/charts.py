@@ -1,13 +1,14 @@
 """Geometry of the report's charts; the template draws it as SVG."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.report.axes import Axis, number, percent
 from treeproof.report.runs import Run
-from treeproof.results.accuracy import certified_share, resisting_share
+from treeproof.results.curves import certified_share, resisting_share
 
 FloatArray = NDArray[np.float64]
 
@@ -63,38 +64,15 @@ class Tick:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveLine:
-    """One run's curve: two step lines and the area between them, as SVG paths."""
-
-    name: str
-    certified: str
-    resisting: str
-    gap: str
-    has_gap: bool
-    is_attack: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveChart:
-    """Verified accuracy over the radius."""
-
-    frame: Frame
-    lines: list[CurveLine]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-
-
-def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> CurveChart:
-    """Lay out the curves of some runs."""
-    return CurveChart(
-        frame=frame,
-        lines=[_line(run, axis, frame) for run in runs],
-        x_ticks=_radius_ticks(axis, frame),
-        y_ticks=[
-            Tick(at=_px(frame.y(share)), text=f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)
-        ],
-    )
+def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
+    """Verified accuracy over the radius: two step lines for each run, and the area between them."""
+    shares = (0, 0.25, 0.5, 0.75, 1)
+    return {
+        "frame": frame,
+        "lines": [_line(run, axis, frame) for run in runs],
+        "x_ticks": _radius_ticks(axis, frame),
+        "y_ticks": [Tick(at=_px(frame.y(share)), text=f"{share:.0%}") for share in shares],
+    }
 
 
 def _radius_ticks(axis: Axis, frame: Frame) -> list[Tick]:
@@ -104,7 +82,8 @@ def _radius_ticks(axis: Axis, frame: Frame) -> list[Tick]:
     ]
 
 
-def _line(run: Run, axis: Axis, frame: Frame) -> CurveLine:
+def _line(run: Run, axis: Axis, frame: Frame) -> dict[str, Any]:
+    """The curve of one run, as paths of SVG."""
     steps = critical_radii(run, axis)
     # Just beyond a critical radius both sides have made their step there.
     beyond = np.nextafter(steps, np.inf)
@@ -113,14 +92,14 @@ def _line(run: Run, axis: Axis, frame: Frame) -> CurveLine:
     places = [axis.position(radius) for radius in steps.tolist()]
     upper = _corners(places, resisting, frame)
     lower = _corners(places, certified, frame)
-    return CurveLine(
-        name=run.name,
-        certified=_path(lower),
-        resisting=_path(upper),
-        gap=_path([*upper, *reversed(lower)]) + "Z",
-        has_gap=bool(np.any(resisting - certified > 0.5 / len(run.results))),
-        is_attack=run.is_attack,
-    )
+    return {
+        "name": run.name,
+        "certified": _path(lower),
+        "resisting": _path(upper),
+        "gap": _path([*upper, *reversed(lower)]) + "Z",
+        "has_gap": bool(np.any(resisting - certified > 0.5 / len(run.results))),
+        "is_attack": run.is_attack,
+    }
 
 
 def critical_radii(run: Run, axis: Axis) -> FloatArray:
@@ -163,19 +142,8 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RadiusChart:
-    """Distribution of radii."""
-
-    frame: Frame
-    bars: list[Bar]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    groups: list[Tick] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Bins:
-    """Rows of one run by radius: broken as they stand, by bin, beyond the axis, never broken."""
+    """Rows of one run by radius: already broken, by bin, beyond the axis, never broken."""
 
     broken: int
     settled: NDArray[np.int64]
@@ -199,86 +167,86 @@ def radius_bins(run: Run, axis: Axis) -> Bins:
     )
 
 
-def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> RadiusChart:
-    """Lay out the distribution of radii of some runs, side by side."""
+def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
+    """Distribution of the radii of some runs, side by side."""
     bins = [radius_bins(run, axis) for run in runs]
     highest = max(max(int((b.settled + b.undecided).max()), b.broken, b.never, 1) for b in bins)
-    has_broken, has_never = any(b.broken for b in bins), any(b.never for b in bins)
     # Two outer columns, for rows that are broken already and rows that nothing breaks.
     column = max(frame.plot_width * (0.07 if len(runs) == 1 else 0.1), _COLUMN)
-    left = frame.left + (column if has_broken else 0.0)
-    right = frame.left + frame.plot_width - (column if has_never else 0.0)
-    layout = _BarLayout(frame=frame, highest=highest, n_runs=len(runs))
-    bars: list[Bar] = []
+    left, right = frame.left, frame.left + frame.plot_width
     groups: list[Tick] = []
+    if any(b.broken for b in bins):
+        left += column
+        groups.append(Tick(at=_px(frame.left + column * 0.4), text="wrong"))
+    if any(b.never for b in bins):
+        right -= column
+        text = "none" if all(run.is_attack for run in runs) else "never"
+        groups.append(Tick(at=_px(right + column * 0.6), text=text))
+    bars: list[Bar] = []
     for k, (run, counts) in enumerate(zip(runs, bins, strict=True)):
+        draw = _BarDrawer(bars=bars, frame=frame, highest=highest, run=k, n_runs=len(runs))
         width = (right - left) / _N_BINS
         for i in range(_N_BINS):
             low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
-            words = f"{number(low, 3)} to {number(high, 3)}"
-            layout.stack(bars, left + i * width, width, k, run, counts, i, words)
-        if counts.broken:
-            words = f"{run.name}: {counts.broken} rows are wrong as they stand"
-            bars.append(layout.bar(frame.left, column * 0.8, k, 0, counts.broken, "broken", words))
-        if counts.never:
-            words = f"{run.name}: nothing that is allowed breaks {counts.never} rows"
-            if run.is_attack:
-                words = f"{run.name}: no breaking change was found for {counts.never} rows"
-            bars.append(
-                layout.bar(right + column * 0.2, column * 0.8, k, 0, counts.never, "never", words)
-            )
-    if has_broken:
-        groups.append(Tick(at=_px(frame.left + column * 0.4), text="wrong"))
-    if has_never:
-        text = "none" if all(run.is_attack for run in runs) else "never"
-        groups.append(Tick(at=_px(right + column * 0.6), text=text))
+            changed = "broken by a change of" if run.is_attack else "with radius"
+            words = f"{changed} {number(low, 3)} to {number(high, 3)}"
+            settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
+            at = (left + i * width, width)
+            draw.bar(*at, settled, "settled", f"{run.name}: {settled} rows {words}")
+            words += "" if run.is_attack else " at least, undecided"
+            said = f"{run.name}: {undecided} rows {words}"
+            draw.bar(*at, undecided, "undecided", said, below=settled)
+        words = f"{run.name}: {counts.broken} rows are wrong as they stand"
+        draw.bar(frame.left, column * 0.8, counts.broken, "broken", words)
+        words = f"{run.name}: nothing that is allowed breaks {counts.never} rows"
+        if run.is_attack:
+            words = f"{run.name}: no breaking change was found for {counts.never} rows"
+        draw.bar(right + column * 0.2, column * 0.8, counts.never, "never", words)
     ticks = [
         Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
         for tick in axis.ticks(frame.tick_gap * 1.1)
     ]
-    return RadiusChart(frame=frame, bars=bars, x_ticks=ticks, y_ticks=layout.ticks(), groups=groups)
+    y_ticks = _count_ticks(frame, highest)
+    return {"frame": frame, "bars": bars, "x_ticks": ticks, "y_ticks": y_ticks, "groups": groups}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _BarLayout:
+class _BarDrawer:
+    """Draws the bars of one of several runs, which share the width of each place."""
+
+    bars: list[Bar]
     frame: Frame
     highest: int
+    run: int
     n_runs: int
 
     def bar(
-        self, x: float, width: float, run: int, below: int, count: int, kind: str, words: str
-    ) -> Bar:
+        self, x: float, width: float, count: int, kind: str, words: str, *, below: int = 0
+    ) -> None:
+        """Add a bar above others, where there is anything to show."""
+        if count == 0:
+            return
         part = width / self.n_runs
-        height = count / self.highest * self.frame.plot_height
-        top = self.frame.y((below + count) / self.highest)
-        return Bar(
-            x=_px(x + run * part), y=_px(top), width=_px(max(part - 1.0, 0.8)),
-            height=_px(height), run=run, kind=kind, words=words,
-        )  # fmt: skip
+        bar = Bar(
+            x=_px(x + self.run * part),
+            y=_px(self.frame.y((below + count) / self.highest)),
+            width=_px(max(part - 1.0, 0.8)),
+            height=_px(count / self.highest * self.frame.plot_height),
+            run=self.run,
+            kind=kind,
+            words=words,
+        )
+        self.bars.append(bar)
 
-    def stack(
-        self, bars: list[Bar], x: float, width: float, k: int, run: Run, counts: Bins, i: int,
-        radii: str,
-    ) -> None:  # fmt: skip
-        settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
-        where = f"rows {'broken by a change of' if run.is_attack else 'with radius'} {radii}"
-        if settled:
-            words = f"{run.name}: {settled} {where}"
-            bars.append(self.bar(x, width, k, 0, settled, "settled", words))
-        if undecided:
-            words = f"{run.name}: {undecided} {where}"
-            if not run.is_attack:
-                words += " at least, undecided"
-            bars.append(self.bar(x, width, k, settled, undecided, "undecided", words))
 
-    def ticks(self) -> list[Tick]:
-        step = max(1, -(-self.highest // 4))
-        magnitude = 10 ** (len(str(step)) - 1)
-        step = -(-step // magnitude) * magnitude
-        return [
-            Tick(at=_px(self.frame.y(count / self.highest)), text=f"{count:,}")
-            for count in range(0, self.highest + 1, step)
-        ]
+def _count_ticks(frame: Frame, highest: int) -> list[Tick]:
+    step = max(1, -(-highest // 4))
+    magnitude = 10 ** (len(str(step)) - 1)
+    step = -(-step // magnitude) * magnitude
+    return [
+        Tick(at=_px(frame.y(count / highest)), text=f"{count:,}")
+        for count in range(0, highest + 1, step)
+    ]
 
 
 def quantiles(run: Run) -> list[tuple[str, str]]:

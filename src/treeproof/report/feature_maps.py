@@ -12,6 +12,7 @@ import numpy as np
 
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.query.names import listed
+from treeproof.report.images import check_shape
 from treeproof.results.features import KEPT_FIXED, AnchorResults, FeatureResults
 from treeproof.results.run_file import replacing
 
@@ -55,13 +56,7 @@ def draw_features(
         raise InvalidInput(f"'row' must be from 0 to {len(results) - 1}. Got {row}.")
     if shape is None:
         return _with_kept(_bar_chart(results, row), results, row)
-    n_features = _n_features(results, values)
-    height, width = shape
-    if height < 1 or width < 1 or height * width != n_features:
-        raise InvalidInput(
-            f"'shape' must have as many pixels as there are features ({n_features})."
-            f" Got {height}x{width}."
-        )
+    check_shape(shape, _n_features(results, values))
     return _with_kept(_maps(results, row, values, shape), results, row)
 
 
@@ -223,7 +218,7 @@ def _anchor_bars(results: AnchorResults, row: int) -> "Figure":
 
 def _anchor_title(results: AnchorResults, row: int) -> str:
     if not results.sufficient[row]:
-        return "broken as it stands"
+        return "already broken"
     minimal = "a minimal set" if results.minimal[row] else "a sufficient set"
     return f"{minimal} of {len(results.features[row])} features fixes the answer"
 

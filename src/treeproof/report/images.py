@@ -26,7 +26,7 @@ def check_shape(shape: tuple[int, int], n_features: int) -> None:
     height, width = shape
     if height < 1 or width < 1 or height * width != n_features:
         raise InvalidInput(
-            f"The shape of images must have as many pixels as there are features ({n_features})."
+            f"'shape' must have as many pixels as there are features ({n_features})."
             f" Got {height}x{width}."
         )
 

@@ -5,6 +5,8 @@ policy lets nothing run but the script that is named by its hash. Text from mode
 escaped by the template; numbers for the script travel as JSON that cannot end its element.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -18,10 +20,10 @@ from markupsafe import Markup
 
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
-from treeproof.report import asked, rows
+from treeproof.report import rows, text
 from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
-from treeproof.report.breaking import SHOWN, breaking_features, change_counts
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
+from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.results import Results
@@ -79,13 +81,7 @@ def render(
     title: str | None = None,
     checks: Sequence[Sequence[RowCheck] | None] | None = None,
 ) -> str:
-    """Return the page that `write_report` writes.
-
-    Parameters
-    ----------
-    runs, names, at, shape, frozen, title, checks
-        See `write_report`.
-    """
+    """Return the page that `write_report` writes, from the same arguments."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     shown = _read(runs, names)
@@ -115,8 +111,8 @@ def render(
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
     for words, run, found in zip(context["runs"], shown, checked, strict=True):
-        words["evidence"] = asked.evidence_lines(run, found)
-        words["trust"] = asked.trust_words(run, found)
+        words["evidence"] = text.evidence_lines(run, found)
+        words["trust"] = text.trust_words(run, found)
     return environment.get_template("page.html.j2").render(context)
 
 
@@ -220,15 +216,15 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "n_broken": int(run.broken.sum()),
         "own_labels": run.question.get("labels") != "given",
         "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
-        "model": asked.model_lines(run),
-        "question": asked.question_lines(run),
-        "answer": asked.answer_lines(run),
-        "time": asked.time_lines(run),
-        "undecided_lines": asked.undecided_lines(run),
+        "model": text.model_lines(run),
+        "question": text.question_lines(run),
+        "answer": text.answer_lines(run),
+        "time": text.time_lines(run),
+        "undecided_lines": text.undecided_lines(run),
         "quantiles": quantiles(run) if run.has_radii else [],
         "breaking": breaking_features(run, frozen_runs),
         "summary": _one_line(run),
-        "threat": asked.threat_words(run),
+        "threat": text.threat_words(run),
     }
 
 
@@ -237,7 +233,7 @@ def _one_line(run: Run) -> str:
     trees, features = model.get("n_trees"), model.get("n_features")
     engine = dict(run.question.get("engine") or {}).get("name", "")
     parts = [
-        asked.library_words(run),
+        text.library_words(run),
         f"{trees:,} trees" if isinstance(trees, int) else "",
         f"{features:,} features" if isinstance(features, int) else "",
         f"{len(run.results):,} rows",

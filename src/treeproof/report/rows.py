@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.query.description import plain
 from treeproof.report.axes import number
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
@@ -20,43 +21,6 @@ CHANGES_IN_TABLE = 12
 
 _MOST_PIXELS = 2_000_000
 """Images of all rows are put into the page only up to this size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One feature of a row and of its witness, in words."""
-
-    name: str
-    original: str
-    changed: str
-    difference: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What one run says about the row of a card."""
-
-    run: int
-    run_name: str
-    radius: str
-    state: str
-    predicted: str
-    becomes: str
-    changes: list[Change]
-    n_changes: int
-    n_same: int
-    image: str | None
-    change_image: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One row with its witnesses."""
-
-    row: int
-    label: str
-    image: str | None
-    views: list[View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +42,7 @@ def pixels_of(runs: list[Run], shape: tuple[int, int] | None) -> Pixels | None:
 
 
 def fragile_rows(run: Run) -> list[int]:
-    """Positions of the rows that break first, of those that hold as they stand."""
+    """Positions of the rows that break first, of those that hold unchanged."""
     if not run.has_radii:
         found = np.flatnonzero(run.has_witness)
     else:
@@ -112,8 +76,8 @@ def largest_gains(one: Run, other: Run) -> list[int]:
     return [i for gain, i in gains[:CARDS] if gain > 0.0]
 
 
-def card(runs: list[Run], position: int, pixels: Pixels | None) -> Card:
-    """Make the card of a row, given by its position in the first run."""
+def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any]:
+    """One row with its witnesses, given by its position in the first run."""
     first = runs[0].results
     row = int(first.row[position])
     views = []
@@ -124,59 +88,57 @@ def card(runs: list[Run], position: int, pixels: Pixels | None) -> Card:
     image = None
     if pixels is not None and first.values is not None:
         image = grey_image(first.values[position], pixels.shape, pixels.low, pixels.high)
-    return Card(row=row, label=text_of(first.label[position]), image=image, views=views)
+    return {"row": row, "label": text_of(first.label[position]), "image": image, "views": views}
 
 
-def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> View:
-    results = run.results
-    changed = np.zeros(0, dtype=np.int64)
-    if run.changed is not None and run.has_witness[i]:
-        changed = np.flatnonzero(run.changed[i])
-    order = _by_size(run, i, changed)
+def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
+    """What one run says about the row of a card."""
+    results, has_changes = run.results, run.changed is not None and bool(run.has_witness[i])
+    order = _by_size(run, i)
     image = difference = None
-    if pixels is not None and run.has_witness[i] and run.changed is not None:
+    if pixels is not None and has_changes:
         image = grey_image(results.witness[i], pixels.shape, pixels.low, pixels.high)
         difference = change_image(run.moves[i], pixels.shape)
-    return View(
-        run=k,
-        run_name=run.name,
-        radius=radius_words(run, i),
-        state=state_words(run, i),
-        predicted=text_of(results.predicted[i]) if results.predicted is not None else "",
-        becomes=text_of(results.witness_label[i])
-        if results.witness_label is not None and run.has_witness[i]
-        else "",
-        changes=[_change(run, i, f) for f in order[:CHANGES_ON_CARD]],
-        n_changes=len(changed),
-        n_same=results.witness.shape[1] - len(changed),
-        image=image,
-        change_image=difference,
-    )
+    becomes = results.witness_label if run.has_witness[i] else None
+    return {
+        "run": k,
+        "run_name": run.name,
+        "radius": radius_words(run, i),
+        "state": state_words(run, i),
+        "predicted": "" if results.predicted is None else text_of(results.predicted[i]),
+        "becomes": "" if becomes is None else text_of(becomes[i]),
+        "changes": [_change(run, i, f) for f in order[:CHANGES_ON_CARD]],
+        "n_changes": len(order),
+        "n_same": results.witness.shape[1] - len(order),
+        "image": image,
+        "change_image": difference,
+    }
 
 
-def _by_size(run: Run, i: int, changed: NDArray[np.int64]) -> list[int]:
-    """Changed features, largest change first, in units of the radius."""
-    if len(changed) == 0:
+def _by_size(run: Run, i: int) -> list[int]:
+    """Features that the witness of a row changes, largest change first, in units of the radius."""
+    if run.changed is None or not run.has_witness[i]:
         return []
-    moves = np.abs(run.moves[i, changed])
-    scale = run.scale[changed]
+    changed = np.flatnonzero(run.changed[i])
+    moves, scale = np.abs(run.moves[i, changed]), run.scale[changed]
     size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
     return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
 
 
-def _change(run: Run, i: int, feature: int) -> Change:
+def _change(run: Run, i: int, feature: int) -> dict[str, str]:
+    """One feature of a row and of its witness, in words."""
     before, after = run.rows[i, feature], run.results.witness[i, feature]
     texts = [number(before), number(after)]
     if texts[0] == texts[1]:
         # Two numbers that differ must look different.
         texts = [_all_digits(value, run.model.get("input_precision")) for value in (before, after)]
     difference = number(after - before, 3)
-    return Change(
-        name=run.feature_name(feature),
-        original=texts[0],
-        changed=texts[1],
-        difference=difference if difference.startswith("−") else f"+{difference}",
-    )
+    return {
+        "name": run.feature_name(feature),
+        "original": texts[0],
+        "changed": texts[1],
+        "difference": difference if difference.startswith("−") else f"+{difference}",
+    }
 
 
 def _all_digits(value: float, precision: Any) -> str:
@@ -232,8 +194,8 @@ def table_columns(run: Run) -> dict[str, Any]:
         "predicted": _texts(results.predicted),
         "becomes": _texts(results.witness_label),
         "verdict": "".join(str(verdict)[0] for verdict in results.verdict),
-        "lower": [_plain(value) for value in results.lower],
-        "upper": [_plain(value) for value in results.upper],
+        "lower": plain(results.lower.tolist()),
+        "upper": plain(results.upper.tolist()),
         "closed": _flags(run.closed),
         "attained": _flags(results.attained),
         "broken": _flags(run.broken),
@@ -252,21 +214,15 @@ def _flags(values: NDArray[np.bool_]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _plain(value: float) -> float | str | None:
-    if math.isnan(value):
-        return None
-    return float(value) if math.isfinite(value) else "inf"
-
-
 def _changes(run: Run, i: int) -> list[Any] | None:
     """Number of changes, then feature, value and changed value of the largest ones."""
     if run.changed is None or not run.has_witness[i]:
         return None
-    order = _by_size(run, i, np.flatnonzero(run.changed[i]))
+    order = _by_size(run, i)
     flat: list[Any] = [len(order)]
     for feature in order[:CHANGES_IN_TABLE]:
         change = _change(run, i, feature)
-        flat += [feature, change.original, change.changed, change.difference]
+        flat += [feature, change["original"], change["changed"], change["difference"]]
     return flat
 
 

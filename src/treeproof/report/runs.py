@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
-from treeproof.results.accuracy import (
+from treeproof.results.curves import (
+    certified_at_lower,
     certified_share,
-    certified_when_equal,
     changed_features,
     clean_share,
     has_radii,
@@ -31,15 +31,7 @@ _ATTACKS = ("attack", "hard_label")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a report.
-
-    Parameters
-    ----------
-    results : Results
-        Its answers.
-    name : str
-        What the reader knows it by.
-    """
+    """One run of a report, by the name that the reader knows it by."""
 
     results: Results
     name: str
@@ -87,12 +79,12 @@ class Run:
 
     @property
     def clean(self) -> float | None:
-        """Share of rows whose claim holds as they stand."""
+        """Share of rows whose claim holds unchanged."""
         return clean_share(self.results)
 
     @cached_property
     def broken(self) -> NDArray[np.bool_]:
-        """Rows that break the claim as they stand."""
+        """Rows that break the claim unchanged."""
         results = self.results
         if results.asks_radius:
             return np.asarray(results.verdict == "falsified")
@@ -127,7 +119,7 @@ class Run:
     @cached_property
     def closed(self) -> NDArray[np.bool_]:
         """Rows that are certified at their lower bound itself, not only below it."""
-        return certified_when_equal(self.results)
+        return certified_at_lower(self.results, asks_radius=self.results.asks_radius)
 
     def certified(self, radius: float) -> float:
         """Share of rows that are proved to keep their claim within a radius."""
@@ -157,15 +149,7 @@ class Run:
 
 
 def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
-    """Take results, or read them from a run file.
-
-    Parameters
-    ----------
-    source : Results, str or path
-        Results, or a run file.
-    name : str, optional
-        Name for the reader; by default that of the file, or of the model.
-    """
+    """Take results, or read a run file; by default named as the file, or the model's library."""
     if isinstance(source, Results):
         library = str(source.header.get("model", {}).get("library", "")) or "model"
         run = Run(results=source, name=name or library)
@@ -180,15 +164,7 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
 
 
 def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
-    """The run without what the checker did not accept: such rows are undecided.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    checks : sequence of RowCheck
-        What the checker said of its rows.
-    """
+    """The run without what the checker did not accept: such rows are undecided."""
     said = {check.row: check for check in checks}
     results = run.results.take(np.arange(len(run.results)))
     positions, reasons = [], []
@@ -214,20 +190,7 @@ def same_question(one: Run, other: Run) -> bool:
 
 
 def frozen_features(base: Run, frozen: Run) -> list[int]:
-    """Features that a run of the same model and the same rows froze beyond those of another.
-
-    Parameters
-    ----------
-    base : Run
-        The run of the report.
-    frozen : Run
-        The same question with more frozen features.
-
-    Returns
-    -------
-    list of int
-        Their numbers.
-    """
+    """Numbers of the features that a run of the same rows froze beyond those of another."""
     if not np.array_equal(base.results.row, frozen.results.row):
         raise InvalidInput(
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"

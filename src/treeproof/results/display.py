@@ -1,5 +1,7 @@
 """Results as pictures and in notebooks. matplotlib is imported when something is drawn."""
 
+from __future__ import annotations
+
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.results.accuracy import certified_share, has_radii, resisting_share
+from treeproof.results.curves import certified_share, has_radii, resisting_share
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
@@ -60,9 +62,9 @@ class VerifiedAccuracyDisplay:
         *,
         radii: ArrayLike | None = None,
         name: str | None = None,
-        ax: "Axes | None" = None,
+        ax: Axes | None = None,
         **line_options: Any,
-    ) -> "VerifiedAccuracyDisplay":
+    ) -> VerifiedAccuracyDisplay:
         """Draw the curve of some results.
 
         Parameters
@@ -97,9 +99,9 @@ class VerifiedAccuracyDisplay:
         return display.plot(ax=ax, **line_options)
 
     def plot(
-        self, *, ax: "Axes | None" = None, name: str | None = None, **line_options: Any
-    ) -> "VerifiedAccuracyDisplay":
-        """Draw the curve: certified, attacked, and the gap between them shaded.
+        self, *, ax: Axes | None = None, name: str | None = None, **line_options: Any
+    ) -> VerifiedAccuracyDisplay:
+        """Draw the curve: certified, resisting, and the gap between them shaded.
 
         Parameters
         ----------
@@ -134,7 +136,7 @@ class VerifiedAccuracyDisplay:
                 drawstyle="steps-post",
                 color=colour,
                 linestyle="--",
-                label=f"{shown} (attacked)" if shown else "attacked",
+                label=f"{shown} (resisting)" if shown else "resisting",
             )[0]
             self.gap_ = ax.fill_between(
                 self.radii, self.certified, self.resisting, step="post", color=colour, alpha=_SHADE
@@ -159,13 +161,7 @@ def _radii(results: Results) -> FloatArray:
 
 
 def results_html(results: Results) -> str:
-    """Results for a notebook: the summary, and the rows that break first.
-
-    Parameters
-    ----------
-    results : Results
-        What was found.
-    """
+    """Results for a notebook: the summary, and the rows that break first."""
     lines = "".join(
         f"<p style='margin:0'>{escape(line)}</p>" for line in results.summary().split("\n")
     )

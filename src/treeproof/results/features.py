@@ -1,20 +1,57 @@
 """What was found about single features, and about sets of features that fix the answer."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BackendMissing
 from treeproof.query.arithmetic import summary_lines
 from treeproof.query.names import listed
+from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]
 
+KEPT_FIXED = "kept fixed (categories and missing values never move)"
+
+
+class _FeatureTable:
+    """What both tables below have in common."""
+
+    __slots__ = ()
+
+    row: NDArray[np.int64]
+    feature_names: tuple[str, ...]
+    question: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def name(self, feature: int) -> str:
+        """Name of a feature, or its number.
+
+        Parameters
+        ----------
+        feature : int
+            Its number.
+        """
+        return self.feature_names[feature] if self.feature_names else f"f{feature}"
+
+    def _summary(self, lines: list[str], broken: NDArray[np.bool_], kept: list[list[str]]) -> str:
+        """Lines of a summary, with what is already broken and what no proof is about."""
+        if broken.any():
+            lines.append(f"already broken: {int(broken.sum())} rows")
+        names = dict.fromkeys(name for row in kept for name in row)
+        if names:
+            n_rows = sum(map(bool, kept))
+            lines.append(f"{KEPT_FIXED} in {n_rows} rows: {listed(list(names))}")
+        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
+
 
 @dataclass(slots=True, kw_only=True)
-class FeatureResults:
+class FeatureResults(_FeatureTable):
     """How far each feature alone may move, for every row; all of it exact.
 
     Parameters
@@ -36,7 +73,7 @@ class FeatureResults:
         False for missing and categorical entries that the model looks at: they are never moved,
         and nothing is claimed about other values of them.
     broken : bool (n_rows,)
-        Rows that break the claim as they stand; nothing is unimportant for them.
+        Rows that break the claim unchanged; nothing is unimportant for them.
     feature_names : tuple of str
         Names of the features, or empty.
     question : dict
@@ -53,19 +90,6 @@ class FeatureResults:
     broken: NDArray[np.bool_]
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def name(self, feature: int) -> str:
-        """Name of a feature, or its number.
-
-        Parameters
-        ----------
-        feature : int
-            Its number.
-        """
-        return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
     def kept_names(self, row: int = 0) -> list[str]:
         """Names of the features that were kept fixed: categories and missing values never move.
@@ -92,10 +116,7 @@ class FeatureResults:
             lines.append(
                 f"smallest single-feature radius: median over rows {np.median(nearest):.6g}"
             )
-        if self.broken.any():
-            lines.append(f"broken as they stand: {int(self.broken.sum())} rows")
-        lines += _kept_lines(self)
-        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
+        return self._summary(lines, self.broken, list(map(self.kept_names, range(len(self)))))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row and examined feature, as plain data."""
@@ -118,7 +139,7 @@ class FeatureResults:
 
 
 @dataclass(slots=True, kw_only=True)
-class AnchorResults:
+class AnchorResults(_FeatureTable):
     """Sets of features that fix the answer once they are fixed themselves.
 
     Categories and missing values never move: the answer is proved to stay while they stay as they
@@ -162,9 +183,6 @@ class AnchorResults:
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.row)
-
     def names(self, row: int = 0) -> list[str]:
         """Names (or numbers) of the features of one row's set.
 
@@ -173,7 +191,7 @@ class AnchorResults:
         row : int
             Position of the row in these results.
         """
-        return self._named(self.features[row])
+        return [self.name(feature) for feature in self.features[row]]
 
     def kept_names(self, row: int = 0) -> list[str]:
         """Names (or numbers) of the features of one row that are kept fixed besides its set.
@@ -183,10 +201,7 @@ class AnchorResults:
         row : int
             Position of the row in these results.
         """
-        return self._named(self.kept[row])
-
-    def _named(self, features: NDArray[np.int64]) -> list[str]:
-        return [self.feature_names[f] if self.feature_names else f"f{f}" for f in features]
+        return [self.name(feature) for feature in self.kept[row]]
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
@@ -200,10 +215,7 @@ class AnchorResults:
                 f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
                 f" {int(self.minimal.sum())} proved minimal"
             )
-        if not self.sufficient.all():
-            lines.append(f"broken as they stand: {int((~self.sufficient).sum())} rows")
-        lines += _kept_lines(self)
-        return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
+        return self._summary(lines, ~self.sufficient, list(map(self.kept_names, range(len(self)))))
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row, as plain data."""
@@ -225,25 +237,3 @@ class AnchorResults:
     def to_frame(self) -> Any:
         """One line per row, as a data frame of pandas or polars."""
         return frame_of(self.records())
-
-
-KEPT_FIXED = "kept fixed (categories and missing values never move)"
-
-
-def _kept_lines(results: FeatureResults | AnchorResults) -> list[str]:
-    """The line of a summary that names what no proof is about, where there is any."""
-    names = dict.fromkeys(name for row in range(len(results)) for name in results.kept_names(row))
-    n_rows = sum(bool(results.kept_names(row)) for row in range(len(results)))
-    return [f"{KEPT_FIXED} in {n_rows} rows: {listed(list(names))}"] if names else []
-
-
-def frame_of(records: list[dict[str, Any]]) -> Any:
-    """Return records as a data frame of the first library that is installed."""
-    for name in ("pandas", "polars"):
-        try:
-            return __import__(name).DataFrame(records)
-        except ImportError:
-            continue
-    raise BackendMissing(
-        "A data frame needs pandas or polars. Install it with: pip install pandas."
-    )

@@ -1,7 +1,13 @@
-"""`Results`: what was found about many rows, with the question that was asked."""
+"""`Results`: the one table of what was found about many rows, one array per column.
+
+Engines fill an empty table; labels, the question and the rows are added to it when it is complete,
+and run files, curves, summaries and reports are made from it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
 
@@ -10,26 +16,11 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.query.arithmetic import summary_lines
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.tally import Tally, proved_within
-from treeproof.results.verdict import Verdict
+from treeproof.results.curves import certified_share
+from treeproof.results.summary import RunSummary
+from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
-
-_COLUMNS = (
-    "row",
-    "label",
-    "verdict",
-    "lower",
-    "upper",
-    "exact",
-    "attained",
-    "witness",
-    "witness_distance",
-    "seconds",
-    "reason",
-)
-_OPTIONAL_COLUMNS = ("values", "predicted", "witness_label", "evidence")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,9 +33,9 @@ class Results:
         Number of each row in the data it came from.
     label : object (n_rows,)
         Class label that each row should keep; None for scores.
-    verdict : str (n_rows,)
+    verdict : object (n_rows,)
         'verified', 'falsified' or 'unknown'. For a radius: 'verified' when it is exact,
-        'falsified' when the row is broken as it stands, 'unknown' while the bounds are apart.
+        'falsified' when the unchanged row is broken already, 'unknown' while the bounds differ.
     lower, upper : float64 (n_rows,)
         No violation at a distance below `lower`; a violation at `upper`, or, where not `attained`,
         at every distance beyond it. NaN for boxes, which have no radius.
@@ -59,7 +50,7 @@ class Results:
         Its distance, which exceeds `upper` by at most one step of the witness's precision.
     seconds : float64 (n_rows,)
         Time spent on each row.
-    reason : str (n_rows,)
+    reason : object (n_rows,)
         Why a row is unknown; empty otherwise.
     statistics : dict of str to array
         What the engine counted, per row.
@@ -69,7 +60,7 @@ class Results:
         The rows that were asked about, as precise as the witnesses; reports show them beside each
         other.
     predicted : object (n_rows,), optional
-        Class label that the model gives each row as it stands; None for scores.
+        Class label that the model gives each unchanged row; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
     evidence : object (n_rows,), optional
@@ -78,7 +69,7 @@ class Results:
 
     row: NDArray[np.int64]
     label: NDArray[Any]
-    verdict: NDArray[np.str_]
+    verdict: NDArray[Any]
     lower: FloatArray
     upper: FloatArray
     exact: NDArray[np.bool_]
@@ -86,7 +77,7 @@ class Results:
     witness: FloatArray
     witness_distance: FloatArray
     seconds: FloatArray
-    reason: NDArray[np.str_]
+    reason: NDArray[Any]
     statistics: dict[str, NDArray[Any]] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
     values: FloatArray | None = None
@@ -95,41 +86,32 @@ class Results:
     evidence: NDArray[Any] | None = None
 
     @classmethod
-    def of(
-        cls, outcomes: Outcomes, label: NDArray[Any], header: dict[str, Any], *, first_row: int = 0
-    ) -> "Results":
-        """Give an engine's outcomes their labels and their question.
+    def empty(cls, n_rows: int, n_features: int) -> Results:
+        """Return a table that claims nothing: unknown, lower 0, upper infinite, no witness.
 
         Parameters
         ----------
-        outcomes : Outcomes
-            What the engine found.
-        label : object (n_rows,)
-            Class label that each row should keep.
-        header : dict
-            See `Results`.
-        first_row : int
-            Number of the first row in the data.
+        n_rows, n_features : int
+            Its size.
+
+        Returns
+        -------
+        Results
+            Arrays that an engine fills, without labels and a question.
         """
-        evidence = None
-        if outcomes.evidence:
-            evidence = np.empty(len(outcomes), dtype=object)
-            evidence[:] = outcomes.evidence
         return cls(
-            row=np.arange(first_row, first_row + len(outcomes), dtype=np.int64),
-            label=label,
-            verdict=np.array([verdict.value for verdict in outcomes.verdict], dtype=np.str_),
-            lower=outcomes.lower,
-            upper=outcomes.upper,
-            exact=outcomes.exact,
-            attained=outcomes.attained,
-            witness=outcomes.witness,
-            witness_distance=outcomes.witness_distance,
-            seconds=outcomes.seconds,
-            reason=np.array([reason.value for reason in outcomes.reason], dtype=np.str_),
-            statistics=outcomes.statistics,
-            header=header,
-            evidence=evidence,
+            row=np.arange(n_rows, dtype=np.int64),
+            label=np.full(n_rows, None, dtype=object),
+            verdict=np.array([Verdict.UNKNOWN] * n_rows, dtype=object),
+            lower=np.zeros(n_rows),
+            upper=np.full(n_rows, np.inf),
+            exact=np.zeros(n_rows, dtype=bool),
+            attained=np.zeros(n_rows, dtype=bool),
+            witness=np.full((n_rows, n_features), np.nan),
+            witness_distance=np.full(n_rows, np.nan),
+            seconds=np.zeros(n_rows),
+            reason=np.array([UnknownReason.NONE] * n_rows, dtype=object),
+            witness_label=np.full(n_rows, None, dtype=object),
         )
 
     def __len__(self) -> int:
@@ -142,7 +124,7 @@ class Results:
 
     @property
     def average_lower_bound(self) -> float:
-        """Mean of `lower`; rows that are broken as they stand count as 0, as in the paper."""
+        """Mean of `lower`; rows that are broken unchanged count as 0, as in the paper."""
         return float(np.mean(self.lower))
 
     def verified_error(self, eps: float) -> float:
@@ -163,15 +145,15 @@ class Results:
         protocol = self.header.get("question", {}).get("search", {})
         if protocol.get("first_eps") == eps and "proved_at_first_eps" in self.statistics:
             return float(1.0 - np.mean(self.statistics["proved_at_first_eps"]))
-        return float(1.0 - np.mean(proved_within(self, eps, asks_radius=self.asks_radius)))
+        return float(1.0 - certified_share(self, [eps])[0])
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
         if len(self) == 0:
             return "0 rows"
-        tally = Tally(self.asks_radius)
-        tally.add(self)
-        return "\n".join(tally.lines() + summary_lines(self.header))
+        summary = RunSummary(self.asks_radius)
+        summary.add(self)
+        return "\n".join(summary.lines() + summary_lines(self.header))
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.
@@ -186,24 +168,13 @@ class Results:
         DataFrame
             Every column of the results but the witness, whose changes are better read in `witness`.
         """
-        names = [library] if library else ["pandas", "polars"]
-        for name in names:
-            if name not in ("pandas", "polars"):
-                raise InvalidInput(f"'library' must be 'pandas' or 'polars'. Got {name!r}.")
-            try:
-                return __import__(name).DataFrame(self._columns())
-            except ImportError:
-                continue
-        raise BackendMissing(
-            f"A data frame needs {' or '.join(names)}. Install it with: pip install {names[0]}."
-        )
-
-    def _columns(self) -> dict[str, Any]:
-        columns = {name: getattr(self, name).tolist() for name in _COLUMNS if name != "witness"}
-        return columns | {name: values.tolist() for name, values in self.statistics.items()}
+        hidden = ("witness", "values", "predicted", "witness_label", "evidence")
+        columns = {n: getattr(self, n).tolist() for n in _COLUMNS if n not in hidden}
+        columns |= {name: values.tolist() for name, values in self.statistics.items()}
+        return frame_of(columns, library)
 
     @classmethod
-    def join(cls, parts: Sequence["Results"]) -> "Results":
+    def join(cls, parts: Sequence[Results]) -> Results:
         """Join answers to one question about several blocks of rows.
 
         Parameters
@@ -219,18 +190,17 @@ class Results:
         """
         columns = {
             name: np.concatenate([getattr(part, name) for part in parts])
-            for name in _COLUMNS + _OPTIONAL_COLUMNS
+            for name in _COLUMNS
             if all(getattr(part, name) is not None for part in parts)
         }
-        counted = [
-            name for name in parts[0].statistics if all(name in part.statistics for part in parts)
-        ]
         statistics = {
-            name: np.concatenate([part.statistics[name] for part in parts]) for name in counted
+            name: np.concatenate([part.statistics[name] for part in parts])
+            for name in parts[0].statistics
+            if all(name in part.statistics for part in parts)
         }
         return cls(statistics=statistics, header=dict(parts[0].header), **columns)
 
-    def take(self, selection: Any) -> "Results":
+    def take(self, selection: Any) -> Results:
         """Answers for a selection of the rows.
 
         Parameters
@@ -245,7 +215,7 @@ class Results:
         """
         columns = {
             name: getattr(self, name)[selection]
-            for name in _COLUMNS + _OPTIONAL_COLUMNS
+            for name in _COLUMNS
             if getattr(self, name) is not None
         }
         statistics = {name: values[selection] for name, values in self.statistics.items()}
@@ -288,26 +258,18 @@ class Results:
         save_results(self, path)
 
 
-def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str]) -> None:
-    """Turn answers into rows that claim nothing, in place.
+_COLUMNS = tuple(
+    field.name for field in fields(Results) if field.name not in ("statistics", "header")
+)
 
-    Parameters
-    ----------
-    results : Results
-        The answers.
-    positions : sequence of int
-        Which of them, by their places in the arrays.
-    reasons : sequence of str
-        Why, for each.
-    """
+
+def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str]) -> None:
+    """Turn the answers at some positions into rows that claim nothing, in place, with reasons."""
     if len(positions) == 0:
         return
     at = list(positions)
-    # Texts of an array are cut to its width.
-    for name, new in (("verdict", Verdict.UNKNOWN.value), ("reason", list(reasons))):
-        texts = getattr(results, name).astype(object)
-        texts[at] = new
-        setattr(results, name, texts.astype(np.str_))
+    results.verdict[at] = str(Verdict.UNKNOWN)
+    results.reason[at] = list(reasons)
     is_box = np.isnan(results.lower[at])
     results.lower[at] = np.where(is_box, np.nan, 0.0)
     results.upper[at] = np.where(is_box, np.nan, np.inf)
@@ -316,3 +278,18 @@ def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str])
     for column in (results.witness_label, results.evidence):
         if column is not None:
             column[at] = None
+
+
+def frame_of(content: Any, library: str | None = None) -> Any:
+    """Columns or records as a data frame: of the given library, or the first that is installed."""
+    names = [library] if library else ["pandas", "polars"]
+    for name in names:
+        if name not in ("pandas", "polars"):
+            raise InvalidInput(f"'library' must be 'pandas' or 'polars'. Got {name!r}.")
+        try:
+            return __import__(name).DataFrame(content)
+        except ImportError:
+            continue
+    raise BackendMissing(
+        f"A data frame needs {' or '.join(names)}. Install it with: pip install {names[0]}."
+    )

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import in_place_of
+from treeproof.files import atomic_replace
+from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
@@ -73,15 +74,7 @@ _OPTIONAL = ("predicted", "witness_label", "evidence")
 
 
 def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
-    """What a run is about.
-
-    Parameters
-    ----------
-    model : dict
-        Identity of the model: fingerprint, library, classes, features.
-    question : dict
-        What was asked, in words and numbers.
-    """
+    """What a run is about: the model's identity, and what was asked, in words and numbers."""
     return {
         "record": "header",
         "format": FORMAT,
@@ -147,15 +140,6 @@ def _witness_column(witness: FloatArray) -> list[Any]:
     return [None if is_missing[i].all() else _plain_column(row) for i, row in enumerate(witness)]
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
-
-
 def number(value: Any) -> float:
     """A float as `plain` wrote it."""
     return math.nan if value is None else float(value)
@@ -174,17 +158,12 @@ def save_results(results: Results, path: str | PathLike[str]) -> None:
 def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
     """Open a file that takes the place of another when everything is written and on disk.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    what : str
-        What the user knows it as, for the error where it cannot be written.
+    `what` the user knows it as is for the error where it cannot be written.
     """
     # Links stay links: what they point at is replaced.
     target = Path(path).resolve()
     try:
-        with in_place_of(target) as temporary, temporary.open("xb") as file:
+        with atomic_replace(target) as temporary, temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -336,11 +315,11 @@ def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
-        verdict=np.array([record["verdict"] for record in rows], dtype=np.str_),
+        verdict=_objects(rows, "verdict"),
         exact=np.array([record["exact"] for record in rows], dtype=bool),
         attained=np.array([record["attained"] for record in rows], dtype=bool),
         witness=_matrix(rows, "witness", n_features),
-        reason=np.array([record["reason"] for record in rows], dtype=np.str_),
+        reason=_objects(rows, "reason"),
         statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,

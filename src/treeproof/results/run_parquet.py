@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.query.description import plain
 from treeproof.results.results import Results
-from treeproof.results.run_file import number, plain, replacing, results_of
+from treeproof.results.run_file import number, replacing, results_of
 
 _HEADER_KEY = b"treeproof"
 _ROWS_PER_GROUP = 4096
@@ -35,17 +36,7 @@ def _schema(header: dict[str, Any]) -> Any:
 
 
 def save_parquet(header: dict[str, Any], records: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write a Parquet run file in one step.
-
-    Parameters
-    ----------
-    header : dict
-        The header record.
-    records : iterable of dict
-        Row records; only a few thousand are held at a time.
-    path : path
-        Where to.
-    """
+    """Write a Parquet run file in one step; only a few thousand records are held at a time."""
     require_backend("pyarrow", "parquet")
     import pyarrow as pa
     from pyarrow import parquet

@@ -1,9 +1,9 @@
 """The three verdicts, and why a row can stay undecided."""
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     """Outcome for one row."""
 
     VERIFIED = "verified"
@@ -14,7 +14,7 @@ class Verdict(Enum):
     """Neither was established; the reason says why."""
 
 
-class UnknownReason(Enum):
+class UnknownReason(StrEnum):
     """Why a row is undecided."""
 
     NONE = ""

@@ -1,7 +1,6 @@
-"""Batches: what is sent to a worker, how large it is, and how it is answered."""
+"""Batches: which rows are answered together, how many at a time, and how one batch is answered."""
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,29 +9,40 @@ from numpy.typing import NDArray
 
 from treeproof.data.sources import Rows, Source
 from treeproof.errors import TreeproofError
+from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
+from treeproof.query.build import refuse_outside
+from treeproof.query.perturbations import LInf
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
-from treeproof.runs.questions import Question, row_keys
-from treeproof.runs.run_log import Found
+from treeproof.runs.run_log import Found, row_keys
+from treeproof.search.question import Question
+
+_RADIUS_UNIT = 32
+"""Rows of one radius question. The engine learns the scale of the later ones from the first, so
+that witnesses may depend on who is asked together; with units that never change they do not."""
 
 LARGEST_BATCH = 8192
 _GROWTH = 4
 
 
+def unit_rows(question: Question) -> int:
+    """Rows of a block that a run always asks about together; see `Query`."""
+    return _RADIUS_UNIT if question.kind == "radius" else 1
+
+
+def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
+    """Refuse rows outside the bounds of a question, under their numbers in the data."""
+    if isinstance(question.perturbation, LInf):
+        refuse_outside(ensemble, rows.values, question.perturbation, rows.number)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that one worker answers in one go.
+    """Rows that are answered in one go, unit after unit, with their keys in the run.
 
-    Attributes
-    ----------
-    rows : Rows
-        The rows, unit after unit.
-    key : uint64 (n,)
-        Their keys in the run.
-    wanted : bool (n,)
-        False for rows that the run file has already; they are asked about again only because
-        others of their unit are missing.
+    Rows that are not `wanted` are in the run file already; they are asked about again only because
+    others of their unit are missing.
     """
 
     rows: Rows
@@ -42,18 +52,23 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def take(self, selection: Any) -> "Batch":
+        """Return a selection of the rows."""
+        return Batch(self.rows.take(selection), self.key[selection], self.wanted[selection])
+
+    @staticmethod
+    def join(parts: list["Batch"]) -> "Batch":
+        """Return all rows of several batches, of which there is at least one."""
+        return Batch(
+            Rows.join([part.rows for part in parts]),
+            np.concatenate([part.key for part in parts]),
+            np.concatenate([part.wanted for part in parts]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker found for a batch.
-
-    Attributes
-    ----------
-    pieces : list of Results
-        Answers that follow each other in the order of the batch; `row` is not set.
-    seconds : float
-        Time that the worker needed.
-    """
+    """Results that follow each other in the order of a batch (`row` is not set), and their time."""
 
     pieces: list[Results]
     seconds: float
@@ -71,30 +86,12 @@ class BatchMaker:
         self._header = header
         self._found = found
         self._path = path
-        self._waiting: list[Rows] = []
+        self._left: list[Rows] = []
         self.n_seen = 0
 
-    def batches(
-        self, sizer: "BatchSizer", largest: Callable[[int], int] | None = None
-    ) -> Iterator[Batch]:
-        """Give batches, each as large as the sizer says at that moment.
-
-        Parameters
-        ----------
-        sizer : BatchSizer
-            Says how many rows.
-        largest : callable, optional
-            Called with the rows that were looked at so far, says how many more rows at most.
-        """
-        while True:
-            n_rows = sizer.n_rows
-            batch = self._next(n_rows if largest is None else min(n_rows, largest(self.n_seen)))
-            if batch is None:
-                return
-            yield batch
-
-    def _next(self, n_rows: int) -> Batch | None:
-        unit = self._question.unit_rows
+    def next_batch(self, n_rows: int) -> Batch | None:
+        """The next rows that are not answered, as many whole units as fit, at least one."""
+        unit = unit_rows(self._question)
         taken: list[Batch] = []
         n_taken = 0
         while n_taken < n_rows:
@@ -105,55 +102,37 @@ class BatchMaker:
             if len(batch):
                 taken.append(batch)
                 n_taken += len(batch)
-        if not taken:
-            return None
-        return Batch(
-            Rows.join([batch.rows for batch in taken]),
-            np.concatenate([batch.key for batch in taken]),
-            np.concatenate([batch.wanted for batch in taken]),
-        )
+        return Batch.join(taken) if taken else None
 
     def _take(self, n_rows: int) -> Rows | None:
         """The next rows of the source; fewer than asked for only at its end."""
-        n_waiting = sum(map(len, self._waiting))
-        while n_waiting < n_rows:
-            part = next(self._parts, None)
-            if part is None:
-                break
-            self._waiting.append(part)
-            n_waiting += len(part)
-        if n_waiting == 0:
+        n_left = sum(map(len, self._left))
+        while n_left < n_rows and (part := next(self._parts, None)) is not None:
+            self._left.append(part)
+            n_left += len(part)
+        if n_left == 0:
             return None
-        rows = Rows.join(self._waiting)
-        self._waiting = [rows.take(slice(n_rows, None))] if n_waiting > n_rows else []
+        rows = Rows.join(self._left)
+        self._left = [rows.take(slice(n_rows, None))] if n_left > n_rows else []
         rows = rows.take(slice(0, n_rows))
         self.n_seen += len(rows)
         return rows
 
     def _missing(self, rows: Rows) -> Batch:
-        self._question.check(self._source.ensemble, rows.values, rows.number)
+        check_rows(self._question, self._source.ensemble, rows)
         keys = row_keys(self._header, rows.values, rows.labels)
         missing = self._found.missing(rows.number, keys, self._path)
-        unit = self._question.unit_rows
+        unit = unit_rows(self._question)
         starts = np.arange(0, len(rows), unit)
         needed = np.repeat(np.logical_or.reduceat(missing, starts), unit)[: len(rows)]
-        return Batch(rows.take(needed), keys[needed], missing[needed])
+        return Batch(rows, keys, missing).take(needed)
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """Sizes batches so that each takes about the same time, by the cost that was measured.
+    """Sizes batches so that each takes `target_s`, by the cost that was measured.
 
-    Attributes
-    ----------
-    unit_rows : int
-        Batches are whole multiples of this.
-    target_s : float
-        Seconds that a batch should take.
-    n_rows : int
-        Size of the next batch.
-    is_fixed : bool
-        Whether the size was given and stays.
+    Sizes are whole multiples of `unit_rows`; a size that is given and `is_fixed` stays.
     """
 
     unit_rows: int
@@ -179,40 +158,28 @@ class BatchSizer:
 def answer_batch(model: Model, question: Question, rows: Rows) -> Answer:
     """Answer a batch in this thread; a row that fails is recorded, and the others go on."""
     began = time.perf_counter()
-    try:
-        pieces = [question.ask(model, rows.values, rows.labels)]
-    except TreeproofError:
-        raise  # about the question or its input, not about a row
-    except Exception:
-        pieces = _answer_in_units(model, question, rows)
+    # After a failure unit by unit, so that the answers of others are the same as ever.
+    pieces = _answer_in_parts(model, question, rows, [len(rows), unit_rows(question), 1])
     return Answer(pieces, time.perf_counter() - began)
 
 
-def _answer_in_units(model: Model, question: Question, rows: Rows) -> list[Results]:
-    """Answer unit by unit, so that the answers of others are the same as ever."""
+def _answer_in_parts(
+    model: Model, question: Question, rows: Rows, sizes: list[int]
+) -> list[Results]:
+    """Answer in parts of the first size; one that fails, again in parts of the next size."""
     pieces: list[Results] = []
-    for start in range(0, len(rows), question.unit_rows):
-        part = rows.take(slice(start, start + question.unit_rows))
+    for start in range(0, len(rows), sizes[0]):
+        part = rows.take(slice(start, start + sizes[0]))
         try:
-            pieces.append(question.ask(model, part.values, part.labels))
+            unit = unit_rows(question)
+            pieces.append(question.answer(model, part.values, part.labels, unit_rows=unit))
         except TreeproofError:
-            raise
-        except Exception:
-            pieces += answer_singly(model, question, part)
-    return pieces
-
-
-def answer_singly(model: Model, question: Question, rows: Rows) -> list[Results]:
-    """Answer rows one by one, so that those that fail are known."""
-    pieces = []
-    for i in range(len(rows)):
-        row = rows.take(slice(i, i + 1))
-        try:
-            pieces.append(question.ask(model, row.values, row.labels))
-        except TreeproofError:
-            raise
+            raise  # about the question or its input, not about a row
         except Exception as error:
-            pieces.append(failed(model, question, row, f"{type(error).__name__}: {error}"))
+            if len(sizes) > 1:
+                pieces += _answer_in_parts(model, question, part, sizes[1:])
+            else:
+                pieces.append(failed(model, question, part, f"{type(error).__name__}: {error}"))
     return pieces
 
 

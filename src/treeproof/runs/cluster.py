@@ -1,17 +1,18 @@
-"""The model of a run on the workers of a Dask cluster, as a plugin that the scheduler keeps."""
+"""Batches answered by the workers of a Dask cluster.
+
+Every worker has the model as a plugin, so that a task needs nothing that can be lost with a worker;
+the scheduler runs the tasks of lost workers again.
+"""
 
 import asyncio
 import contextlib
 import logging
 import tempfile
-import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +21,31 @@ from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import load_saved, save_ensemble
-from treeproof.model.remembered import remembered
 from treeproof.prediction import Model
-from treeproof.runs.batches import Answer, Batch, answer_batch, failed
-from treeproof.runs.questions import Question
-from treeproof.runs.workers import Finished
+from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
+from treeproof.runs.executors import Finished
+from treeproof.search.question import Question
+
+_CONNECT_TIMEOUT_S = 10
+_WORKERS_TIMEOUT_S = 60
+_ALONE_TIMEOUT_S = 300
+"""How long a run waits for new workers when all are lost."""
+
+_FORGOTTEN_S = 30
+"""After so long without an answer, batches that no worker knows of are sent again."""
+
+_RETRIES = 3
+"""How often the scheduler tries a task again that fails with an error."""
+
+_LOOK_EVERY_S = 2.0
 
 
-@remembered
 def _packed(ensemble: Ensemble) -> bytes:
     """A model as the bytes of its file, which give the same model bit for bit."""
     with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
         path = Path(folder) / "model.treeproof"
         save_ensemble(ensemble, path)
         return path.read_bytes()
-
-
-def _unpacked(content: bytes) -> Ensemble:
-    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
-        path = Path(folder) / "model.treeproof"
-        path.write_bytes(content)
-        return load_saved(path)
 
 
 class _ModelPlugin:
@@ -57,7 +62,10 @@ class _ModelPlugin:
         """Unpack the model when the worker starts."""
         del worker
         if self._version == treeproof.__version__:
-            self.model = Model(_unpacked(self._ensemble))
+            with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
+                path = Path(folder) / "model.treeproof"
+                path.write_bytes(self._ensemble)
+                self.model = Model(load_saved(path))
 
     def teardown(self, worker: Any) -> None:
         """Nothing to close."""
@@ -72,44 +80,16 @@ class _ModelPlugin:
         return self.model
 
 
-def model_plugin(name: str, ensemble: Ensemble) -> Any:
-    """The plugin as one of Dask's, whose class is known only where Dask is installed."""
-    from distributed import WorkerPlugin
+def _answer_here(plugin: str, question: Question, rows: Rows) -> Answer:
+    """Answer a batch on a worker."""
+    from distributed import get_worker
 
-    kind = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
-    return kind(name, _packed(ensemble))
-
-
-_CONNECT_TIMEOUT_S = 10
-_WORKERS_TIMEOUT_S = 60
-_ALONE_TIMEOUT_S = 300
-"""How long a run waits for new workers when all are lost."""
-
-_FETCH_TIMEOUT_S = 30
-_FORGOTTEN_S = 30
-"""After so long without an answer, batches that no worker knows of are sent again."""
-
-_TRIES = 3
-"""How often a batch is sent again after the scheduler gave it up."""
-
-_LOOK_EVERY_S = 2.0
-
-_MOST_SHARED = 16
-"""Most batches that share a task."""
-
-_TOGETHER_S = 0.2
-"""How long answers are waited for that can be fetched together; less than workers have ahead."""
+    return answer_batch(get_worker().plugins[plugin].loaded(), question, rows)
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Give a client of a running scheduler, such as ``tcp://scheduler:8786``.
-
-    Parameters
-    ----------
-    address : str
-        Where the scheduler listens.
-    """
+    """Give a client of a running scheduler, such as ``tcp://scheduler:8786``."""
     require_backend("distributed", "dask")
     from distributed import Client
 
@@ -148,13 +128,7 @@ async def _try_connection(address: str) -> None:
 
 
 def require_worker(client: Any) -> None:
-    """Wait until a cluster has a worker; refuse one that stays empty.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client.
-    """
+    """Wait until a cluster has a worker; refuse one that stays empty."""
     try:
         client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
     except (TimeoutError, OSError) as error:
@@ -164,67 +138,29 @@ def require_worker(client: Any) -> None:
         ) from error
 
 
-@dataclass(slots=True)
-class Recent:
-    """A mean of numbers in which the latest ones count most.
-
-    Attributes
-    ----------
-    value : float
-        The mean; what is assumed until there is a number.
-    is_known : bool
-        Whether there was one.
-    """
-
-    value: float
-    is_known: bool = False
-
-    def learn(self, number: float) -> None:
-        """Take in a number."""
-        self.value = 0.5 * (self.value + number) if self.is_known else number
-        self.is_known = True
-
-
-def _answer_here(plugin: str, question: Question, parts: list[Rows]) -> list[Answer]:
-    """Answer batches on a worker."""
-    from distributed import get_worker
-
-    model = get_worker().plugins[plugin].loaded()
-    return [answer_batch(model, question, rows) for rows in parts]
-
-
-class DaskWorkers:
-    """Workers of a Dask cluster; see the top of the module.
-
-    Parameters
-    ----------
-    model, question
-        What is asked.
-    client : distributed.Client
-        A connected client.
-    """
+class DaskExecutor:
+    """Workers of a Dask cluster, by a connected `distributed.Client`."""
 
     target_s = 1.0
 
     def __init__(self, model: Model, question: Question, client: Any) -> None:
         require_backend("distributed", "dask")
+        from distributed import WorkerPlugin, as_completed
+
         self._model = model
         self._question = question
         self._client = client
-        self._run = uuid.uuid4().hex
-        self._n_tasks = 0
-        self._to_send: list[Batch] = []
-        self._most_rows = 0
-        self._done: deque[tuple[Any, list[Batch]]] = deque()
-        self._news = threading.Condition()
-        self._fetched: deque[tuple[Batch, Answer | BaseException]] = deque()
-        self._under_way: dict[str, tuple[Any, list[Batch]]] = {}
-        self._tries: dict[int, int] = {}
         self._n_threads, self._looked = 0, -_LOOK_EVERY_S
-        self._batch_s, self._row_s = Recent(self.target_s), Recent(self.target_s)
+        self._heard = self._had_workers = time.monotonic()
+        self._batches: dict[Any, Batch] = {}
+        self._suspects: deque[Batch] = deque()
+        self._tested: Any = None
+        self._completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         require_worker(client)
-        self._plugin = f"treeproof-model-{self._run}"
-        client.register_plugin(model_plugin(self._plugin, model.ensemble))
+        self._plugin = f"treeproof-model-{uuid.uuid4().hex}"
+        # Its class is one of Dask's only where Dask is installed.
+        plugin = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
+        client.register_plugin(plugin(self._plugin, _packed(model.ensemble)))
 
     @property
     def n_threads(self) -> int:
@@ -237,188 +173,104 @@ class DaskWorkers:
         return max(1, self._n_threads)
 
     @property
-    def n_at_once(self) -> int:
-        """One batch per thread, and one that waits there; more of those that share a task."""
-        shared = min(max(int(self.target_s / max(self._batch_s.value, 1e-3)), 1), _MOST_SHARED)
-        return 2 * self.n_threads * shared
+    def n_pending(self) -> int:
+        """Batches that are submitted and not taken."""
+        return len(self._batches) + len(self._suspects)
 
-    def submit(self, batch: Batch, most_rows: int) -> None:
-        """Have a batch answered; it is sent, together with others, by the next `wait`."""
-        self._to_send.append(batch)
-        self._most_rows = most_rows
+    def submit(self, batch: Batch) -> None:
+        """Have a batch answered."""
+        self._send(batch)
 
-    def _send_all(self) -> None:
-        tasks = self._tasks()
-        futures = self._send([[batch.rows for batch in task] for task in tasks]) if tasks else []
-        for future, task in zip(futures, tasks, strict=True):
-            self._under_way[str(future.key)] = (future, task)
-            future.add_done_callback(partial(self._note, task))
-
-    def _tasks(self) -> list[list[Batch]]:
-        """Batches to send, short ones together: a task costs everyone some milliseconds."""
-        batches, self._to_send = self._to_send, []
-        most_rows = min(self._most_rows, int(self.target_s / self._row_s.value))
-        tasks: list[list[Batch]] = []
-        for batch in batches:
-            # One that was lost before goes alone: it may be what costs the workers.
-            alone = id(batch) in self._tries or not tasks or id(tasks[-1][0]) in self._tries
-            if alone or sum(map(len, tasks[-1])) + len(batch) > most_rows:
-                tasks.append([])
-            tasks[-1].append(batch)
-        return tasks
-
-    def _note(self, task: list[Batch], future: Any) -> None:
-        with self._news:
-            self._done.append((future, task))
-            self._news.notify_all()
-
-    def _send(self, tasks: list[list[Rows]]) -> list[Any]:
-        """Send tasks in one message: messages cost more than what they say."""
-        numbers = range(self._n_tasks, self._n_tasks + len(tasks))
-        self._n_tasks += len(tasks)
-        futures: list[Any] = self._client.map(
-            _answer_here,
-            [self._plugin] * len(tasks),
-            [self._question] * len(tasks),
-            tasks,
-            key=[f"treeproof-batch-{self._run}-{number}" for number in numbers],
-            pure=False,
+    def _send(self, batch: Batch) -> Any:
+        future = self._client.submit(
+            _answer_here, self._plugin, self._question, batch.rows, pure=False, retries=_RETRIES
         )
-        return futures
+        self._batches[future] = batch
+        self._completed.add(future)
+        return future
 
     def wait(self) -> None:
         """Wait until there may be something to take; a cluster that stays empty is refused."""
-        if self._fetched:
-            return
-        self._send_all()
-        started = alone_since = time.monotonic()
-        while not self._are_done(1, _LOOK_EVERY_S):
-            now = time.monotonic()
-            try:
-                processing = self._client.processing()
-            except OSError:
-                processing = {}
-            if processing:
-                alone_since = now
-            if now - alone_since > _ALONE_TIMEOUT_S:
-                raise InvalidInput(
-                    f"The Dask cluster must have workers. It has had none for {_ALONE_TIMEOUT_S} s."
-                )
-            known = {str(key) for keys in processing.values() for key in keys}
-            if now - started > _FORGOTTEN_S and processing and not known & set(self._under_way):
-                self._send_again()
-                started = now
-        # Workers have other tasks that wait there, so the answers of several may come together.
-        self._are_done(len(self._under_way) // 2, _TOGETHER_S)
+        news = self._completed.thread_condition
+        with news:
+            has_news = news.wait_for(self._completed.has_ready, _LOOK_EVERY_S)
+        if not has_news:
+            self._look_after_workers()
 
-    def _are_done(self, n_tasks: int, seconds: float) -> bool:
-        """Whether so many tasks are done, or are so before the time is over."""
-        with self._news:
-            return self._news.wait_for(lambda: len(self._done) >= n_tasks, seconds)
-
-    def _send_again(self) -> None:
-        """Send everything under way anew, since no worker knows of it any more."""
-        left, self._under_way = self._under_way, {}
-        for future, task in left.values():
-            future.release()
-            self._to_send += task
-        self._send_all()
+    def _look_after_workers(self) -> None:
+        now = time.monotonic()
+        try:
+            processing = self._client.processing()
+        except OSError:
+            processing = {}
+        if processing:
+            self._had_workers = now
+        elif now - self._had_workers > _ALONE_TIMEOUT_S:
+            raise InvalidInput(
+                f"The Dask cluster must have workers. It has had none for {_ALONE_TIMEOUT_S} s."
+            )
+        known = {key for keys in processing.values() for key in keys}
+        is_forgotten = processing and not known & {future.key for future in self._batches}
+        if is_forgotten and now - self._heard > _FORGOTTEN_S:
+            self._heard = now
+            batches, self._batches = list(self._batches.values()), {}
+            for batch in batches:
+                self.submit(batch)
 
     def take(self) -> Finished | None:
         """Give a finished batch, if there is one."""
-        if not self._fetched:
-            self._fetch()
-        if not self._fetched:
-            return None
-        batch, outcome = self._fetched.popleft()
-        if not isinstance(outcome, BaseException):
-            self._tries.pop(id(batch), None)
-            self._batch_s.learn(outcome.seconds)
-            self._row_s.learn(outcome.seconds / max(len(batch), 1))
-            return batch, outcome
-        if isinstance(outcome, TreeproofError):
-            return batch, outcome
-        if not _is_loss(outcome):
-            said = str(outcome).split("\n", 1)[0].rstrip(".")
-            return batch, InvalidInput(f"A Dask worker failed: {type(outcome).__name__}: {said}.")
-        if self._client.status != "running":
-            return batch, InvalidInput("The connection to the Dask scheduler was lost.")
-        self._tries[id(batch)] = self._tries.get(id(batch), 0) + 1
-        if self._tries[id(batch)] > _TRIES:
-            return batch, self._row_by_row(batch)
-        self._to_send.append(batch)
+        while self._completed.has_ready():
+            future, outcome = next(self._completed)
+            batch = self._batches.pop(future, None)
+            if batch is None:
+                continue  # it was sent again in the meantime
+            self._heard = self._had_workers = time.monotonic()
+            finished = self._judge(batch, outcome, is_tested=future is self._tested)
+            if self._suspects and self._tested not in self._batches:
+                self._tested = self._send(self._suspects.popleft())
+            if finished is not None:
+                return finished
         return None
 
-    def _fetch(self) -> None:
-        """Have what all tasks that are done found, whatever it is, sent here."""
-        done = []
-        while self._done:
-            future, task = self._done.popleft()
-            if self._under_way.pop(str(future.key), None) is not None:
-                done.append((future, task))
-        found = self._gathered([future for future, _ in done])
-        for (future, task), answers in zip(done, found, strict=True):
-            outcome = self._outcome(future) if answers is None else answers
-            if isinstance(outcome, BaseException):
-                self._fetched.extend((batch, outcome) for batch in task)
-            else:
-                self._fetched.extend(zip(task, outcome, strict=True))
-            future.release()
+    def _judge(self, batch: Batch, outcome: Any, *, is_tested: bool) -> Finished | None:
+        """What is known of a batch now; None where it, or its parts, are sent again."""
+        from distributed import KilledWorker
 
-    def _gathered(self, futures: list[Any]) -> list[list[Answer] | None]:
-        """Fetch the results of several tasks in one message; None where each must be asked for."""
-
-        async def gathered() -> list[list[Answer]]:
-            async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                found: list[list[Answer]] = await self._client.gather(futures, asynchronous=True)
-                return found
-
-        if len(futures) > 1:
-            with contextlib.suppress(Exception):  # of one of them; which one is found out later
-                return list(self._client.sync(gathered))
-        return [None] * len(futures)
-
-    def _outcome(self, future: Any) -> list[Answer] | BaseException:
-        try:
-            # A result may be lost with its worker just now; then its batches are sent again.
-            answers: list[Answer] = future.result(timeout=_FETCH_TIMEOUT_S)
-        except Exception as error:
-            return error
-        finally:
-            future.release()
-        return answers
-
-    def _row_by_row(self, batch: Batch) -> Answer:
-        """Ask about every row alone; one whose workers are lost, too, is recorded as failed."""
-        began = time.perf_counter()
-        pieces = []
-        for i in range(len(batch)):
-            row = batch.rows.take(slice(i, i + 1))
-            outcome = self._outcome(self._send([[row]])[0])
-            if not isinstance(outcome, BaseException):
-                pieces += outcome[0].pieces
-            elif _is_loss(outcome):
+        if isinstance(outcome, Answer):
+            return batch, outcome
+        error = outcome[1] if isinstance(outcome, tuple) else outcome
+        if isinstance(error, KilledWorker):
+            # Batches that only waited on the lost workers are suspected, too. So suspects are sent
+            # one after the other: unit by unit, which gives the same answers as ever, then row by
+            # row, until a single row is found to cost all workers that it is given.
+            if is_tested and len(batch) == 1:
                 why = "the workers that answered it were lost"
-                pieces.append(failed(self._model, self._question, row, why))
-            else:
-                raise outcome
-        return Answer(pieces, time.perf_counter() - began)
+                return batch, Answer([failed(self._model, self._question, batch.rows, why)], 0.0)
+            unit = unit_rows(self._question)
+            size = unit if len(batch) > unit else 1
+            parts = (slice(start, start + size) for start in range(0, len(batch), size))
+            self._suspects.extend(batch.take(part) for part in parts)
+            return None
+        if not isinstance(error, CancelledError):
+            return batch, _as_sentence(error)
+        if self._client.status != "running":
+            return batch, InvalidInput("The connection to the Dask scheduler was lost.")
+        self.submit(batch)  # cancelled such as by a restart of the workers
+        return None
 
     def stop(self) -> None:
         """Answer nothing more."""
-        left = [future for future, _ in self._under_way.values()]
-        self._under_way.clear()
-        self._to_send.clear()
+        left = list(self._batches)
+        self._batches.clear()
+        self._suspects.clear()
         with contextlib.suppress(Exception):
             if left:
                 self._client.cancel(left)
             self._client.unregister_worker_plugin(self._plugin)
 
 
-def _is_loss(error: BaseException) -> bool:
-    """Whether a batch failed because workers went away."""
-    from concurrent.futures import CancelledError
-
-    from distributed import KilledWorker
-
-    return isinstance(error, KilledWorker | CancelledError | OSError)
+def _as_sentence(error: BaseException) -> TreeproofError:
+    if isinstance(error, TreeproofError):
+        return error
+    said = str(error).split("\n", 1)[0].rstrip(".")
+    return InvalidInput(f"A Dask worker failed: {type(error).__name__}: {said}.")

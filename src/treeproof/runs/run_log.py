@@ -5,10 +5,11 @@ beginning of one more line, which readers leave out and the next writer cuts off
 """
 
 import contextlib
+import hashlib
 import itertools
+import math
 import os
 import re
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.files import exclusive
+from treeproof.model.ensemble import FloatArray
+from treeproof.prediction import Model
 from treeproof.query.arithmetic import arithmetic_of
+from treeproof.query.description import plain
 from treeproof.results.results import Results
 from treeproof.results.run_file import (
+    AS_FINISHED,
     COMPLETE,
     UNDERWAY,
     check_header,
@@ -33,28 +39,61 @@ from treeproof.results.run_file import (
     row_records,
     unwritable,
 )
-from treeproof.results.tally import Tally
-from treeproof.runs.questions import key_text
-
-if sys.platform != "win32":
-    import fcntl
+from treeproof.results.summary import RunSummary
+from treeproof.search.question import Question
 
 _BLOCK = 4096
 _STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
 _NAMES = ("lower", "upper", "exact", "attained", "seconds", "verdict", "reason")
 
 
+def run_header(
+    question: Question, model: Model, rows: FloatArray, labels: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Header of a run; the rows are only looked at."""
+    header = question.unanswered(model, rows, labels).header
+    limits = {
+        "time_limit_s": None if math.isinf(question.time_limit_s) else float(question.time_limit_s),
+        "node_limit": None if question.node_limit >= 2**62 else int(question.node_limit),
+        "memory_limit_mb": float(question.memory_limit_mb),
+    }
+    # With the words of version 0.1.0 here its runs are known.
+    words = dict(header["question"])
+    words["domain"] = words.pop("arithmetic")
+    old = {"relaxation": "of"}
+    words["engine"] = {old.get(key, key): value for key, value in words["engine"].items()}
+    asked: dict[str, Any] = {"question": words, "limits": limits}
+    if question.evidence:
+        asked["evidence"] = True
+    text = msgspec.json.encode(asked, order="sorted")
+    return header | {
+        "limits": limits,
+        "question_hash": hashlib.sha256(text).hexdigest(),
+        "order": AS_FINISHED,
+        "state": UNDERWAY,
+    }
+
+
+def row_keys(
+    header: dict[str, Any], rows: FloatArray, labels: Sequence[Any] | NDArray[Any] | None
+) -> NDArray[np.uint64]:
+    """Key of each row in a run: a hash of the model, the question, the values and the label."""
+    identity = header["model"]["fingerprint"] + header["question_hash"]
+    secret = hashlib.sha256(identity.encode()).digest()
+    values = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one number
+    values[np.isnan(values)] = np.nan  # and all kinds of NaN one missing entry
+    keys = np.empty(len(values), dtype=np.uint64)
+    for i in range(len(values)):
+        digest = hashlib.blake2b(values[i].tobytes(), digest_size=8, key=secret)
+        if labels is not None:
+            digest.update(repr(plain(labels[i])).encode())
+        keys[i] = int.from_bytes(digest.digest(), "big")
+    return keys
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows that a run file holds already.
-
-    Attributes
-    ----------
-    row : int64 (n,)
-        Their numbers, ascending.
-    key : uint64 (n,)
-        Their keys.
-    """
+    """Numbers, ascending, and keys of the rows that a run file holds already."""
 
     row: NDArray[np.int64]
     key: NDArray[np.uint64]
@@ -99,7 +138,7 @@ class RunLog:
         lines, numbers, lengths = [], [], []
         records = itertools.chain.from_iterable(map(row_records, pieces))
         for record, key in zip(records, keys, strict=True):
-            record["key"] = key_text(key)
+            record["key"] = f"{int(key):016x}"
             line = self._encoder.encode(record) + b"\n"
             lines.append(line)
             numbers.append(record["row"])
@@ -158,10 +197,6 @@ class RunLog:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def close(self) -> None:
-        """Give the file back."""
-        self._file.close()
-
 
 def header_line(header: dict[str, Any]) -> bytes:
     """Header record of a run file that can grow: state and number of rows can be written over."""
@@ -174,71 +209,46 @@ def _state_text(state: str, n_rows: int) -> bytes:
     return b'"state":"%s","n_rows":%15d' % (state.encode(), n_rows)
 
 
+@contextlib.contextmanager
 def open_log(
     path: Path,
     header: dict[str, Any],
-    tally: Tally,
+    tally: RunSummary,
     *,
     resume: bool = False,
     durable: bool = True,
-) -> tuple[RunLog, Found]:
-    """Open a run file for appending.
+) -> Iterator[tuple[RunLog, Found]]:
+    """Open a run file for appending; gives it, and the rows that it holds.
 
-    Parameters
-    ----------
-    path : path
-        The file; without `resume` a new one takes the place of a complete one.
-    header : dict
-        Header of the run.
-    tally : Tally
-        Takes in the answers that are there already.
-    resume : bool
-        Whether to go on with what is there; another model or question is refused.
-    durable : bool
-        Whether to wait until appended rows are on disk.
-
-    Returns
-    -------
-    RunLog, Found
-        The open file, and what it holds.
+    Without `resume` a new one takes the place of a complete one. With it the tally takes in the
+    answers that are there, and another model or question is refused. Appends wait for the disk
+    where the file is `durable`.
     """
-    exists = path.exists()
-    try:
-        if exists and not resume:
-            _check_replaceable(path)
-        if not exists or not resume:
-            with replacing(path) as new:
-                new.write(header_line(header))
-        file = path.open("r+b")
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
-        _lock(file, path)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(path))
+            continues = resume and path.exists()
+            if not continues:
+                _check_replaceable(path)
+                with replacing(path) as new:
+                    new.write(header_line(header))
+            file = stack.enter_context(path.open("r+b"))
+        except TimeoutError as error:
+            raise InvalidInput(
+                f"The run file '{path}' must have one writer at a time. Another process is writing"
+                " it."
+            ) from error
+        except OSError as error:
+            raise unwritable(path, error) from error
         log = RunLog(path, file, dict(header), durable=durable)
-        if not (exists and resume):
-            return log, NOTHING_FOUND
-        log.header = first_record(path)
-        check_same(log.header, header, path)
-        found = _scan(log, tally)
-        _cut_torn_line(file)
-        log.set_state(UNDERWAY)
-    except BaseException:
-        file.close()
-        raise
-    return log, found
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    if sys.platform == "win32":
-        return  # two writers must be kept apart by their users
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InvalidInput(
-            f"The run file '{path}' must have one writer at a time. Another process is writing it."
-        ) from error
-    except OSError:  # a file system without locks
-        return
+        found = NOTHING_FOUND
+        if continues:
+            log.header = first_record(path)
+            check_same(log.header, header, path)
+            found = _scan(log, tally)
+            _cut_torn_line(file)
+            log.set_state(UNDERWAY)
+        yield log, found
 
 
 def first_record(path: Path) -> dict[str, Any]:
@@ -250,8 +260,10 @@ def first_record(path: Path) -> dict[str, Any]:
 
 def _check_replaceable(path: Path) -> None:
     """Refuse to write over what is no run file, or over a run that can be resumed."""
-    with path.open("r+b") as file:
-        _lock(file, path)
+    if not path.exists():
+        return
+    with path.open("r+b"):  # one that may not be written is not replaced, either
+        pass
     if path.stat().st_size == 0:
         return
     try:
@@ -307,7 +319,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _scan(log: RunLog, tally: Tally) -> Found:
+def _scan(log: RunLog, tally: RunSummary) -> Found:
     """Take in the rows of a file: numbers, keys, places, and the summary."""
     rows, keys = array("q"), array("Q")
     block: list[dict[str, Any]] = []

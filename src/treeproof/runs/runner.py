@@ -1,28 +1,30 @@
-"""`Runner`: rows of a source, answered batch by batch into a run file that survives."""
+"""`run`: rows of a source, answered batch by batch into a run file that survives."""
 
 import contextlib
 import itertools
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 import numpy as np
 
-from treeproof.data.sources import Source
+from treeproof.api import AskOptions, refuse_others
+from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
+from treeproof.query.perturbations import Box, LInf, in_order
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
-from treeproof.results.tally import Tally
-from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer
-from treeproof.runs.questions import Question
+from treeproof.results.summary import RunSummary
+from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer, check_rows, unit_rows
+from treeproof.runs.executors import Executor, ThreadExecutor
 from treeproof.runs.run_log import (
     NOTHING_FOUND,
     Found,
@@ -30,14 +32,109 @@ from treeproof.runs.run_log import (
     check_same,
     header_line,
     open_log,
+    run_header,
 )
-from treeproof.runs.workers import ThreadWorkers, Workers
+from treeproof.search.question import Question
+
+if TYPE_CHECKING:
+    from treeproof.engines.base import Engine
 
 _SMALLEST_BATCH = 32
 """Rows that are worth a batch of their own."""
 
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
+
+
+class RunOptions(AskOptions, total=False):
+    """Options of `run`, which explains them."""
+
+    engine: "str | Engine"
+    label: str | None
+    rows: str | None
+    client: Any
+    radii: Sequence[float]
+    batch_rows: int | None
+    on_progress: Progress | None
+
+
+def run(
+    model: Any,
+    data: Any,
+    y: Any = None,
+    perturbation: "LInf | Box | None" = None,
+    *,
+    out: str | PathLike[str] | None = None,
+    resume: bool = False,
+    n_jobs: int = -1,
+    **options: Unpack[RunOptions],
+) -> "Run":
+    """Answer one question about many rows, into a file that survives whatever happens.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    data : str, path, array-like or data frame
+        A data file, read in chunks, or rows in memory.
+    y : array-like, optional
+        Labels of rows in memory.
+    perturbation : LInf or Box, optional
+        How a row may change. With a radius, or as a box, rows are verified; otherwise the radius
+        is what is asked for.
+    out : str or path, optional
+        The run file: JSON lines, or Parquet where it ends in .parquet. Finished rows are on disk
+        within about a second.
+    resume : bool
+        Resume the run in `out`: rows that it has are left out. Another model or question is
+        refused.
+    n_jobs : int
+        Threads; -1 for all cores.
+    **options
+        The engine and the options of `verify`, such as ``time_limit_s`` or ``evidence``, and:
+
+        * ``label``, ``rows`` (str): column of the labels, and a range such as ``0:500``, for data
+          files.
+        * ``client`` (distributed.Client): a Dask cluster that answers instead of threads of this
+          process.
+        * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
+        * ``batch_rows`` (int): rows per batch, fewer towards the end; by default as many as take
+          about half a second.
+        * ``on_progress`` (callable): called with the rows answered so far, and with all rows (or
+          None, where that is not known).
+
+    Returns
+    -------
+    Run
+        Summary and file; `Run.load` reads all answers.
+    """
+    import treeproof
+
+    refuse_others("run", options, RunOptions)
+    loaded = model if isinstance(model, Model) else treeproof.load(model)
+    ball = LInf() if perturbation is None else perturbation
+    if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
+        ball = in_order(ball, loaded.feature_names, loaded.n_features)
+    client, radii = options.pop("client", None), options.pop("radii", ())
+    batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
+    label, rows = options.pop("label", None), options.pop("rows", None)
+    kind: Literal["radius", "verify"] = "verify"
+    if isinstance(ball, LInf) and ball.eps is None:
+        kind = "radius"
+    question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
+    source: Source
+    if isinstance(data, str | PathLike):
+        source = FileSource(loaded.ensemble, data, label=label, rows=rows)
+    else:
+        source = ArraySource(loaded.ensemble, data, y)
+    path = None if out is None else Path(out)
+    runner = Runner(loaded, question, source, out=path, resume=resume, radii=radii)
+    if client is not None:
+        from treeproof.runs.cluster import require_worker
+
+        require_worker(client)  # before an earlier run file is replaced
+    with runner.opened():
+        return runner.answer(n_jobs, client, on_progress=on_progress, batch_rows=batch_rows)
 
 
 @dataclass(slots=True)
@@ -48,7 +145,7 @@ class Run:
     ----------
     header : dict
         The model, the question and the versions.
-    tally : Tally
+    tally : RunSummary
         Counts and averages over all rows, those of earlier sittings included.
     path : path or None
         The run file.
@@ -59,7 +156,7 @@ class Run:
     """
 
     header: dict[str, Any]
-    tally: Tally
+    tally: RunSummary
     path: Path | None
     n_new: int
     is_complete: bool
@@ -84,20 +181,8 @@ class Run:
 class Runner:
     """Answers the rows of a source; `answer` does it, within `opened`.
 
-    Attributes
-    ----------
-    model, question, source
-        What is asked.
-    out : path, optional
-        The run file: JSON lines, or Parquet where it ends in .parquet or .pq.
-    resume : bool
-        Whether to go on with an earlier sitting.
-    radii : sequence of float
-        Radii at which the tally counts.
-    keeps_records : bool
-        Whether all records can be read after the run, also without `out`.
-    first_rows : int
-        How many rows of the lowest numbers are kept in memory.
+    Without `out`, `keeps_records` keeps all records until the run is closed, and `first_rows` rows
+    of the lowest numbers are kept in memory.
     """
 
     model: Model
@@ -109,77 +194,66 @@ class Runner:
     keeps_records: bool = False
     first_rows: int = 0
     first: Results | None = None
-    tally: Tally = None  # type: ignore[assignment] # made by `opened`
+    tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
     _found: Found = NOTHING_FOUND
     n_new: int = 0
-    _is_packed: bool = False
 
     @contextlib.contextmanager
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
+        _refuse_bounds_per_row(self.question)
         look = next(iter(self.source.parts())).take(slice(0, 1))
-        self.question.check(self.model.ensemble, look.values, look.number)
-        self.header = self.question.header(self.model, look.values, look.labels)
+        check_rows(self.question, self.model.ensemble, look)
+        self.header = run_header(self.question, self.model, look.values, look.labels)
         self.header["data"] = self.source.describe()
-        self.tally = Tally(self.question.kind == "radius", self.radii)
+        self.tally = RunSummary(self.question.kind == "radius", self.radii)
         with contextlib.ExitStack() as stack:
+            path = None
             if self.out is not None:
                 path = log_path(self.out)
                 if self.resume and path != self.out and not path.exists() and self.out.exists():
                     _unpack(self.out, path, self.header)
-                self.log, self._found = open_log(path, self.header, self.tally, resume=self.resume)
             elif self.keeps_records:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="treeproof-"))
-                self.log, _ = open_log(
-                    Path(folder) / "run.jsonl", self.header, self.tally, durable=False
-                )
-            if self.log is not None:
-                stack.callback(self.log.close)
+                path = Path(folder) / "run.jsonl"
+            if path is not None:
+                is_kept = self.out is not None
+                log = open_log(path, self.header, self.tally, resume=self.resume, durable=is_kept)
+                self.log, self._found = stack.enter_context(log)
                 self.header = self.log.header
             yield self
 
     def answer(
         self,
-        workers: Workers,
+        n_jobs: int,
+        client: Any,
         *,
         on_progress: Progress | None = None,
         batch_rows: int | None = None,
     ) -> Run:
-        """Answer every row that is not answered yet.
+        """Answer every row that is not answered yet, by threads or by a Dask cluster."""
+        executor: Executor
+        if client is None:
+            executor = ThreadExecutor(self.model, self.question, n_jobs)
+        else:
+            from treeproof.runs.cluster import DaskExecutor
 
-        Parameters
-        ----------
-        workers : Workers
-            Who answers.
-        on_progress : callable, optional
-            See `Progress`.
-        batch_rows : int, optional
-            Rows per batch, fewer towards the end; by default as many as take a while.
-        """
+            executor = DaskExecutor(self.model, self.question, client)
         sizer = BatchSizer(
-            self.question.unit_rows, workers.target_s, batch_rows or 0, batch_rows is not None
+            unit_rows(self.question), executor.target_s, batch_rows or 0, batch_rows is not None
         )
-        maker = BatchMaker(self.source, self.question, self.header, self._found, self.out)
         total = self.source.n_rows
-
-        def largest(n_seen: int) -> int:
-            """Smaller batches towards the end, so that all workers end at about the same time."""
-            if total is None:
-                return sys.maxsize
-            return max((total - n_seen) // (2 * workers.n_threads), _SMALLEST_BATCH)
-
         is_complete = False
         try:
-            batches = ((batch, largest(maker.n_seen)) for batch in maker.batches(sizer, largest))
-            for done, seconds in self._rounds(workers, batches):
+            for done, seconds in self._finished_batches(executor, sizer, total):
                 sizer.learn(done, seconds)
                 if on_progress is not None:
                     on_progress(self.tally.n_rows, total)
             is_complete = True
         except KeyboardInterrupt:
-            while (finished := workers.take()) is not None:
+            while (finished := executor.take()) is not None:
                 if isinstance(finished[1], Answer):
                     self._write(finished[0], finished[1])
             if self.tally.n_rows == 0:
@@ -187,34 +261,39 @@ class Runner:
         except (TreeproofError, OSError) as error:
             raise self._with_what_is_kept(error) from error
         finally:
-            workers.stop()
+            executor.stop()
         if is_complete:
             self._finish()
         path = self.out if is_complete or self.out is None else log_path(self.out)
         return Run(self.header, self.tally, path, self.n_new, is_complete)
 
-    def _rounds(
-        self, workers: Workers, batches: Iterator[tuple[Batch, int]]
+    def _finished_batches(
+        self, executor: Executor, sizer: BatchSizer, total: int | None
     ) -> Iterator[tuple[int, float]]:
-        """Keep all workers busy; write what they finish, and say how much and how long."""
-        n_under_way = 0
-        while True:
-            while n_under_way < workers.n_at_once:
-                more = next(batches, None)
-                if more is None:
-                    break
-                workers.submit(*more)
-                n_under_way += 1
-            if n_under_way == 0:
+        """Keep the executor busy; write what it finishes, and say how much and how long."""
+        maker = BatchMaker(self.source, self.question, self.header, self._found, self.out)
+        has_more = True
+        while has_more or executor.n_pending:
+            # One batch per thread, and one that waits for it.
+            while has_more and executor.n_pending < 2 * executor.n_threads:
+                n_rows = sizer.n_rows
+                if total is not None:
+                    # Smaller towards the end, so that all threads end at about the same time.
+                    share = (total - maker.n_seen) // (2 * executor.n_threads)
+                    n_rows = min(n_rows, max(share, _SMALLEST_BATCH))
+                batch = maker.next_batch(n_rows)
+                has_more = batch is not None
+                if batch is not None:
+                    executor.submit(batch)
+            if not executor.n_pending:
                 return
-            workers.wait()
-            # From here on an answer is either still with the workers, or in file and summary.
+            executor.wait()
+            # From here on an answer is either still with the executor, or in file and summary.
             with _interrupts_put_off():
-                finished = workers.take()
+                finished = executor.take()
                 if finished is None:
                     continue
                 batch, outcome = finished
-                n_under_way -= 1
                 if isinstance(outcome, BaseException):
                     raise outcome
                 self._write(batch, outcome)
@@ -264,23 +343,37 @@ class Runner:
             self.header |= {"state": COMPLETE, "n_rows": len(self.log)}
             save_parquet(self.header, self.log.records(), self.out)
             self.log.path.unlink()
-            self._is_packed = True
             return
         self.log.set_state(COMPLETE)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Row records in the order of the rows, where they were kept."""
-        if self.out is not None and self._is_packed:
+        if self.log is None:
+            return iter(())
+        if self.out is not None and not self.log.path.exists():  # packed by `_finish`
             from treeproof.results.run_parquet import parquet_records
 
             return parquet_records(self.out)[1]
-        return iter(()) if self.log is None else self.log.records()
+        return self.log.records()
 
     def first_records(self, n_rows: int | None) -> Iterator[dict[str, Any]]:
         """Records of the rows of the lowest numbers; of all rows without a number."""
         if n_rows is None or self.log is not None:
             return itertools.islice(self.records(), n_rows)
         return iter(()) if self.first is None else row_records(self.first)
+
+
+def _refuse_bounds_per_row(question: Question) -> None:
+    bounds = [
+        (side, getattr(part, name, 0.0))
+        for part, side in ((question.perturbation, 1), (question.goal, 0))
+        for name in ("low", "high")
+    ]
+    if any(np.ndim(bound) > most for most, bound in bounds):
+        raise InvalidInput(
+            "A run asks the same question about every row, so bounds must not be given per row."
+            " Ask treeproof.verify instead."
+        )
 
 
 @contextlib.contextmanager
@@ -317,14 +410,3 @@ def _unpack(out: Path, path: Path, header: dict[str, Any]) -> None:
         file.write(header_line(there | {"state": UNDERWAY, "n_rows": 0}))
         for record in records:
             file.write(msgspec.json.encode(record) + b"\n")
-
-
-def workers_for(
-    model: Model, question: Question, *, n_jobs: int = -1, client: Any = None
-) -> Workers:
-    """Threads of this process, or the workers of a Dask cluster."""
-    if client is None:
-        return ThreadWorkers(model, question, n_jobs)
-    from treeproof.runs.cluster import DaskWorkers
-
-    return DaskWorkers(model, question, client)

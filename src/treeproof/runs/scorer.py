@@ -59,7 +59,7 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
     score_change : float, optional
         For models that give scores: by how much the score may move.
     engine : str or engine, default="exact"
-        Who answers.
+        Verification engine.
     arithmetic : {"float64", "real"}, default="float64"
         What rows are, see `verify`.
     n_jobs : int, default=1

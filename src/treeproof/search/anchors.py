@@ -8,7 +8,7 @@ by one as long as the engine proves the rest; what remains is minimal by inclusi
 
 import dataclasses
 import time
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,8 @@ from treeproof.prediction import accumulators
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.features import AnchorResults
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import class_labels, never_moved, question_words
 
 Features = frozenset[int]
 
@@ -30,54 +29,43 @@ Features = frozenset[int]
 def find_anchors(
     engine: Engine, query: Query, question: dict[str, Any], budget: Budget, *, n_jobs: int = 1
 ) -> AnchorResults:
-    """Find a small sufficient set of features for every row.
+    """Find a small sufficient set of features for every row; limits count over all sets tried.
 
-    Parameters
-    ----------
-    engine : Engine
-        Proves sets; a complete one also proves minimality.
-    query : Query
-        A box, or a ball with a radius: how features outside the set may move.
-    question : dict
-        What was asked, for the results.
-    budget : Budget
-        Limits per row, over all sets tried.
-    n_jobs : int
-        Threads over rows.
+    The query is a box, or a ball with a radius: how features outside the set may move. A complete
+    engine also proves that sets are minimal.
     """
     n_rows = len(query)
     results = AnchorResults(
         row=np.arange(n_rows, dtype=np.int64),
-        label=class_labels(query),
+        label=query.class_labels(query.labels),
         features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
-        kept=[np.flatnonzero(entries) for entries in never_moved(query)],
+        kept=[np.flatnonzero(entries) for entries in query.never_moved()],
         sufficient=~query.already_broken,
         minimal=np.zeros(n_rows, dtype=bool),
         seconds=np.zeros(n_rows),
         reason=np.full(n_rows, "", dtype="<U64"),
         feature_names=query.ensemble.feature_names,
-        question=question_words(query, question),
+        question=question | query.words(),
     )
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     # A fixed feature keeps the row's own value, so that value is always allowed.
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
 
-    def solve_row(row: int, outcomes: Outcomes) -> None:
-        del outcomes
+    def solve_row(row: int, _: Results) -> None:
         if query.already_broken[row]:
             return
-        asker = _SetAsker(engine, query, row, low[row], high[row], budget)
-        anchors, is_minimal = _search(asker)
+        row_question = _RowQuestion(engine, query, row, low[row], high[row], budget)
+        anchors, is_minimal = _search(row_question)
         results.features[row] = np.array(sorted(anchors), dtype=np.int64)
         results.minimal[row] = is_minimal
         if not is_minimal:
-            results.reason[row] = asker.reason.value
+            results.reason[row] = row_question.reason
 
     results.seconds[:] = for_each_row(query, n_jobs, solve_row).seconds
     return results
 
 
-class _SetAsker:
+class _RowQuestion:
     """Asks whether fixing a set of features fixes the answer of one row."""
 
     def __init__(
@@ -122,9 +110,9 @@ class _SetAsker:
         query = dataclasses.replace(self._query, reach=reach)
         answer = self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
         verdict = answer.verdict[0]
-        if verdict is Verdict.UNKNOWN:
+        if verdict == Verdict.UNKNOWN:
             self.reason = answer.reason[0]
-        if verdict is not Verdict.FALSIFIED:
+        if verdict != Verdict.FALSIFIED:
             return verdict, frozenset()
         return verdict, self._needed_changes(answer.witness[0])
 
@@ -143,43 +131,36 @@ class _SetAsker:
         return frozenset(needed.tolist())
 
 
-@dataclass(slots=True)
-class _Conflicts:
-    """Sets of features, each of which a sufficient set must hit."""
-
-    sets: list[Features]
-
-    def hitting_set(self) -> Features:
-        """Hit every set, taking the feature that hits most of what is left, lowest number first."""
-        left, chosen = list(self.sets), set()
-        while left:
-            counts: dict[int, int] = {}
-            for conflict in left:
-                for feature in conflict:
-                    counts[feature] = counts.get(feature, 0) + 1
-            best = max(sorted(counts), key=lambda feature: counts[feature])
-            chosen.add(best)
-            left = [conflict for conflict in left if best not in conflict]
-        return frozenset(chosen)
+def _hitting_set(conflicts: list[Features]) -> Features:
+    """Hit every set, taking the feature that hits most of what is left, lowest number first."""
+    left, chosen = conflicts, set()
+    while left:
+        counts = Counter(feature for conflict in left for feature in conflict)
+        best = max(sorted(counts), key=counts.__getitem__)
+        chosen.add(best)
+        left = [conflict for conflict in left if best not in conflict]
+    return frozenset(chosen)
 
 
-def _search(asker: _SetAsker) -> tuple[Features, bool]:
+def _search(question: _RowQuestion) -> tuple[Features, bool]:
     """Return a sufficient set, and whether its minimality is proved."""
-    conflicts = _Conflicts([])
+    conflicts: list[Features] = []  # each of which a sufficient set must hit
     while True:
-        anchors = conflicts.hitting_set()
-        verdict, changed = asker.ask(anchors)
-        if verdict is Verdict.VERIFIED:
+        anchors = _hitting_set(conflicts)
+        verdict, changed = question.ask(anchors)
+        if verdict == Verdict.VERIFIED:
             break
-        if verdict is Verdict.UNKNOWN:
+        if verdict == Verdict.UNKNOWN:
             # Sound: with everything fixed only the row itself is left, which keeps its claim.
-            anchors = asker.movable
+            anchors = question.movable
             break
-        conflicts.sets.append(changed)
-    return _leave_out(asker, anchors, conflicts)
+        conflicts.append(changed)
+    return _leave_out(question, anchors, conflicts)
 
 
-def _leave_out(asker: _SetAsker, anchors: Features, conflicts: _Conflicts) -> tuple[Features, bool]:
+def _leave_out(
+    question: _RowQuestion, anchors: Features, conflicts: list[Features]
+) -> tuple[Features, bool]:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
     Sound: freeing more features only enlarges the set, so a drop that a witness falsifies stays
@@ -187,15 +168,15 @@ def _leave_out(asker: _SetAsker, anchors: Features, conflicts: _Conflicts) -> tu
     """
     is_minimal = True
     kept = anchors
-    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts.sets), f)):
+    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts), f)):
         rest = kept - {feature}
-        if any(not (conflict & rest) for conflict in conflicts.sets):
+        if any(not (conflict & rest) for conflict in conflicts):
             continue
-        verdict, changed = asker.ask(rest)
-        if verdict is Verdict.VERIFIED:
+        verdict, changed = question.ask(rest)
+        if verdict == Verdict.VERIFIED:
             kept = rest
-        elif verdict is Verdict.FALSIFIED:
-            conflicts.sets.append(changed)
+        elif verdict == Verdict.FALSIFIED:
+            conflicts.append(changed)
         else:
             is_minimal = False
     return kept, is_minimal

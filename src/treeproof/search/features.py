@@ -4,8 +4,6 @@ Along one feature the model is constant between thresholds, so one point per cel
 model's own arithmetic, settles every question about that feature exactly; no bound is needed.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,10 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
 from treeproof.kernels.core.cells import FIXED
-from treeproof.prediction import accumulators, thread_count
+from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
-from treeproof.search.asking import class_labels, never_moved, question_words
 from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
@@ -29,56 +26,39 @@ _CELLS_AT_ONCE = 2**22
 def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) -> FeatureResults:
     """Find for every row and feature how far the feature alone may move.
 
-    Parameters
-    ----------
-    query : Query
-        A ball with or without a radius, or a box; every feature moves alone, the others keep the
-        row's values.
-    question : dict
-        What was asked, for the results.
-    n_jobs : int
-        Threads over rows.
+    Every feature moves alone, within a ball with or without a radius, or in a box; the others keep
+    the row's values.
     """
     n_rows, n_features = query.rows.shape
     results = FeatureResults(
         row=np.arange(n_rows, dtype=np.int64),
-        label=class_labels(query),
+        label=query.class_labels(query.labels),
         radius=np.full((n_rows, n_features), np.inf if query.reach.is_ball else np.nan),
         attained=np.zeros((n_rows, n_features), dtype=bool),
         breaking_value=np.full((n_rows, n_features), np.nan),
         unimportant=np.ones((n_rows, n_features), dtype=bool),
-        examined=~never_moved(query),
+        examined=~query.never_moved(),
         broken=query.already_broken.copy(),
         feature_names=query.ensemble.feature_names,
-        question=question_words(query, question),
+        question=question | query.words(),
     )
     results.unimportant &= results.examined
-    with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
-        list(pool.map(lambda row: _scan_row(query, row, results), range(n_rows)))
+
+    def scan(part: slice) -> None:
+        for row in range(part.start, part.stop):
+            _scan_row(query, row, results)
+
+    in_slices(range(n_rows), thread_count(n_jobs), scan)
     return results
 
 
-@dataclass(slots=True)
-class _Candidates:
-    """Cells that single features can reach, other than the row's own.
+_CANDIDATE = np.dtype(
+    [("feature", int), ("cell", int), ("value", float), ("distance", float), ("is_beyond", bool)]
+)
+"""A cell that one feature alone can reach, other than the row's own, and a value in it.
 
-    Attributes
-    ----------
-    feature, cell : int64 (n,)
-        Which feature enters which cell.
-    value : float64 (n,)
-        A value in that cell.
-    distance : float64 (n,)
-        Distance of the cell, rounded down; 0 for boxes.
-    is_beyond : bool (n,)
-        Whether only larger distances reach it.
-    """
-
-    feature: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    value: FloatArray
-    distance: FloatArray
-    is_beyond: NDArray[np.bool_]
+Its distance is rounded down, and 0 for boxes; beyond, where only larger distances reach it.
+"""
 
 
 def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
@@ -92,20 +72,19 @@ def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
     found = _candidates(query, row)
     broken = _judge(query, row, found)
     # Nearest first; at one distance what is attained comes before what lies beyond.
-    for number in np.lexsort((found.is_beyond, found.distance)):
-        feature = int(found.feature[number])
-        if not broken[number] or not np.isnan(results.breaking_value[row, feature]):
+    for candidate in np.sort(found[broken], order=["distance", "is_beyond"], kind="stable"):
+        feature = int(candidate["feature"])
+        if not np.isnan(results.breaking_value[row, feature]):
             continue
-        results.breaking_value[row, feature] = _value_in_cell(
-            query, row, feature, int(found.cell[number])
-        )
+        value = _value_in_cell(query, row, feature, int(candidate["cell"]))
+        results.breaking_value[row, feature] = value
         if query.reach.is_ball:
-            results.radius[row, feature] = found.distance[number]
-            results.attained[row, feature] = not found.is_beyond[number]
+            results.radius[row, feature] = candidate["distance"]
+            results.attained[row, feature] = not candidate["is_beyond"]
         results.unimportant[row, feature] = False
 
 
-def _candidates(query: Query, row: int) -> _Candidates:
+def _candidates(query: Query, row: int) -> NDArray[Any]:
     """Cells within the query's own set; at any radius where it has none."""
     reach = query.reach
     radius = np.inf if reach.radius is None else reach.radius
@@ -117,22 +96,13 @@ def _candidates(query: Query, row: int) -> _Candidates:
         _cells_of_feature(query, row, int(f), int(home[f]), int(low_cell[f]), int(high_cell[f]))
         for f in np.flatnonzero(moves)
     ]
-    if not parts:
-        nothing = np.zeros(0)
-        return _Candidates(
-            nothing.astype(np.int64),
-            nothing.astype(np.int64),
-            nothing,
-            nothing,
-            nothing.astype(bool),
-        )
-    return _Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return np.concatenate([np.zeros(0, dtype=_CANDIDATE), *parts])
 
 
 def _cells_of_feature(
     query: Query, row: int, feature: int, home: int, first: int, last: int
-) -> tuple[NDArray[Any], ...]:
-    """Columns of `_Candidates` for the cells from first to last other than home."""
+) -> NDArray[Any]:
+    """The cells of a feature from first to last other than home, as `_CANDIDATE`."""
     space, reach = rank_space(query.ensemble), query.reach
     cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
     cells = np.arange(first, last + 1)
@@ -150,18 +120,22 @@ def _cells_of_feature(
             if side.any():
                 distance[side], exact[side] = rounded_distances(x, edges[side], float(rate))
         exact &= upwards
-    return np.full(len(cells), feature), cells, np.where(upwards, edges, below), distance, ~exact
+    found = np.empty(len(cells), dtype=_CANDIDATE)
+    found["feature"], found["cell"] = feature, cells
+    found["value"] = np.where(upwards, edges, below)
+    found["distance"], found["is_beyond"] = distance, ~exact
+    return found
 
 
-def _judge(query: Query, row: int, found: _Candidates) -> NDArray[np.bool_]:
+def _judge(query: Query, row: int, found: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each candidate breaks the claim, by the model's own arithmetic."""
     n_features = query.rows.shape[1]
-    broken = np.zeros(len(found.feature), dtype=bool)
+    broken = np.zeros(len(found), dtype=bool)
     size = max(1, _CELLS_AT_ONCE // n_features)
     for first in range(0, len(broken), size):
         part = slice(first, min(first + size, len(broken)))
         points = np.tile(query.rows[row], (part.stop - part.start, 1))
-        points[np.arange(len(points)), found.feature[part]] = found.value[part]
+        points[np.arange(len(points)), found["feature"][part]] = found["value"][part]
         sums = accumulators(query.ensemble, points)
         group = np.full(len(points), query.group[row])
         broken[part] = breaks_claim(query.ensemble, query.alternatives, group, sums)

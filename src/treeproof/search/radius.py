@@ -10,11 +10,11 @@ import time
 import numpy as np
 
 from treeproof.engines.base import Budget, Engine, RadiusEngine, for_each_row
-from treeproof.engines.settling import settle_broken
+from treeproof.engines.outcomes import mark_broken
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import Reach
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.distances import Distances, ball_of, distances_of
 
@@ -26,48 +26,38 @@ def find_radius(
     *,
     protocol: PaperProtocol | None = None,
     n_jobs: int = 1,
-) -> Outcomes:
-    """Bound the minimal perturbation of every row with any engine.
+) -> Results:
+    """Bound the minimal perturbation of every row with any engine; limits count over all radii.
 
-    Parameters
-    ----------
-    engine : Engine
-        Decides single radii; one with a search of its own is asked to use it.
-    query : Query
-        A question about balls, without a radius.
-    budget : Budget
-        Limits per row, over all radii tried.
-    protocol : PaperProtocol, optional
-        Search as the paper does instead of exactly.
-    n_jobs : int
-        Threads over rows.
+    Engines with a search of their own are asked to use it. The query is about balls, without a
+    radius.
     """
     if protocol is not None:
         own = getattr(engine, "protocol_radius", None)
         if own is not None:
-            outcomes: Outcomes = own(query, budget, protocol, n_jobs=n_jobs)
-            return outcomes
+            results: Results = own(query, budget, protocol, n_jobs=n_jobs)
+            return results
     elif isinstance(engine, RadiusEngine):
         return engine.radius(query, budget, n_jobs=n_jobs)
     proved_at_first = np.zeros(len(query), dtype=bool)
 
-    def solve_row(row: int, outcomes: Outcomes) -> None:
+    def solve_row(row: int, results: Results) -> None:
         if query.already_broken[row]:
-            settle_broken(query, outcomes, row)
+            mark_broken(query, results, row)
             return
-        asker = _Asker(engine, query, row, budget)
+        question = _RowQuestion(engine, query, row, budget)
         if protocol is None:
-            _search_list(asker, distances_of(query, row), outcomes, row)
+            _search_list(question, distances_of(query, row), results, row)
         else:
-            proved_at_first[row] = _follow_protocol(asker, protocol, outcomes, row)
+            proved_at_first[row] = _follow_protocol(question, protocol, results, row)
 
-    outcomes = for_each_row(query, n_jobs, solve_row)
+    results = for_each_row(query, n_jobs, solve_row)
     if protocol is not None:
-        outcomes.statistics["proved_at_first_eps"] = proved_at_first
-    return outcomes
+        results.statistics["proved_at_first_eps"] = proved_at_first
+    return results
 
 
-class _Asker:
+class _RowQuestion:
     """Asks an engine about one row at many radii, within one budget."""
 
     def __init__(self, engine: Engine, query: Query, row: int, budget: Budget) -> None:
@@ -76,15 +66,15 @@ class _Asker:
         self._budget = budget
         self._deadline = time.perf_counter() + budget.time_limit_s
 
-    def at(self, radius: float) -> Outcomes | None:
+    def at(self, radius: float) -> Results | None:
         """Outcome of the row at a radius; None when no time is left."""
         return self._within(dataclasses.replace(self._query.reach, radius=radius))
 
-    def at_distance(self, distances: Distances, number: int) -> Outcomes | None:
+    def at_distance(self, distances: Distances, number: int) -> Results | None:
         """Outcome of the row in the ball of a listed distance; None when no time is left."""
         return self._within(ball_of(self._query, distances, number))
 
-    def _within(self, reach: Reach) -> Outcomes | None:
+    def _within(self, reach: Reach) -> Results | None:
         left = self._deadline - time.perf_counter()
         if left <= 0.0:
             return None
@@ -92,7 +82,7 @@ class _Asker:
         return self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
 
 
-def _search_list(asker: _Asker, distances: Distances, outcomes: Outcomes, row: int) -> None:
+def _search_list(question: _RowQuestion, distances: Distances, results: Results, row: int) -> None:
     """Find the largest distance that the engine proves, and the smallest that it breaks.
 
     The cells of distance i are proved or broken by a question at its radius. Doubling the number
@@ -104,25 +94,29 @@ def _search_list(asker: _Asker, distances: Distances, outcomes: Outcomes, row: i
     while refused - proved > 1:
         is_open = refused == len(distances)
         middle = min(proved + step, refused - 1) if is_open else (proved + refused) // 2
-        answer = asker.at_distance(distances, middle)
+        answer = question.at_distance(distances, middle)
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break
-        if answer.verdict[0] is Verdict.VERIFIED:
+        if answer.verdict[0] == Verdict.VERIFIED:
             proved = middle
             step *= 2
             continue
-        if answer.verdict[0] is Verdict.FALSIFIED:
+        if answer.verdict[0] == Verdict.FALSIFIED:
             # The witness may lie nearer than the radius that was asked for.
             middle = min(middle, distances.last_within(answer.upper[0]))
             if middle < broken:
                 broken = middle
-                outcomes.witness[row] = answer.witness[0]
-                outcomes.witness_distance[row] = answer.witness_distance[0]
-        elif answer.reason[0] is not UnknownReason.NONE:
+                _copy_witness(answer, results, row)
+        elif answer.reason[0] != UnknownReason.NONE:
             reason = answer.reason[0]
         refused = middle
-    _write(distances, proved, broken, reason, outcomes, row)
+    _write(distances, proved, broken, reason, results, row)
+
+
+def _copy_witness(answer: Results, results: Results, row: int) -> None:
+    for name in ("witness", "witness_distance", "witness_label"):
+        getattr(results, name)[row] = getattr(answer, name)[0]
 
 
 def _write(
@@ -130,42 +124,43 @@ def _write(
     proved: int,
     broken: int,
     reason: UnknownReason,
-    outcomes: Outcomes,
+    results: Results,
     row: int,
 ) -> None:
     n = len(distances)
     # Sound: up to the next distance no new cell is reached.
-    outcomes.lower[row] = distances.value[proved + 1] if proved + 1 < n else np.inf
-    outcomes.upper[row] = distances.value[broken] if broken < n else np.inf
-    outcomes.attained[row] = broken < n and bool(distances.attained[broken])
-    outcomes.exact[row] = broken == proved + 1
-    if outcomes.exact[row]:
-        outcomes.verdict[row] = Verdict.VERIFIED
+    results.lower[row] = distances.value[proved + 1] if proved + 1 < n else np.inf
+    results.upper[row] = distances.value[broken] if broken < n else np.inf
+    results.attained[row] = broken < n and bool(distances.attained[broken])
+    results.exact[row] = broken == proved + 1
+    if results.exact[row]:
+        results.verdict[row] = Verdict.VERIFIED
     else:
-        outcomes.reason[row] = reason
+        results.reason[row] = reason
 
 
-def _follow_protocol(asker: _Asker, protocol: PaperProtocol, outcomes: Outcomes, row: int) -> bool:
+def _follow_protocol(
+    question: _RowQuestion, protocol: PaperProtocol, results: Results, row: int
+) -> bool:
     """Try the paper's radii; return whether the first one was proved."""
     radius = protocol.first_eps
     proved, refused = None, None
     proved_at_first = False
     reason = UnknownReason.LOOSE_BOUND
     for step in range(protocol.steps):
-        answer = asker.at(radius)
+        answer = question.at(radius)
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break
-        if answer.verdict[0] is Verdict.VERIFIED:
+        if answer.verdict[0] == Verdict.VERIFIED:
             proved = radius
             proved_at_first |= step == 0
         else:
             refused = radius
-            if answer.verdict[0] is Verdict.FALSIFIED:
-                outcomes.upper[row] = answer.upper[0]
-                outcomes.attained[row] = answer.attained[0]
-                outcomes.witness[row] = answer.witness[0]
-                outcomes.witness_distance[row] = answer.witness_distance[0]
+            if answer.verdict[0] == Verdict.FALSIFIED:
+                results.upper[row] = answer.upper[0]
+                results.attained[row] = answer.attained[0]
+                _copy_witness(answer, results, row)
         if proved is None:
             radius *= 0.5
         elif refused is not None:
@@ -174,6 +169,6 @@ def _follow_protocol(asker: _Asker, protocol: PaperProtocol, outcomes: Outcomes,
             break
         else:
             radius = min(2.0 * radius, protocol.cap)
-    outcomes.lower[row] = 0.0 if proved is None else proved
-    outcomes.reason[row] = reason
+    results.lower[row] = 0.0 if proved is None else proved
+    results.reason[row] = reason
     return proved_at_first

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training.histograms import TrainingTable, count_entries, fill_entries
+from treeproof.kernels.training.histograms import FEATURE, TrainingTable, fill_entries
 
 EXACT_BINS = 256
 """Exact training keeps a bin per distinct value up to this number, or a share of the rows."""
@@ -15,9 +15,6 @@ EXACT_ROWS_PER_BIN = 16
 
 COARSE_BINS = 256
 """Bins of a column with more values, which tell exact training where to look."""
-
-
-_NO_VALUES = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,69 +38,54 @@ def training_table(
 ) -> TrainingTable:
     """Sort and bin the columns of `X` (NaN is missing), once per fit.
 
-    Parameters
-    ----------
-    X : float32 (n_rows, n_features)
-        Rows to train on.
-    weights : float64 (n_rows,)
-        Weights, for the quantiles of columns with more than `max_bin` distinct values.
-    tree_method : {"hist", "exact"}
-        Whether such columns are binned, or kept sorted where they have too many values for a bin
-        each.
-    max_bin : int
-        Largest number of bins of a feature, only for "hist".
-    reach, monotone
-        See `TrainingTable`.
+    Columns with more than `max_bin` distinct values are binned by "hist", with `weights` for their
+    quantiles, and kept sorted by "exact" where they have too many values for a bin each.
     """
     values = np.ascontiguousarray(X.T)
     n_features, n_rows = values.shape
-    limit = max_bin if tree_method == "hist" else max(EXACT_BINS, n_rows // EXACT_ROWS_PER_BIN)
+    is_exact = tree_method == "exact"
+    limit = max(EXACT_BINS, n_rows // EXACT_ROWS_PER_BIN) if is_exact else max_bin
+    features = np.zeros(n_features, dtype=FEATURE)
+    features["usual_bin"] = features["place"] = -1
+    features["reach"], features["monotone"] = reach, monotone
     columns: list[_Column] = []
-    binned: list[int] = []
+    usual: list[int] = []
+    first_bins: list[int] = []
     order: list[NDArray[np.int32]] = []
-    wide = np.full(n_features, -1, dtype=np.int32)
-    bin_start = np.zeros(n_features + 1, dtype=np.int64)
-    usual = np.full(n_features, -1, dtype=np.int64)
-    for feature in range(n_features):
+    n_bins = 0
+    for feature, line in zip(features, values, strict=True):
         column = _bin_column(
-            values[feature],
+            line,
             weights,
             limit,
-            n_bins=max_bin if tree_method == "hist" else COARSE_BINS,
-            by_width=bool(tree_method == "hist" and reach[feature] > 0.0),
+            n_bins=COARSE_BINS if is_exact else max_bin,
+            by_width=bool(not is_exact and feature["reach"] > 0.0),
         )
-        bin_start[feature + 1] = bin_start[feature]
+        feature["first_bin"] = feature["end_bin"] = n_bins
         if len(column.lower) < 2:
             continue
-        bin_start[feature + 1] += len(column.lower)
-        binned.append(feature)
         columns.append(column)
-        if tree_method == "exact" and not column.lossless:
-            wide[feature] = len(order)
-            order.append(np.argsort(values[feature], kind="stable").astype(np.int32))
+        first_bins.append(n_bins)
+        if is_exact and not column.lossless:
+            usual.append(-1)
+            feature["place"] = len(order)
+            order.append(np.argsort(line, kind="stable").astype(np.int32))
         else:
-            usual[feature] = np.argmax(np.bincount(column.codes, minlength=len(column.lower)))
-    codes = [column.codes for column in columns]
-    entry_start, entries = _entries(codes, usual[binned], bin_start[binned], n_rows)
-    usual[usual >= 0] += bin_start[:-1][usual >= 0]
+            usual.append(int(np.argmax(np.bincount(column.codes, minlength=len(column.lower)))))
+            feature["usual_bin"] = n_bins + usual[-1]
+        n_bins += len(column.lower)
+        feature["end_bin"] = n_bins
+    entry_start, entries = _entries([column.codes for column in columns], usual, first_bins, n_rows)
+    nothing = np.empty(0, dtype=np.float32)
     return TrainingTable(
         values=values,
+        features=features,
         entry_start=entry_start,
         entries=entries,
-        bin_start=bin_start,
-        bin_lower=np.concatenate([_NO_VALUES, *(column.lower for column in columns)]),
-        bin_upper=np.concatenate([_NO_VALUES, *(column.upper for column in columns)]),
-        usual_bin=usual,
-        wide=wide,
+        bin_lower=np.concatenate([nothing, *(column.lower for column in columns)]),
+        bin_upper=np.concatenate([nothing, *(column.upper for column in columns)]),
         order=np.array(order, dtype=np.int32).reshape(len(order), n_rows),
-        reach=reach,
-        monotone=monotone,
     )
-
-
-def usable_features(table: TrainingTable) -> NDArray[np.int32]:
-    """Features with at least two different values, the only ones that can split."""
-    return np.flatnonzero(np.diff(table.bin_start) > 0).astype(np.int32)
 
 
 def _bin_column(
@@ -185,14 +167,20 @@ def _mixed_bins(
 
 
 def _entries(
-    codes: list[NDArray[np.uint32]],
-    usual: NDArray[np.int64],
-    first_bin: NDArray[np.int64],
-    n_rows: int,
+    codes: list[NDArray[np.uint32]], usual: list[int], first_bins: list[int], n_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    matrix = np.array(codes, dtype=np.uint32).reshape(len(codes), n_rows)
+    """Bins of every row but the usual ones, and where each row's start."""
     entry_start = np.zeros(n_rows + 1, dtype=np.int64)
-    count_entries(matrix, usual, entry_start)
+    for column, left_out in zip(codes, usual, strict=True):
+        entry_start[1:] += column != left_out
+    np.cumsum(entry_start, out=entry_start)
     entries = np.empty(int(entry_start[-1]), dtype=np.uint32)
-    fill_entries(matrix, usual, first_bin, entry_start, entries)
+    matrix = np.array(codes, dtype=np.uint32).reshape(len(codes), n_rows)
+    fill_entries(
+        matrix,
+        np.array(usual, dtype=np.int64),
+        np.array(first_bins, dtype=np.int64),
+        entry_start[:-1].copy(),
+        entries,
+    )
     return entry_start, entries

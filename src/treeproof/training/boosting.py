@@ -8,16 +8,18 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training.histograms import sigmoid_probabilities, softmax_probabilities
-from treeproof.kernels.training.search import GrowthSettings
-from treeproof.loaders.xgboost.objectives import objective_named, starting_margin
+from treeproof.kernels.training.growth import GrowthSettings
+from treeproof.kernels.training.losses import (
+    GrownTree,
+    sigmoid_probabilities,
+    softmax_probabilities,
+)
 from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.export import FORMAT_VERSION
-from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree
-from treeproof.training.parameters import check_choice, check_integer, check_real
+from treeproof.training.export import starting_margins
+from treeproof.training.growing import Growers
+from treeproof.training.parameters import check_choice, check_integer, check_real, tree_depth
 from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
 
 Progress = Callable[[int, int, dict[str, float]], bool | None]
@@ -198,19 +200,11 @@ class RobustGBDTClassifier(TreeClassifier):
             rows, validation = self._hold_out(rows, random)
             held_out = [validation]
         base_score = self._base_score(rows)
-        name = "binary:logistic" if self.n_outputs_ == 1 else "multi:softprob"
-        start = starting_margin(name, objective_named(name), base_score, FORMAT_VERSION)
-        starts = (start,) * self.n_outputs_
-        watched = [_watched(part, starts) for part in held_out]
-        with BoostingRounds(
-            self._table(rows),
-            rows.targets,
-            rows.weights,
-            settings,
-            sampling,
-            starts,
-            self._n_threads(),
-        ) as rounds:
+        starts = starting_margins(self.n_outputs_, base_score)
+        watched = [WatchedRows.of(part, starts) for part in held_out]
+        table = self._table(rows)
+        with Growers(table, settings, self._n_threads(), self.n_outputs_) as growers:
+            rounds = BoostingRounds(table, rows, sampling, starts, growers)
             trees = self._boost(rounds, n_rounds, watched, random)
         self.n_estimators_ = len(trees) // self.n_outputs_
         return self._finish(trees, base_score)
@@ -235,25 +229,14 @@ class RobustGBDTClassifier(TreeClassifier):
             softmax_probabilities(margins, probabilities)
         return probabilities
 
-    @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
-        check_is_fitted(self)
-        return self._importances()
-
     def _settings(self) -> GrowthSettings:
-        depth = self.max_depth
         return GrowthSettings(
             reg_lambda=check_real("reg_lambda", self.reg_lambda, low=0.0),
             gamma=check_real("gamma", self.gamma, low=0.0),
             min_child_weight=check_real("min_child_weight", self.min_child_weight, low=0.0),
             learning_rate=check_real("learning_rate", self.learning_rate, low=0.0, open_low=True),
-            max_depth=UNLIMITED_DEPTH
-            if depth is None
-            else check_integer("max_depth", depth, low=1),
+            max_depth=tree_depth(self.max_depth),
             features_per_node=np.iinfo(np.int64).max,
-            seed=0,
-            parallel_rows=0,
         )
 
     def _sampling(self) -> Sampling:
@@ -321,9 +304,7 @@ class RobustGBDTClassifier(TreeClassifier):
         if self.early_stopping_rounds is not None:
             patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
         names = [f"validation_{number}" for number in range(len(watched))]
-        self.evals_result_: dict[str, dict[str, list[float]]] = {
-            name: {metric: []} for name in names
-        }
+        self.evals_result_: Any = {name: {metric: []} for name in names}
         trees: list[GrownTree] = []
         best_round, best_score = 0, np.inf
         for number in range(n_rounds):
@@ -345,8 +326,3 @@ class RobustGBDTClassifier(TreeClassifier):
             return trees
         self.best_iteration_, self.best_score_ = best_round, best_score
         return trees[: (best_round + 1) * self.n_outputs_]
-
-
-def _watched(rows: TrainingRows, starts: tuple[float, ...]) -> WatchedRows:
-    margins = np.repeat(np.array(starts, dtype=np.float32)[:, None], len(rows.targets), axis=1)
-    return WatchedRows(np.ascontiguousarray(rows.X.T), rows.targets, rows.weights, margins)

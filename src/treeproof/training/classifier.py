@@ -35,21 +35,11 @@ _NAMES_REFUSED = frozenset("[]<")
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """Checked training data.
+    """Checked rows with their labels."""
 
-    Attributes
-    ----------
-    X : float32 (n_rows, n_features)
-        Rows; NaN is missing.
-    targets : int64 (n_rows,)
-        Class numbers.
-    weights : float64 (n_rows,)
-        Weights, all above 0.
-    """
-
-    X: NDArray[np.float32]
-    targets: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    X: NDArray[np.float32]  # (n_rows, n_features); NaN is missing
+    targets: NDArray[np.int64]  # class numbers
+    weights: NDArray[np.float64]  # all above 0
 
     def taken(self, rows: NDArray[Any]) -> "TrainingRows":
         """Return some of the rows, by numbers or a mask."""
@@ -130,7 +120,10 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
         return xgboost.Booster(model_file=bytearray(to_ubjson(self._trained)))
 
-    def _importances(self) -> NDArray[np.float64]:
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
+        check_is_fitted(self)
         total, count = np.zeros(self.n_features_in_), np.zeros(self.n_features_in_)
         for tree in self._trained.trees:
             inner = tree.left >= 0

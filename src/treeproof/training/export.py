@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.kernels.training.losses import GrownTree
 from treeproof.loaders.xgboost.objectives import (
     binary_rule,
     class_rule,
@@ -20,7 +21,6 @@ from treeproof.loaders.xgboost.objectives import (
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Ensemble, Provenance
-from treeproof.training.growing import GrownTree
 
 FORMAT_VERSION = (2, 1, 0)
 """XGBoost version whose document format is written; newer ones read it, too."""
@@ -28,46 +28,42 @@ FORMAT_VERSION = (2, 1, 0)
 _NO_PARENT = 2147483647
 
 
+def objective_of(n_outputs: int) -> str:
+    """Name in XGBoost of what is trained."""
+    return "binary:logistic" if n_outputs == 1 else "multi:softprob"
+
+
+def starting_margins(n_outputs: int, base_score: float) -> tuple[float, ...]:
+    """Margins before the first tree, one per output."""
+    name = objective_of(n_outputs)
+    return (starting_margin(name, objective_named(name), base_score, FORMAT_VERSION),) * n_outputs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedTrees:
     """A trained model: trees of round 0 for each output, then those of round 1, and so on.
 
-    Attributes
-    ----------
-    trees : tuple of GrownTree
-        The trees.
-    n_features, n_outputs : int
-        Width of a row; 1 for two classes, else one output per class.
-    base_score : float
-        A float32 number: probability of class 1 before the first tree, or with more than two
-        classes the margin of every class.
-    classes : tuple
-        Class labels.
-    feature_names : tuple of str
-        Names, or nothing.
-    attributes : dict of str to str
-        Notes for the model document.
+    The base score is a float32 number: the probability of class 1 before the first tree, or with
+    more than two classes the margin of every class.
     """
 
     trees: tuple[GrownTree, ...]
     n_features: int
-    n_outputs: int
+    n_outputs: int  # 1 for two classes, else one per class
     base_score: float
     classes: tuple[Any, ...]
     feature_names: tuple[str, ...]
-    attributes: dict[str, str]
+    attributes: dict[str, str]  # notes for the model document
 
     @property
     def objective(self) -> str:
         """Name of the objective in XGBoost."""
-        return "binary:logistic" if self.n_outputs == 1 else "multi:softprob"
+        return objective_of(self.n_outputs)
 
     @property
     def start(self) -> tuple[float, ...]:
         """Margins before the first tree."""
-        name = self.objective
-        margin = starting_margin(name, objective_named(name), self.base_score, FORMAT_VERSION)
-        return (margin,) * self.n_outputs
+        return starting_margins(self.n_outputs, self.base_score)
 
 
 def to_ensemble(model: TrainedTrees) -> Ensemble:
@@ -108,15 +104,7 @@ def to_ensemble(model: TrainedTrees) -> Ensemble:
 
 
 def save_document(model: TrainedTrees, path: str | PathLike[str]) -> None:
-    """Write a file that XGBoost loads: ``.json`` or ``.ubj``.
-
-    Parameters
-    ----------
-    model : TrainedTrees
-        The model.
-    path : str or path
-        Where to; the suffix decides on the encoding.
-    """
+    """Write a file that XGBoost loads; the suffix, .json or .ubj, decides on the encoding."""
     target = Path(path)
     encoders: dict[str, Callable[[TrainedTrees], bytes]] = {".json": to_json, ".ubj": to_ubjson}
     if target.suffix not in encoders:

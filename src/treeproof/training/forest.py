@@ -1,23 +1,20 @@
 """`RobustRandomForestClassifier`: a random forest that is trained against an attacker."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput
-from treeproof.kernels.training.histograms import TrainingTable, hash_rows, round_to_grid
-from treeproof.kernels.training.search import GrowthSettings
-from treeproof.training.binning import usable_features
+from treeproof.kernels.training.growth import GrowthSettings
+from treeproof.kernels.training.histograms import TrainingTable
+from treeproof.kernels.training.losses import GrownTree, round_to_grid
+from treeproof.kernels.training.sampling import hash_rows
 from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.growing import UNLIMITED_DEPTH, GrownTree, TreeGrower, TreeTask
-from treeproof.training.parameters import check_integer, check_real
+from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
+from treeproof.training.parameters import check_integer, check_real, tree_depth
 
 
 class RobustRandomForestClassifier(TreeClassifier):
@@ -139,24 +136,12 @@ class RobustRandomForestClassifier(TreeClassifier):
         draws = _Draws.of(table, rows, share) if self.bootstrap else None
         # Random numbers are drawn before the threads start, so that their order is fixed.
         seeds = [int(seed) for seed in random.integers(1 << 62, size=n_members)]
-        n_threads = min(self._n_threads(), n_members)
-        free: SimpleQueue[TreeGrower] = SimpleQueue()
-        with ExitStack() as resources:
-            for _ in range(n_threads):
-                free.put(resources.enter_context(TreeGrower(table, settings, 1)))
 
-            def member(seed: int) -> list[GrownTree]:
-                grower = free.get()
-                try:
-                    return self._member(grower, table, rows, draws, seed)
-                finally:
-                    free.put(grower)
+        def grown(grower: TreeGrower, seed: int) -> list[GrownTree]:
+            return self._member(grower, table, rows, draws, seed)
 
-            if n_threads == 1:
-                members = [member(seed) for seed in seeds]
-            else:
-                pool = resources.enter_context(ThreadPoolExecutor(n_threads))
-                members = list(pool.map(member, seeds))
+        with Growers(table, settings, self._n_threads(), n_members) as growers:
+            members = growers.map(grown, seeds)
         return self._finish([tree for trees in members for tree in trees], 0.5)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -181,14 +166,7 @@ class RobustRandomForestClassifier(TreeClassifier):
         total = shares.sum(axis=1, keepdims=True)
         return np.where(total > 0.0, shares / np.where(total > 0.0, total, 1.0), 1.0 / n_classes)
 
-    @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
-        check_is_fitted(self)
-        return self._importances()
-
     def _settings(self, n_usable: int, n_members: int) -> GrowthSettings:
-        depth = self.max_depth
         smallest = check_real("min_samples_leaf", self.min_samples_leaf, low=0.0, open_low=True)
         return GrowthSettings(
             reg_lambda=0.0,
@@ -196,12 +174,8 @@ class RobustRandomForestClassifier(TreeClassifier):
             # A little less, because hessians are rounded to a grid.
             min_child_weight=smallest * _hessian(len(self.classes_)) * (1.0 - 1e-9),
             learning_rate=1.0 / n_members,
-            max_depth=UNLIMITED_DEPTH
-            if depth is None
-            else check_integer("max_depth", depth, low=1),
+            max_depth=tree_depth(self.max_depth),
             features_per_node=self._features_per_node(n_usable),
-            seed=0,
-            parallel_rows=0,
         )
 
     def _features_per_node(self, n_usable: int) -> int:
@@ -255,19 +229,10 @@ class _Draws:
 
     A weight that is a whole number counts as so many rows, and rows are ordered by what they hold;
     so neither their order in the table nor copies instead of weights change what is drawn.
-
-    Attributes
-    ----------
-    order : int64 (n_rows,)
-        Rows by their hashes.
-    total : float64 (n_rows,)
-        Running sums of their weights.
-    n_drawn : int
-        Number of draws.
     """
 
-    order: NDArray[np.int64]
-    total: NDArray[np.float64]
+    order: NDArray[np.int64]  # rows by their hashes
+    total: NDArray[np.float64]  # running sums of their weights
     n_drawn: int
 
     @classmethod

@@ -1,89 +1,38 @@
 """One tree after another: the memory that growth needs, and its threads."""
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.training.growth import (
-    SEARCH_WANTED,
-    begin_tree,
-    finish_tree,
-    grow,
-    store_pair,
-)
-from treeproof.kernels.training.histograms import TrainingTable, add_rows
-from treeproof.kernels.training.search import (
-    N_COUNTERS,
-    N_NODES,
-    SMALL,
+    NODE,
+    STATE,
+    Growth,
     GrowthSettings,
-    Nodes,
     Scratch,
-    Work,
-    search_pair,
+    grow,
 )
-from treeproof.kernels.training.splits import (
-    SPLIT_FEATURE,
-    SPLIT_GAIN,
-    SPLIT_MISSING_LEFT,
-    SPLIT_THRESHOLD,
-)
+from treeproof.kernels.training.histograms import TrainingTable, add_rows_in_thread
+from treeproof.kernels.training.losses import GrownTree
+from treeproof.kernels.training.search import search_in_thread
+from treeproof.kernels.training.splits import SPLIT
 
-UNLIMITED_DEPTH = 1 << 30
+Task = TypeVar("Task")
+Grown = TypeVar("Grown")
 
 _PARALLEL_WORK = 400_000
 """Additions below which handing a node to threads costs more than it saves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GrownTree:
-    """A finished tree; node 0 is its root, and children have larger numbers than their parent.
-
-    Attributes
-    ----------
-    feature, left, right : int32 (n_nodes,)
-        Tested feature and children; -1 at a leaf.
-    threshold : float32 (n_nodes,)
-        Values below it go left; 0 at a leaf.
-    missing_left : bool (n_nodes,)
-        Whether missing values go left.
-    value : float32 (n_nodes,)
-        What a leaf adds to the margin; 0 at an inner node.
-    gain, cover : float32 (n_nodes,)
-        Score of the split, and sum of hessians.
-    """
-
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
-    missing_left: NDArray[np.bool_]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    value: NDArray[np.float32]
-    gain: NDArray[np.float32]
-    cover: NDArray[np.float32]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeTask:
-    """What one tree is grown from.
-
-    Attributes
-    ----------
-    gradients : float64 (n_rows, 2)
-        Gradients and hessians, on their grid.
-    rows : int32 (n_sampled,)
-        Rows to use, ascending.
-    order : int32 (n_wide, n_sampled)
-        The same rows by value, see `TrainingTable`.
-    features : int32 (n,)
-        Features to use, ascending.
-    seed : int
-        For the features that each node may use.
-    """
+    """What one tree is grown from: gradients, rows, order and features as in `Growth`."""
 
     gradients: NDArray[np.float64]
     rows: NDArray[np.int32]
@@ -95,190 +44,175 @@ class TreeTask:
 class TreeGrower:
     """Grows trees on one table, with memory that is used again for the next tree.
 
-    Parameters
-    ----------
-    table : TrainingTable
-        The rows.
-    settings : GrowthSettings
-        Rules of growth; seed and parallel_rows are set here.
-    n_threads : int
-        Threads for the large nodes of a tree; the result does not depend on it.
+    Large nodes are searched in `n_threads` threads; the result does not depend on their number.
     """
 
     def __init__(self, table: TrainingTable, settings: GrowthSettings, n_threads: int) -> None:
         n_features, n_rows = table.values.shape
         n_bins = len(table.bin_lower)
-        entries_per_row = max(1, len(table.entries) // max(n_rows, 1) + len(table.order))
-        most = (_PARALLEL_WORK - min(4 * n_bins, _PARALLEL_WORK - 1)) // entries_per_row + 1
-        self._table = table
-        self._settings = settings._replace(
-            parallel_rows=int(most) if n_threads > 1 else np.iinfo(np.int64).max
-        )
-        depth = min(settings.max_depth, 40)
-        self._nodes = _node_memory(min(2 ** (depth + 1) - 1, 2 * n_rows + 1))
-        n_buffers = int(np.log2(max(n_rows, 1))) + 3
         n_sums = 3 if len(table.order) else 2
-        self._histograms = np.zeros((n_buffers, n_bins, n_sums))
+        self._table, self._settings = table, settings
+        if n_threads > 1:
+            entries_per_row = max(1, len(table.entries) // max(n_rows, 1) + len(table.order))
+            most = (_PARALLEL_WORK - min(4 * n_bins, _PARALLEL_WORK - 1)) // entries_per_row + 1
+            self._settings = settings._replace(parallel_rows=most)
+        capacity = min(2 ** (min(settings.max_depth, 40) + 1) - 1, 2 * n_rows + 1)
+        self._nodes, self._splits = np.empty(capacity, dtype=NODE), np.empty(capacity, dtype=SPLIT)
+        self._histograms = np.zeros((int(np.log2(max(n_rows, 1))) + 3, n_bins, n_sums))
         self._private = np.zeros((n_threads - 1, n_bins, n_sums))
-        widest = int(np.max(np.diff(table.bin_start), initial=1))
-        n_groups = max(widest, n_rows if len(table.order) else 0)
+        widest = int(np.max(_n_bins(table), initial=1))
         self._scratch = [
             Scratch(
-                groups=np.empty((6, n_groups + 2)),
+                groups=np.empty((6, max(widest, n_rows if len(table.order) else 0) + 2)),
                 rows=np.empty(n_rows, dtype=np.int32),
-                keys=np.empty((2, n_features), dtype=np.uint64),
-                drawn=np.empty(n_features + 1, dtype=np.uint64),
+                keys=np.empty(n_features, dtype=np.uint64),
+                drawn=np.empty((2, n_features), dtype=np.uint8),
                 ceilings=np.empty(n_features),
                 runs=np.empty((widest + 1, 4)),
+                found=np.empty(2, dtype=SPLIT),
             )
             for _ in range(n_threads)
         ]
-        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+        self._pool = ThreadPoolExecutor(n_threads)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
 
     def grow(self, task: TreeTask, margins: NDArray[np.float32]) -> GrownTree:
-        """Grow one tree and add its leaves to the margins of its rows.
-
-        Parameters
-        ----------
-        task : TreeTask
-            What to grow it from.
-        margins : float32 (n_rows,)
-            Changed in place, for the rows of the task only.
-        """
-        n_rows = self._table.values.shape[1]
-        work = Work(
+        """Grow one tree and add its leaves to the margins (n_rows,) of the rows of the task."""
+        growth = Growth(
+            gradients=task.gradients,
+            features=task.features,
             rows=task.rows.copy(),
-            goes_left=np.zeros(n_rows, dtype=np.uint8),
             order=task.order.copy(),
+            goes_left=np.zeros(self._table.values.shape[1], dtype=np.uint8),
+            nodes=self._nodes,
+            splits=self._splits,
             histograms=self._histograms,
-            free=np.empty(len(self._histograms), dtype=np.int32),
-            stack=np.empty(len(self._nodes.left) + 1, dtype=np.int32),
-            counters=np.zeros(N_COUNTERS, dtype=np.int64),
+            free=np.empty(len(self._histograms), dtype=np.int64),
+            stack=np.empty(len(self._nodes) + 1, dtype=np.int64),
+            state=np.zeros(1, dtype=STATE),
         )
-        nodes, settings = self._nodes, self._settings._replace(seed=task.seed)
-        table, scratch, features = self._table, self._scratch[0], task.features
-        begin_tree(task.gradients, settings, nodes, work)
-        status = SEARCH_WANTED
-        while status == SEARCH_WANTED:
-            status = grow(table, task.gradients, settings, nodes, work, features, scratch)
-            if status == SEARCH_WANTED and self._pool is not None:
-                self._search(self._pool, task, settings, work)
-        values = np.empty(int(work.counters[N_NODES]), dtype=np.float32)
-        finish_tree(settings, nodes, work, values, margins)
-        return _compact(nodes, values)
+        settings = self._settings._replace(seed=task.seed)
+        while not grow(self._table, settings, growth, self._scratch[0], margins):
+            self._search(settings, growth)
+        return _compact(growth)
 
-    def _search(
-        self, pool: ThreadPoolExecutor, task: TreeTask, settings: GrowthSettings, work: Work
-    ) -> None:
+    def _search(self, settings: GrowthSettings, growth: Growth) -> None:
         """Search one pair of nodes in threads: rows are shared out first, then features."""
-        table, nodes = self._table, self._nodes
-        small = int(work.counters[SMALL])
-        target = work.histograms[nodes.buffer[small]]
+        table, features, state = self._table, growth.features, growth.state[0]
+        small = growth.nodes[state["small"]]
+        target = growth.histograms[small["buffer"]]
         n_threads = len(self._scratch)
-        ends = np.linspace(nodes.begin[small], nodes.end[small], n_threads + 1).astype(np.int64)
+        ends = np.linspace(small["begin"], small["end"], n_threads + 1).astype(np.int64).tolist()
+        borders = _feature_borders(table, features, int(small["end"] - small["begin"]), n_threads)
 
         def add(thread: int) -> None:
-            histogram = target
+            histogram = target if thread == 0 else self._private[thread - 1]
             if thread > 0:
-                histogram = self._private[thread - 1]
                 histogram[:] = 0.0
-            begin, end = int(ends[thread]), int(ends[thread + 1])
-            add_rows(
-                table.entry_start, table.entries, task.gradients, work.rows, begin, end, histogram
-            )
-
-        blocks = _feature_blocks(
-            table, task.features, int(nodes.end[small] - nodes.begin[small]), n_threads
-        )
-        found = np.empty((n_threads, 2, 6))
+            begin, end = ends[thread], ends[thread + 1]
+            add_rows_in_thread(table, growth.gradients, growth.rows, begin, end, histogram)
 
         def search(thread: int) -> None:
-            first, last = int(blocks[thread]), int(blocks[thread + 1])
+            first, last = borders[thread], borders[thread + 1]
             if first < last:
                 bins = slice(
-                    table.bin_start[task.features[first]],
-                    table.bin_start[task.features[last - 1] + 1],
+                    table.features[features[first]]["first_bin"],
+                    table.features[features[last - 1]]["end_bin"],
                 )
                 for part in self._private:
                     target[bins] += part[bins]
-            search_pair(
-                table,
-                task.gradients,
-                settings,
-                nodes,
-                work,
-                task.features,
-                first,
-                last,
-                self._scratch[thread],
-                found[thread],
-            )
+            search_in_thread(table, settings, growth, first, last, self._scratch[thread])
 
-        list(pool.map(add, range(n_threads)))
-        list(pool.map(search, range(n_threads)))
+        list(self._pool.map(add, range(n_threads)))
+        list(self._pool.map(search, range(n_threads)))
         # The first of equal gains wins, as it does without threads: features are in order.
-        winners = np.argmax(found[:, :, SPLIT_GAIN], axis=0)
-        store_pair(nodes, work, found[winners, np.arange(2)])
+        found = np.stack([scratch.found for scratch in self._scratch])
+        self._scratch[0].found[:] = found[np.argmax(found["gain"], axis=0), [0, 1]]
+        state["searched"] = 1
 
 
-def _node_memory(capacity: int) -> Nodes:
-    return Nodes(
-        split=np.zeros((capacity, 6)),
-        left=np.empty(capacity, dtype=np.int32),
-        right=np.empty(capacity, dtype=np.int32),
-        gradient=np.empty(capacity),
-        hessian=np.empty(capacity),
-        low=np.empty(capacity),
-        high=np.empty(capacity),
-        begin=np.empty(capacity, dtype=np.int64),
-        end=np.empty(capacity, dtype=np.int64),
-        depth=np.empty(capacity, dtype=np.int32),
-        buffer=np.empty(capacity, dtype=np.int32),
-        key=np.empty(capacity, dtype=np.uint64),
-    )
+class Growers:
+    """Grows trees side by side, one per thread; each in several if there are more threads."""
+
+    def __init__(
+        self, table: TrainingTable, settings: GrowthSettings, n_threads: int, n_trees: int
+    ) -> None:
+        self._n_growers = min(n_threads, n_trees)
+        self._free: SimpleQueue[TreeGrower] = SimpleQueue()
+        self._resources = ExitStack()
+        self._pool = self._resources.enter_context(ThreadPoolExecutor(self._n_growers))
+        for _ in range(self._n_growers):
+            grower = TreeGrower(table, settings, n_threads // self._n_growers)
+            self._free.put(self._resources.enter_context(grower))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def map(self, grown: Callable[[TreeGrower, Task], Grown], tasks: Iterable[Task]) -> list[Grown]:
+        """Results of ``grown(grower, task)`` for every task, in their order."""
+
+        def run(task: Task) -> Grown:
+            grower = self._free.get()
+            try:
+                return grown(grower, task)
+            finally:
+                self._free.put(grower)
+
+        return list(map(run, tasks) if self._n_growers == 1 else self._pool.map(run, tasks))
 
 
-def _feature_blocks(
+def _n_bins(table: TrainingTable) -> NDArray[np.int64]:
+    """Number of bins of each feature; 0 for those that are constant."""
+    return table.features["end_bin"] - table.features["first_bin"]
+
+
+def usable_features(table: TrainingTable) -> NDArray[np.int32]:
+    """Features with at least two different values, the only ones that can split."""
+    return np.flatnonzero(_n_bins(table) > 0).astype(np.int32)
+
+
+def _feature_borders(
     table: TrainingTable, features: NDArray[np.int32], n_rows: int, n_blocks: int
-) -> NDArray[np.int64]:
+) -> list[int]:
     """Borders of runs of features that take about the same time to search."""
-    cost = (np.diff(table.bin_start) + np.where(table.wide >= 0, 2 * n_rows, 0))[features]
+    is_sorted = table.features["place"] >= 0
+    cost = (_n_bins(table) + np.where(is_sorted, 2 * n_rows, 0))[features]
     total = np.concatenate([[0.0], np.cumsum(cost)])
     shares = np.linspace(0.0, total[-1], n_blocks + 1)[1:-1]
-    return np.concatenate([[0], np.searchsorted(total, shares), [len(features)]])
+    return [0, *np.searchsorted(total, shares).tolist(), len(features)]
 
 
-def _compact(nodes: Nodes, values: NDArray[np.float32]) -> GrownTree:
+def _compact(growth: Growth) -> GrownTree:
     """Copy the nodes that pruning left in the tree."""
-    reached = np.zeros(len(values), dtype=bool)
+    n_nodes = int(growth.state[0]["n_nodes"])
+    nodes, splits = growth.nodes[:n_nodes], growth.splits[:n_nodes]
+    reached = np.zeros(n_nodes, dtype=bool)
     reached[0] = True
-    left, right = nodes.left[: len(values)], nodes.right[: len(values)]
+    left, right = nodes["left"], nodes["right"]
     for node in np.flatnonzero(left >= 0):  # parents come before their children
         reached[left[node]] = reached[right[node]] = reached[node]
-    kept = np.flatnonzero(reached)
-    place = np.full(len(values) + 1, -1, dtype=np.int32)  # the last one is that of "no child"
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    inner = left[kept] >= 0
-    split = nodes.split[kept]
+    place = np.full(n_nodes + 1, -1, dtype=np.int32)  # the last one is that of "no child"
+    place[:-1][reached] = np.arange(np.count_nonzero(reached), dtype=np.int32)
+    inner = left[reached] >= 0
+
+    def at_splits(name: str, otherwise: Any, dtype: Any) -> NDArray[Any]:
+        return np.where(inner, splits[name][reached], otherwise).astype(dtype)
+
     return GrownTree(
-        feature=np.where(inner, split[:, SPLIT_FEATURE], -1).astype(np.int32),
-        threshold=np.where(inner, split[:, SPLIT_THRESHOLD], 0.0).astype(np.float32),
-        missing_left=inner & (split[:, SPLIT_MISSING_LEFT] > 0.0),
-        left=place[left[kept]],
-        right=place[right[kept]],
-        value=np.where(inner, np.float32(0.0), values[kept]),
-        gain=np.where(inner, split[:, SPLIT_GAIN], 0.0).astype(np.float32),
-        cover=nodes.hessian[kept].astype(np.float32),
+        feature=at_splits("feature", -1, np.int32),
+        threshold=at_splits("threshold", 0.0, np.float32),
+        missing_left=at_splits("missing_left", 0, np.bool_),
+        left=place[left[reached]],
+        right=place[right[reached]],
+        value=np.where(inner, 0.0, nodes["value"][reached]).astype(np.float32),
+        gain=at_splits("gain", 0.0, np.float32),
+        cover=nodes["hessian"][reached].astype(np.float32),
     )

@@ -11,36 +11,16 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput
 
 MAX_BINS = 1 << 16
+UNLIMITED_DEPTH = 1 << 30
 
 
 def check_real(
-    name: str,
-    value: Any,
-    *,
-    low: float,
-    high: float = math.inf,
-    open_low: bool = False,
+    name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False
 ) -> float:
-    """Return a finite number inside an interval, or say what is wrong with it.
-
-    Parameters
-    ----------
-    name : str
-        Parameter, for the message.
-    value : object
-        What was passed.
-    low, high : float
-        The interval.
-    open_low : bool
-        Whether `low` itself is outside.
-    """
+    """Return a finite number in [low, high], or in (low, high]; say what is wrong with others."""
     valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if (
-        not valid
-        or not math.isfinite(value)
-        or not low <= value <= high
-        or (open_low and value == low)
-    ):
+    valid = valid and math.isfinite(value) and low <= value <= high
+    if not valid or (open_low and value == low):
         above = f"above {low:g}" if open_low else f"at least {low:g}"
         limit = "" if high == math.inf else f" and at most {high:g}"
         raise InvalidInput(f"'{name}' must be a number {above}{limit}. Got {value!r}.")
@@ -58,6 +38,11 @@ def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -
     return int(value)
 
 
+def tree_depth(max_depth: Any) -> int:
+    """Depth at which trees end; None is no limit."""
+    return UNLIMITED_DEPTH if max_depth is None else check_integer("max_depth", max_depth, low=1)
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return one of the choices, or list them."""
     if not isinstance(value, str) or value not in choices:
@@ -67,19 +52,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def feature_number(name: str, item: Any, names: Sequence[str] | None, n_features: int) -> int:
-    """Column of a feature that is given by number or by name.
-
-    Parameters
-    ----------
-    name : str
-        Parameter, for the message.
-    item : int or str
-        The feature.
-    names : sequence of str or None
-        Column names that `fit` saw.
-    n_features : int
-        Number of columns.
-    """
+    """Column of a feature that is given by number or by name; `name` is the parameter's."""
     if isinstance(item, str) and names is not None and item in names:
         return list(names).index(item)
     if isinstance(item, numbers.Integral) and 0 <= int(item) < n_features:
@@ -98,21 +71,7 @@ def feature_reach(
     feature_scale: Any,
     frozen_features: Any,
 ) -> NDArray[np.float64]:
-    """How far an attacker may move a value of each feature.
-
-    Parameters
-    ----------
-    X : float32 (n_rows, n_features)
-        Training rows, for scales that depend on them.
-    names : sequence of str or None
-        Column names that `fit` saw.
-    eps : float
-        Size of the perturbation, in units of the scale.
-    feature_scale : None, "range", "std" or array-like of shape (n_features,)
-        Units: 1, what the training rows show, or numbers.
-    frozen_features : None or sequence of int or str
-        Features that no attacker can change.
-    """
+    """How far an attacker may move a value of each feature, from the estimators' parameters."""
     size = check_real("eps", eps, low=0.0)
     n_features = X.shape[1]
     reach = size * _scales(X, feature_scale)
@@ -150,17 +109,7 @@ def _spread(column: NDArray[np.float32], kind: str) -> float:
 def monotone_directions(
     constraints: Any, names: Sequence[str] | None, n_features: int
 ) -> NDArray[np.int8]:
-    """Direction of each feature: 1 where margins must not fall with it, -1 not rise, else 0.
-
-    Parameters
-    ----------
-    constraints : None, mapping from feature to direction, or one direction per feature
-        What was passed as ``monotone_constraints``.
-    names : sequence of str or None
-        Column names that `fit` saw.
-    n_features : int
-        Number of columns.
-    """
+    """Direction of each feature: 1 where margins must not fall with it, -1 not rise, else 0."""
     directions = np.zeros(n_features, dtype=np.int8)
     if constraints is None:
         return directions

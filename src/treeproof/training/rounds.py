@@ -2,27 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training.histograms import (
-    TrainingTable,
+from treeproof.kernels.training.histograms import TrainingTable
+from treeproof.kernels.training.losses import (
+    GrownTree,
     add_tree,
     logistic_gradients,
     round_to_grid,
     softmax_gradients,
 )
-from treeproof.kernels.training.search import GrowthSettings
-from treeproof.training.binning import usable_features
-from treeproof.training.growing import GrownTree, TreeGrower, TreeTask
-
-FloatArray = NDArray[np.float64]
+from treeproof.training.classifier import TrainingRows
+from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,131 +30,63 @@ class Sampling:
 
 @dataclass(slots=True, eq=False)
 class WatchedRows:
-    """Rows that are not trained on, with their margins so far.
+    """Rows that are not trained on, with their margins so far."""
 
-    Attributes
-    ----------
-    values : float32 (n_features, n_rows)
-        Columns.
-    targets : int64 (n_rows,)
-        Class numbers.
-    weights : float64 (n_rows,)
-        Weights.
-    margins : float32 (n_outputs, n_rows)
-        Margins after the rounds that were added.
-    """
+    values: NDArray[np.float32]  # (n_features, n_rows) columns
+    rows: TrainingRows
+    margins: NDArray[np.float32]  # (n_outputs, n_rows) after the rounds that were added
 
-    values: NDArray[np.float32]
-    targets: NDArray[np.int64]
-    weights: FloatArray
-    margins: NDArray[np.float32]
-    _rows: NDArray[np.int32] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._rows = np.arange(len(self.targets), dtype=np.int32)
+    @classmethod
+    def of(cls, rows: TrainingRows, starts: tuple[float, ...]) -> Self:
+        """Before the first round."""
+        return cls(np.ascontiguousarray(rows.X.T), rows, _repeated(starts, len(rows.targets)))
 
     def add(self, trees: Sequence[GrownTree]) -> None:
         """Add the trees of one round."""
+        numbers = np.arange(self.values.shape[1], dtype=np.int32)
         for output, tree in enumerate(trees):
-            add_margins(tree, self.values, self._rows, self.margins[output])
+            add_tree(tree, self.values, numbers, self.margins[output])
 
     def score(self, metric: str) -> float:
         """Weighted mean of the logistic or softmax loss, or of wrong labels."""
-        margins = self.margins.astype(np.float64)
+        margins, targets = self.margins.astype(np.float64), self.rows.targets
         if len(margins) == 1:
             # Two classes are the softmax of 0 and the margin.
             margins = np.concatenate([np.zeros_like(margins), margins])
         if metric == "error":
-            losses = (np.argmax(margins, axis=0) != self.targets).astype(np.float64)
+            losses = (np.argmax(margins, axis=0) != targets).astype(np.float64)
         else:
             largest = margins.max(axis=0)
             total = largest + np.log(np.exp(margins - largest).sum(axis=0))
-            losses = total - margins[self.targets, np.arange(len(self.targets))]
-        return float(np.average(losses, weights=self.weights))
+            losses = total - margins[targets, np.arange(len(targets))]
+        return float(np.average(losses, weights=self.rows.weights))
 
 
-def add_margins(
-    tree: GrownTree,
-    values: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    margins: NDArray[np.float32],
-) -> None:
-    """Add the leaves that rows reach in a tree to their margins."""
-    add_tree(
-        values,
-        rows,
-        tree.feature,
-        tree.threshold,
-        tree.missing_left,
-        tree.left,
-        tree.right,
-        tree.value,
-        margins,
-    )
+def _repeated(starts: tuple[float, ...], n_rows: int) -> NDArray[np.float32]:
+    return np.repeat(np.array(starts, dtype=np.float32)[:, None], n_rows, axis=1)
 
 
 class BoostingRounds:
     """The state of boosting: margins of the training rows, and what grows trees.
 
-    Parameters
-    ----------
-    table : TrainingTable
-        Training rows.
-    targets : int64 (n_rows,)
-        Class numbers.
-    weights : float64 (n_rows,)
-        Weights.
-    settings : GrowthSettings
-        Rules of growth.
-    sampling : Sampling
-        Shares of rows and features.
-    start : tuple of float
-        Margins before the first round, one per output.
-    n_threads : int
-        Threads: trees of one round side by side, and within them if there are more threads.
+    The margins start from `starts`, one per output.
     """
 
     def __init__(
         self,
         table: TrainingTable,
-        targets: NDArray[np.int64],
-        weights: FloatArray,
-        settings: GrowthSettings,
+        rows: TrainingRows,
         sampling: Sampling,
-        start: tuple[float, ...],
-        n_threads: int,
+        starts: tuple[float, ...],
+        growers: Growers,
     ) -> None:
-        n_rows, n_outputs = len(targets), len(start)
-        self._table, self._targets, self._weights = table, targets, weights
-        self._sampling = sampling
+        n_rows = len(rows.targets)
+        self._table, self._targets, self._weights = table, rows.targets, rows.weights
+        self._sampling, self._growers = sampling, growers
         self._usable = usable_features(table)
-        self._margins = np.repeat(np.array(start, dtype=np.float32)[:, None], n_rows, axis=1)
-        self._gradients = np.empty((n_outputs, n_rows, 2))
+        self._margins = _repeated(starts, n_rows)
+        self._gradients = np.empty((len(starts), n_rows, 2))
         self._all_rows = np.arange(n_rows, dtype=np.int32)
-        side_by_side = min(n_threads, n_outputs)
-        self._resources = ExitStack()
-        self._growers = [
-            self._resources.enter_context(
-                TreeGrower(table, settings, max(1, n_threads // side_by_side))
-            )
-            for _ in range(side_by_side)
-        ]
-        self._pool = (
-            self._resources.enter_context(ThreadPoolExecutor(side_by_side))
-            if side_by_side > 1
-            else None
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._resources.close()
 
     def next_round(self, random: np.random.Generator) -> list[GrownTree]:
         """Grow one tree per output and add them to the margins."""
@@ -180,30 +107,15 @@ class BoostingRounds:
             for gradients in self._gradients
         ]
 
-        def work(first: int) -> list[GrownTree]:
-            step = len(self._growers)
-            return [
-                self._grow(self._growers[first], tasks[output], self._margins[output], rest)
-                for output in range(first, len(tasks), step)
-            ]
+        def grown(grower: TreeGrower, output: int) -> GrownTree:
+            task, margins = tasks[output], self._margins[output]
+            round_to_grid(task.gradients, self._weights)
+            tree = grower.grow(task, margins)
+            if len(rest):
+                add_tree(tree, self._table.values, rest, margins)
+            return tree
 
-        if self._pool is None:
-            return work(0)
-        shares = list(self._pool.map(work, range(len(self._growers))))
-        return [shares[output % len(shares)][output // len(shares)] for output in range(len(tasks))]
-
-    def _grow(
-        self,
-        grower: TreeGrower,
-        task: TreeTask,
-        margins: NDArray[np.float32],
-        rest: NDArray[np.int32],
-    ) -> GrownTree:
-        round_to_grid(task.gradients, self._weights)
-        tree = grower.grow(task, margins)
-        if len(rest):
-            add_margins(tree, self._table.values, rest, margins)
-        return tree
+        return self._growers.map(grown, range(len(tasks)))
 
     def _sample(self, random: np.random.Generator) -> tuple[Any, Any, NDArray[np.int32]]:
         """Rows of the next round, the same by value, and the rows left out."""

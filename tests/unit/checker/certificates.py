@@ -15,9 +15,10 @@ from tests.strategies import Case, Sizes, random_case
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
+from treeproof.query.description import describe
 from treeproof.query.query import Query
 from treeproof.results.run_file import row_records
-from treeproof.search.asking import describe, results_of
+from treeproof.search.question import assemble_results
 
 Record = dict[str, Any]
 MANY_TREES = Sizes(trees=9, depth=2, features=2, outputs=3, rows=2)
@@ -42,7 +43,7 @@ def run_of(query: Query, ask: str, engine: Any = None) -> tuple[Record, list[Rec
     chosen = ExactEngine() if engine is None else engine
     question = {"kind": "radius" if ask == "radius" else "verify", "engine": {"name": chosen.name}}
     outcomes = (chosen.radius if ask == "radius" else chosen.verify)(query, BUDGET)
-    results = results_of(query, outcomes, question, BUDGET)
+    results = assemble_results(query, outcomes, question, BUDGET)
     through_json = json.loads(json.dumps([results.header, *row_records(results)]))
     return through_json[0], through_json[1:]
 

@@ -171,14 +171,16 @@ def test_no_point_below_the_floor_breaks_the_claim():
 
 def test_floors_are_not_lower_than_the_engine_needs():
     # What an engine closes must be closed for the checker, too.
-    from treeproof.engines.evidence import _setting
+    from treeproof.engines.batches import forest_of
+    from treeproof.engines.evidence import _alternatives
     from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):
-        trees, space, start, band, ways = _setting(query)
+        trees, space, semantics = forest_of(query)
+        ways = _alternatives(query)
         group = int(query.group[0])
-        numbers = range(int(ways.start[group]), int(ways.start[group + 1]))
+        numbers = range(int(ways.group_start[group]), int(ways.group_start[group + 1]))
         weights = [way.weights.get(o, 0) for o in range(query.ensemble.n_outputs)]
         number = next(n for n in numbers if ways.coefficient[n].tolist() == weights)
         low = np.full(query.rows.shape[1], -1, dtype=np.int32)
@@ -189,11 +191,13 @@ def test_floors_are_not_lower_than_the_engine_needs():
         for feature in untested:
             if query.rows[0, feature] == query.rows[0, feature]:
                 low[feature] = high[feature] = 0
-        found = restrict_box(trees, space, query.rows[0], low, high, ways.coefficient[number], band)
-        slack = slack_of_sums(trees, ways.coefficient[number], start, ways.unit, found[0], found[2])
+        coefficient, unit = ways.coefficient[number], ways.unit[number]
+        band, start = semantics.zero_band, semantics.start
+        found = restrict_box(trees, space, query.rows[0], low, high, coefficient, band)
+        slack = slack_of_sums(trees, coefficient, start, unit, found[0], found[2])
         if abs(ways.need[number]) > 1e300:  # no sum reaches it
             continue
-        floor = ways.need[number] - slack * (1 + 1e-6) - ways.slack[number]
+        floor = ways.need[number] - slack * (1 + 1e-6) - ways.link_slack[number]
         mine = float(Sums(forest, claim, way, box).floor * forest.unit)
         assert mine >= floor - 2.0**-42 * (1.0 + abs(floor))
         compared += 1

@@ -11,7 +11,7 @@ import treeproof
 from tests.unit.checker.test_answers import ENSEMBLE, ROWS, Record, reason, run, stumps
 from treeproof.checker import RunChecker
 from treeproof.checker.schema import ENGINES
-from treeproof.engines.registry import engines
+from treeproof.engines import registry
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Decision
 
@@ -157,7 +157,7 @@ def test_goals_must_fit_the_model():
 
 
 def test_the_engines_are_those_of_the_registry():
-    assert set(ENGINES) == set(engines())
+    assert set(ENGINES) == set(registry.ENGINES)
 
 
 def test_the_arithmetic_has_two_names():

@@ -7,9 +7,9 @@ from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
 import treeproof as tp
-from treeproof.engines.attack import AttackEngine, attack
+from treeproof.engines.attack import AttackEngine
 from treeproof.engines.base import Budget
-from treeproof.search.asking import ask
+from treeproof.query.build import build_query
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +52,22 @@ def test_a_ball_that_holds_a_violation_is_falsified_and_a_smaller_one_unknown(bo
 
 def test_equal_seeds_give_equal_answers(boosted):
     model, X = boosted
-    first = tp.radius(model, X, engine=attack(8, random_state=5))
-    again = tp.radius(model, X, engine=attack(8, random_state=5), n_jobs=2)
+    first = tp.radius(model, X, engine=tp.attack(8, random_state=5))
+    again = tp.radius(model, X, engine=tp.attack(8, random_state=5), n_jobs=2)
     np.testing.assert_array_equal(first.upper, again.upper)
     np.testing.assert_array_equal(first.witness, again.witness)
 
 
 def test_more_starts_do_not_end_farther(boosted):
     model, X = boosted
-    few = tp.radius(model, X, engine=attack(1)).upper
-    many = tp.radius(model, X, engine=attack(200)).upper
+    few = tp.radius(model, X, engine=tp.attack(1)).upper
+    many = tp.radius(model, X, engine=tp.attack(200)).upper
     assert many.mean() <= few.mean()
 
 
 def test_limits_are_kept_and_named(boosted):
     model, X = boosted
-    query = ask(model.ensemble, X, None, tp.LInf())
+    query = build_query(model.ensemble, X, None, tp.LInf())
     found = AttackEngine().radius(query, Budget(node_limit=1))
     assert np.all(found.statistics["nodes"] <= 2)
     none = ~np.isfinite(found.upper)

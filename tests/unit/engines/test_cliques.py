@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from tests.oracle import brute_force, paper_bounds
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.cliques import CliqueEngine, search_over
+from treeproof.engines.baselines.cliques import CliqueEngine, clique_search
 from treeproof.engines.baselines.multilevel import MultilevelEngine
-from treeproof.kernels.baselines.cliques import FOUND, count_cliques
+from treeproof.engines.instance import cells_of
+from treeproof.kernels.baselines.cliques import next_clique
+from treeproof.kernels.baselines.leaves import Limits
+from treeproof.kernels.core.status import FOUND
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -25,22 +28,22 @@ from treeproof.model.ensemble import (
     Provenance,
 )
 from treeproof.query.perturbations import Box
-from treeproof.query.query import build_query
+from treeproof.query.query import resolve_query
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=4, depth=3, features=3, rows=1)
 
 
 def all_cliques(query, constraint):
-    """Every clique of the engine's search, as sorted tuples of leaf rows, with its gain."""
+    """Gains of all cliques that the engine's search visits without a floor."""
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-    search = search_over(query, 0, range(constraint, constraint + 1), low[0], high[0])
-    parts = search.parts._replace(floor=np.full(1, -np.inf))
-    search.parts = parts
-    search.sure[:] = np.inf
+    cells = cells_of(query, 0, low[0], high[0])
+    restricted, order, path = clique_search(query, 0, range(constraint, constraint + 1), cells)
+    order = order._replace(floor=np.full(1, -np.inf), sure=np.full(1, np.inf))
+    limits = Limits(np.array([0, 2**60]), np.full(1, np.inf), np.empty(2, dtype=np.int64))
     found = []
-    while search.advance(2**60, np.inf) == FOUND:
-        found.append(search.path.total[0, len(parts.part_start) - 1])
+    while next_clique(restricted.leaves, order, path, limits) == FOUND:
+        found.append(path.total[0, len(order.part_start) - 1])
     return np.sort(found)
 
 
@@ -63,11 +66,6 @@ def test_cliques_are_those_of_the_explicit_graph(seed):
     np.testing.assert_allclose(
         all_cliques(query, constraint) + constants, np.sort(gains), rtol=1e-12, atol=1e-9
     )
-    low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-    search = search_over(query, 0, range(constraint, constraint + 1), low[0], high[0])
-    everything = search.parts._replace(floor=np.full(1, -np.inf))
-    clock = np.empty(2, dtype=np.int64)
-    assert count_cliques(everything, search.path, np.full(1, np.inf), clock) == len(maximal)
     # Lemma 2: a tuple of leaves is reached by some point iff it is such a clique.
     points = brute_force._points(
         query, 0, [brute_force._cells_of_box(query, 0, f) for f in range(query.rows.shape[1])]
@@ -131,7 +129,7 @@ def zero_as_missing_query(cut):
     )
     rows = np.zeros((1, 1))
     sums = evaluate.accumulate(model, evaluate.leaf_rows(model, rows))
-    return build_query(model, rows, sums, np.zeros(1, dtype=np.int64), Box([-1.0], [1.0]))
+    return resolve_query(model, rows, sums, np.zeros(1, dtype=np.int64), Box([-1.0], [1.0]))
 
 
 def test_sets_of_cells_that_meet_pairwise_need_not_share_a_point():

@@ -9,7 +9,7 @@ import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.combination import CombinationEngine, combination
+from treeproof.engines.baselines.combination import CombinationEngine
 from treeproof.results.verdict import UnknownReason, Verdict
 
 
@@ -25,7 +25,7 @@ def test_levels_and_splits_only_raise_the_direct_bound(boosted):
     model, X, radius = boosted
     direct = tp.radius(model, X, engine="combination").lower
     levels = tp.radius(model, X, engine=tp.multilevel(T=2, L=1)).lower
-    split = tp.radius(model, X, engine=combination(50)).lower
+    split = tp.radius(model, X, engine=tp.combination(50)).lower
     assert np.all(direct <= levels)
     assert np.all(direct <= split)
     assert np.all(split <= radius)
@@ -34,7 +34,7 @@ def test_levels_and_splits_only_raise_the_direct_bound(boosted):
 
 def test_enough_splits_decide(boosted):
     model, X, radius = boosted
-    found = tp.radius(model, X, engine=combination(1_000_000))
+    found = tp.radius(model, X, engine=tp.combination(1_000_000))
     assert found.exact.all()
     np.testing.assert_array_equal(found.upper, radius)
     assert np.all(model.predict(found.witness) != model.predict(X))
@@ -56,9 +56,9 @@ def test_enough_splits_agree_with_the_oracle(ask):
 def test_limits_are_named(boosted):
     model, X, _ = boosted
     wide = tp.LInf(0.3)
-    few = tp.verify(model, X, perturbation=wide, engine=combination(1))
+    few = tp.verify(model, X, perturbation=wide, engine=tp.combination(1))
     assert UnknownReason.LOOSE_BOUND.value in set(few.reason)
-    limited = tp.verify(model, X, perturbation=wide, engine=combination(10**6), node_limit=1)
+    limited = tp.verify(model, X, perturbation=wide, engine=tp.combination(10**6), node_limit=1)
     assert UnknownReason.NODE_LIMIT.value in set(limited.reason)
 
 

@@ -17,20 +17,19 @@ from treeproof.engines import evidence
 from treeproof.engines.evidence import TIGHTEST
 from treeproof.prediction import Model
 from treeproof.results import results as results_module
-from treeproof.search import asking
 
 
 @pytest.fixture
 def wrong_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Radii of the first two rows are too large, by one step of the last place and by much."""
-    record = asking.record_evidence
+    record = evidence.record_evidence
 
     def recorded(query, outcomes, budget, **options):
         record(query, outcomes, budget, **options)
         outcomes.lower[0] = outcomes.upper[0] = np.nextafter(outcomes.lower[0], np.inf)
         outcomes.lower[1] *= 2.0
 
-    monkeypatch.setattr(asking, "record_evidence", recorded)
+    monkeypatch.setattr(evidence, "record_evidence", recorded)
     # The tests take a disagreement for a failure (tests/conftest.py); here it is meant.
     monkeypatch.setattr(evidence, "withdraw", results_module.withdraw)
 
@@ -59,13 +58,13 @@ def test_a_run_shows_the_rows_that_failed(wrong_engine, tmp_path: Path):
 
 
 def test_a_disagreement_fails_the_tests_of_this_project(monkeypatch: pytest.MonkeyPatch):
-    record = asking.record_evidence
+    record = evidence.record_evidence
 
     def recorded(query, outcomes, budget, **options):
         record(query, outcomes, budget, **options)
         outcomes.attained[:] ^= True
 
-    monkeypatch.setattr(asking, "record_evidence", recorded)
+    monkeypatch.setattr(evidence, "record_evidence", recorded)
     with pytest.raises(AssertionError, match="does not accept its evidence"):
         run()
 

@@ -12,7 +12,7 @@ from treeproof.engines.exact import ExactEngine
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Decision, Ensemble, Provenance
 from treeproof.prediction import Model
-from treeproof.search.asking import ask
+from treeproof.query.build import build_query
 
 
 def stump(builder, feature, threshold, left, right, *, flags=0, output=0):
@@ -391,7 +391,7 @@ def test_counts_are_told_per_row():
 
 def test_nothing_is_refused():
     model, rows = crossing_trees()
-    query = ask(model.ensemble, rows[:2], None, tp.LInf())
+    query = build_query(model.ensemble, rows[:2], None, tp.LInf())
     assert ExactEngine().refusal(query) is None
     assert ExactEngine().radius(query, Budget()).exact.all()
 

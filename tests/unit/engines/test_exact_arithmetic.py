@@ -13,14 +13,14 @@ from tests.oracle import brute_force
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.engines.instance import lie_in_set
-from treeproof.engines.settling import settle_falsified
+from treeproof.engines.outcomes import mark_falsified
 from treeproof.errors import InternalError
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
 from treeproof.prediction import Model
-from treeproof.results.outcomes import Outcomes
+from treeproof.query.build import build_query
+from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
-from treeproof.search.asking import ask
 
 
 def stumps(builder, splits, width):
@@ -191,12 +191,12 @@ def two_stumps():
 
 
 def test_a_witness_outside_its_set_is_never_written_down():
-    query = ask(two_stumps().ensemble, [[0.25, 0.25]], None, tp.LInf(0.3))
-    outcomes = Outcomes.empty(1, 2)
+    query = build_query(two_stumps().ensemble, [[0.25, 0.25]], None, tp.LInf(0.3))
+    outcomes = Results.empty(1, 2)
     with pytest.raises(InternalError, match="must lie in the set"):
-        settle_falsified(query, outcomes, 0, np.array([0.75, 0.75]))
+        mark_falsified(query, outcomes, 0, np.array([0.75, 0.75]))
     assert outcomes.verdict[0] is not Verdict.FALSIFIED
-    assert settle_falsified(query, outcomes, 0, np.array([0.5, 0.5]))
+    assert mark_falsified(query, outcomes, 0, np.array([0.5, 0.5]))
 
 
 def test_points_in_sets():
@@ -204,18 +204,18 @@ def test_points_in_sets():
     inside = [[0.5, 0.25], [0.54, 0.0], [0.25, 0.25]]
     outside = [[0.5500001, 0.25], [np.nan, 0.25], [0.25, -0.1]]
     points = np.array(inside + outside)
-    query = ask(model, np.full((6, 2), 0.25), None, tp.LInf(0.3))
+    query = build_query(model, np.full((6, 2), 0.25), None, tp.LInf(0.3))
     assert lie_in_set(query, np.arange(6), points).tolist() == [True] * 3 + [False] * 3
-    box = ask(model, np.full((6, 2), 0.25), None, tp.Box([0.25, 0.0], [0.55, 0.25]))
+    box = build_query(model, np.full((6, 2), 0.25), None, tp.Box([0.25, 0.0], [0.55, 0.25]))
     assert lie_in_set(box, np.arange(6), points).tolist() == [True] * 3 + [False] * 3
-    frozen = ask(model, np.full((6, 2), 0.25), None, tp.LInf(0.3, frozen=[0]))
+    frozen = build_query(model, np.full((6, 2), 0.25), None, tp.LInf(0.3, frozen=[0]))
     assert lie_in_set(frozen, np.arange(6), points).tolist() == [False, False, True] + [False] * 3
 
 
 def test_real_numbers_of_a_cell_without_a_float_are_stood_for_by_the_nearest_one():
     # The ball passes 0.5 downwards by less than one float.
     radius = float(np.nextafter(0.7 - 0.5, 1.0))
-    query = ask(two_stumps().ensemble, [[0.7, 0.0]], None, tp.LInf(radius))
+    query = build_query(two_stumps().ensemble, [[0.7, 0.0]], None, tp.LInf(radius))
     below = np.nextafter(0.5, 0.0)
     assert lie_in_set(query, np.array([0]), np.array([[below, 0.0]])).tolist() == [True]
     farther = np.nextafter(below, 0.0)
@@ -234,13 +234,15 @@ def test_boxes_leave_categories_that_no_tree_tests():
         categories={2: ("red", "green")},
         provenance=model.provenance,
     )
-    query = ask(named, np.array([[0.25, 0.25, 1.0]]), None, tp.Box([0.0] * 3, [1.0, 1.0, 0.5]))
+    query = build_query(
+        named, np.array([[0.25, 0.25, 1.0]]), None, tp.Box([0.0] * 3, [1.0, 1.0, 0.5])
+    )
     outcomes = ExactEngine().verify(query, Budget())
     assert outcomes.witness[0, 2] == 1.0
 
 
 def test_a_part_of_a_question_learns_as_the_whole_does():
-    query = ask(two_stumps().ensemble, np.full((4, 2), 0.25), None, tp.LInf())
+    query = build_query(two_stumps().ensemble, np.full((4, 2), 0.25), None, tp.LInf())
     blocks = dataclasses.replace(query, unit_rows=2)
     assert blocks.take(slice(0, 3)).unit_rows == 2
 
@@ -260,7 +262,7 @@ def test_listed_distances_one_float_apart(seed):
         leaf = ([0.0, 1.0], [1.0, 0.0]) if breaking == 0 else ([1.0, 0.0], [1.0, 0.0])
         other = ([1.0, 0.0], [0.0, 1.0]) if breaking == 1 else ([1.0, 0.0], [1.0, 0.0])
         model = classifier([(0, below, *leaf), (1, reached, *other)], 2, 2)
-        query = ask(model.ensemble, [[row, 0.0]], [0], tp.LInf())
+        query = build_query(model.ensemble, [[row, 0.0]], [0], tp.LInf())
         if query.already_broken[0]:
             continue
         truth = brute_force.radius(query, 0)

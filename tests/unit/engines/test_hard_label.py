@@ -6,8 +6,11 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from tests.contract import engine_checks
+from tests.strategies import SMALL, random_case
+from treeproof.engines.base import Budget
 from treeproof.engines.baselines import hard_label as module
-from treeproof.engines.baselines.hard_label import HardLabelEngine, hard_label
+from treeproof.engines.baselines.hard_label import HardLabelEngine
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +23,7 @@ def boosted():
 
 def test_upper_bounds_with_witnesses(boosted):
     model, X, radius = boosted
-    found = tp.radius(model, X, engine=hard_label(5000))
+    found = tp.radius(model, X, engine=tp.hard_label(5000))
     assert np.all(found.upper >= radius)
     assert np.all(np.isfinite(found.upper))
     assert found.upper.mean() < 2.0 * radius.mean()
@@ -38,24 +41,24 @@ def test_the_number_of_questions_is_counted_and_limited(boosted, monkeypatch):
         "accumulators",
         lambda ensemble, points: asked.append(len(points)) or real(ensemble, points),
     )
-    found = tp.radius(model, X[:2], engine=hard_label(777))
+    found = tp.radius(model, X[:2], engine=tp.hard_label(777))
     assert found.statistics["queries"].sum() == sum(asked)
     assert np.all(found.statistics["queries"] <= 777)
 
 
 def test_more_questions_lead_nearer(boosted):
     model, X, _ = boosted
-    few = tp.radius(model, X, engine=hard_label(500)).upper
-    many = tp.radius(model, X, engine=hard_label(8000)).upper
+    few = tp.radius(model, X, engine=tp.hard_label(500)).upper
+    many = tp.radius(model, X, engine=tp.hard_label(8000)).upper
     assert np.all(many <= few)
     assert many.mean() < few.mean()
 
 
 def test_equal_seeds_give_equal_answers(boosted):
     model, X, _ = boosted
-    first = tp.radius(model, X, engine=hard_label(1000, random_state=3))
-    again = tp.radius(model, X, engine=hard_label(1000, random_state=3), n_jobs=2)
-    other = tp.radius(model, X, engine=hard_label(1000, random_state=4))
+    first = tp.radius(model, X, engine=tp.hard_label(1000, random_state=3))
+    again = tp.radius(model, X, engine=tp.hard_label(1000, random_state=3), n_jobs=2)
+    other = tp.radius(model, X, engine=tp.hard_label(1000, random_state=4))
     np.testing.assert_array_equal(first.witness, again.witness)
     assert not np.array_equal(first.witness, other.witness)
 
@@ -63,13 +66,22 @@ def test_equal_seeds_give_equal_answers(boosted):
 def test_frozen_features_and_bounds_are_kept(boosted):
     model, X, _ = boosted
     ball = tp.LInf(frozen=(0, 7), low=0.0, high=1.0)
-    found = tp.radius(model, X, perturbation=ball, engine=hard_label(2000))
+    found = tp.radius(model, X, perturbation=ball, engine=tp.hard_label(2000))
     broken = np.isfinite(found.upper)
     assert broken.any()
     witness = found.witness[broken]
     np.testing.assert_array_equal(witness[:, [0, 7]], X[broken][:, [0, 7]])
     assert witness.min() >= 0.0
     assert witness.max() <= 1.0
+
+
+def test_nothing_between_a_value_and_the_domain_is_a_witness():
+    # The row has a value below the domain, 0.2 and 0.25: it may stay, or go into the domain.
+    query = random_case(np.random.default_rng([613, 176]), SMALL, ask="ball").query
+    assert query.rows[0, 0] < query.reach.low[0, 0]
+    outcomes = HardLabelEngine(200).verify(query, Budget())
+    for row in range(len(query)):
+        engine_checks.check_verdict(HardLabelEngine(), query, row, outcomes)
 
 
 @pytest.mark.parametrize("options", [{"queries": 0}, {"random_state": -1}])

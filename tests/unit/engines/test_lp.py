@@ -8,9 +8,9 @@ from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
 import treeproof as tp
-from treeproof.engines.baselines import lp as module
-from treeproof.engines.baselines.lp import LpEngine, lp
-from treeproof.engines.baselines.milp import solve
+from treeproof.engines.baselines import programs as module
+from treeproof.engines.baselines.lp import LpEngine
+from treeproof.engines.baselines.programs import solve
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def boosted():
 def test_bounds_are_below_the_radius_and_of_the_decision_tighter(boosted):
     model, X, radius = boosted
     decision = tp.radius(model, X, engine="lp")
-    distance = tp.radius(model, X, engine=lp("distance"))
+    distance = tp.radius(model, X, engine=tp.lp("distance"))
     for found in (decision, distance):
         assert np.all(found.lower <= radius)
         assert np.all(found.upper == np.inf)
@@ -42,12 +42,12 @@ def test_the_decision_beats_the_sum_of_best_leaves(boosted):
     assert direct.mean() < relaxed.mean()
 
 
-@pytest.mark.parametrize("of", ["decision", "distance"])
-def test_radius_and_verify_say_the_same(boosted, of):
+@pytest.mark.parametrize("relaxation", ["decision", "distance"])
+def test_radius_and_verify_say_the_same(boosted, relaxation):
     model, X, _ = boosted
-    lower = tp.radius(model, X, engine=lp(of)).lower
+    lower = tp.radius(model, X, engine=tp.lp(relaxation)).lower
     eps = float(np.median(lower))
-    verdict = tp.verify(model, X, perturbation=tp.LInf(eps), engine=lp(of)).verdict
+    verdict = tp.verify(model, X, perturbation=tp.LInf(eps), engine=tp.lp(relaxation)).verdict
     assert np.all(verdict[lower > eps] == "verified")
     assert np.all(verdict[lower < eps] == "unknown")
 
@@ -84,5 +84,12 @@ def test_no_multipliers_no_proof(boosted, monkeypatch):
 
 
 def test_unknown_programs_are_refused():
-    with pytest.raises(tp.InvalidInput, match="'of' of lp"):
-        LpEngine(of="other")  # type: ignore[arg-type]
+    with pytest.raises(tp.InvalidInput, match="'relaxation' of lp"):
+        LpEngine(relaxation="other")  # type: ignore[arg-type]
+
+
+def test_the_old_name_of_the_relaxation_is_read():
+    with pytest.warns(DeprecationWarning, match="called 'relaxation' now") as caught:
+        engine = tp.lp(of="distance")
+    assert engine == tp.lp("distance")
+    assert caught[0].filename == __file__

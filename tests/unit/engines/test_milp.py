@@ -13,21 +13,20 @@ import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines import milp as module
-from treeproof.engines.baselines.milp import (
+from treeproof.engines.baselines import programs as module
+from treeproof.engines.baselines.milp import MilpEngine
+from treeproof.engines.baselines.programs import (
     Answer,
-    MilpEngine,
     Program,
-    RowSearch,
+    ProgramSearch,
     _answer,
     encode,
-    milp,
     safe_bound,
     solve,
 )
-from treeproof.engines.restricted import restricted_to
+from treeproof.engines.baselines.restricted import Restricted, restricted_to
+from treeproof.query.build import build_query
 from treeproof.results.verdict import UnknownReason, Verdict
-from treeproof.search.asking import ask
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def boosted():
 def test_radii_of_a_boosted_model_are_those_of_the_exact_engine(boosted, form):
     model, X = boosted
     exact = tp.radius(model, X)
-    found = tp.radius(model, X, engine=milp(form))
+    found = tp.radius(model, X, engine=tp.milp(form))
     assert found.exact.all()
     np.testing.assert_array_equal(found.upper, exact.upper)
     np.testing.assert_array_equal(found.attained, exact.attained)
@@ -73,15 +72,15 @@ def test_no_time_gives_unknown_and_bounds_that_hold(boosted):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(-math.inf, None, False, False), UnknownReason.SOLVER_FAILED),
-        (Answer(-math.inf, None, False, True), UnknownReason.TIME_LIMIT),
+        (Answer(-math.inf), UnknownReason.SOLVER_FAILED),
+        (Answer(-math.inf, is_out_of_time=True), UnknownReason.TIME_LIMIT),
     ],
 )
 def test_a_failed_solver_is_never_a_proof(boosted, monkeypatch, answer, reason):
     model, X = boosted
     monkeypatch.setattr(module, "solve", lambda *_, **__: answer)
     radius = float(tp.radius(model, X).upper.min())
-    query = ask(model.ensemble, X, None, tp.LInf(2 * radius))
+    query = build_query(model.ensemble, X, None, tp.LInf(2 * radius))
     found = MilpEngine().verify(query, Budget())
     assert Verdict.FALSIFIED not in found.verdict
     # What the sums of the best leaves settle needs no program; the others stay open.
@@ -93,10 +92,10 @@ def test_a_bound_within_the_tolerance_proves_nothing(boosted, monkeypatch):
     model, X = boosted
 
     def nearly(program, **_):
-        return Answer(0.9 * program.margin, None, False, False)
+        return Answer(0.9 * program.margin)
 
     monkeypatch.setattr(module, "solve", nearly)
-    query = ask(model.ensemble, X, None, tp.LInf(1.0))
+    query = build_query(model.ensemble, X, None, tp.LInf(1.0))
     assert set(MilpEngine().verify(query, Budget()).verdict) == {Verdict.UNKNOWN}
 
 
@@ -105,11 +104,11 @@ def test_a_lying_solver_cannot_falsify(boosted, monkeypatch):
     safe = 0.5 * float(tp.radius(model, X).upper.min())
 
     def lies(program, **_):
-        return Answer(-1.0, np.full(len(program.cost), 1.0), False, False)
+        return Answer(-1.0, np.full(len(program.cost), 1.0))
 
     monkeypatch.setattr(module, "solve", lies)
-    monkeypatch.setattr("treeproof.engines.restricted.Restricted.is_hopeless", lambda self: False)
-    query = ask(model.ensemble, X, None, tp.LInf(safe))
+    monkeypatch.setattr(Restricted, "is_excluded_by_eq6", lambda self: False)
+    query = build_query(model.ensemble, X, None, tp.LInf(safe))
     found = MilpEngine().verify(query, Budget(node_limit=20))
     assert set(found.verdict) == {Verdict.UNKNOWN}
 
@@ -149,9 +148,9 @@ def test_only_known_endings_count():
         if name in useful:
             assert answer.bound == 5.0
         elif name == "kInfeasible":
-            assert answer.is_infeasible
+            assert answer == Answer(math.inf)
         else:
-            assert answer == Answer(-math.inf, None, False, False), name
+            assert answer == Answer(-math.inf), name
 
 
 def test_the_program_and_enumeration_have_the_same_maximum():
@@ -163,11 +162,11 @@ def test_the_program_and_enumeration_have_the_same_maximum():
         groups = query.alternatives.of_group(int(query.group[0]))
         if not groups or len(groups[0]) > 1:
             continue
-        search = RowSearch(query, 0, Budget())
+        search = ProgramSearch(query, 0, None, None)
         levels = search.all_levels()
         box = search.box_below(levels[-1], inclusive=True) if levels else (search.home,) * 2
-        restricted = restricted_to(query, 0, groups[0], *box)
-        if not np.isfinite(restricted.excess).all():
+        restricted = restricted_to(query, 0, groups[0], box)
+        if not np.isfinite(restricted.floor).all():
             continue
         encoding = encode(restricted)
         encoding.ask_margin()
@@ -175,7 +174,8 @@ def test_the_program_and_enumeration_have_the_same_maximum():
         values = []
         for cells in np.ndindex(*(box[1] - box[0] + 1)):
             leaves = restricted.leaves_at((box[0] + np.array(cells)).astype(np.int32))
-            values.append(restricted.gain[0, leaves].sum() + restricted.excess[0])
+            total = restricted.base[0] + restricted.leaves.gain[0, leaves].sum()
+            values.append((total - restricted.floor[0]) / restricted.scale[0])
         assert -answer.bound == pytest.approx(max(values), abs=1e-7)
         compared += 1
     assert compared > 20

@@ -192,8 +192,8 @@ def test_protocols_start_somewhere():
 
 def test_the_compiled_protocol_is_the_generic_one():
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.results.outcomes import Outcomes
-    from treeproof.search.radius import _Asker, _follow_protocol
+    from treeproof.results.results import Results
+    from treeproof.search.radius import _follow_protocol, _RowQuestion
 
     rng = np.random.default_rng(12)
     for _ in range(30):
@@ -202,15 +202,17 @@ def test_the_compiled_protocol_is_the_generic_one():
         protocol = PaperProtocol(first_eps=0.15, steps=8)
         compiled = engine.protocol_radius(query, Budget(), protocol)
         for row in np.flatnonzero(~query.already_broken):
-            generic = Outcomes.empty(len(query), query.rows.shape[1])
-            _follow_protocol(_Asker(engine, query, int(row), Budget()), protocol, generic, row)
+            generic = Results.empty(len(query), query.rows.shape[1])
+            _follow_protocol(
+                _RowQuestion(engine, query, int(row), Budget()), protocol, generic, row
+            )
             assert generic.lower[row] == compiled.lower[row]
 
 
 def test_the_compiled_search_is_the_generic_one():
-    from treeproof.results.outcomes import Outcomes
+    from treeproof.results.results import Results
     from treeproof.search.distances import distances_of
-    from treeproof.search.radius import _Asker, _search_list
+    from treeproof.search.radius import _RowQuestion, _search_list
 
     rng = np.random.default_rng(13)
     for _ in range(40):
@@ -218,9 +220,9 @@ def test_the_compiled_search_is_the_generic_one():
         engine = MultilevelEngine(T=2, L=1)
         compiled = engine.radius(query, Budget())
         for row in np.flatnonzero(~query.already_broken):
-            generic = Outcomes.empty(len(query), query.rows.shape[1])
-            asker = _Asker(engine, query, int(row), Budget())
-            _search_list(asker, distances_of(query, int(row)), generic, int(row))
+            generic = Results.empty(len(query), query.rows.shape[1])
+            question = _RowQuestion(engine, query, int(row), Budget())
+            _search_list(question, distances_of(query, int(row)), generic, int(row))
             assert generic.lower[row] == compiled.lower[row]
 
 

@@ -11,7 +11,7 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.strategies import Sizes, random_case
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.smt import SmtEngine, smt
+from treeproof.engines.baselines.smt import SmtEngine
 from treeproof.results.verdict import UnknownReason
 
 
@@ -28,7 +28,7 @@ def test_radii_of_two_libraries_are_those_of_the_exact_engine(iris):
     boosted = XGBClassifier(n_estimators=4, max_depth=2).fit(X, y)
     for model in (tp.load(forest), tp.load(boosted)):
         exact = tp.radius(model, rows)
-        found = tp.radius(model, rows, engine=smt(), n_jobs=2)
+        found = tp.radius(model, rows, engine=tp.smt(), n_jobs=2)
         assert found.exact.all()
         np.testing.assert_array_equal(found.upper, exact.upper)
         assert np.all(model.predict(found.witness) != model.predict(rows))

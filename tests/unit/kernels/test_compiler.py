@@ -1,3 +1,4 @@
+import itertools
 import os
 import re
 import shutil
@@ -6,32 +7,26 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
-from treeproof.kernels.core import compiler
+from treeproof.kernels.core import cache, compiler
 
-KERNELS = Path(compiler.__file__).parent
-
-
-def find_directory(module: str = "prediction") -> Path | None:
-    return compiler.cache_directory.__wrapped__(f"treeproof.kernels.{module}")
-
-
-def source_hash(module: str = "prediction") -> str:
-    return compiler._source_hash(f"treeproof.kernels.{module}")
+KERNELS = cache._KERNELS
 
 
 @pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sources of the kernels, to be changed."""
     folder = tmp_path / "kernels"
     shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(compiler, "__file__", str(folder / "compiler.py"))
-    return folder
+    monkeypatch.setattr(cache, "_KERNELS", folder)
+    yield folder
+    cache._sources_hash.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -43,91 +38,42 @@ def no_override(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
 
 
-def test_the_directory_is_named_by_the_sources(tmp_path: Path) -> None:
-    assert find_directory() == tmp_path / "cache" / "treeproof" / source_hash()
+find_directory = cache.cache_directory.__wrapped__
+
+
+def source_hash(module: str = "core.trees") -> str:
+    cache._sources_hash.cache_clear()
+    return cache.source_hash(f"treeproof.kernels.{module}")
+
+
+def test_the_directory_belongs_to_the_user(tmp_path: Path) -> None:
+    assert find_directory() == tmp_path / "cache" / "treeproof"
     assert stat.S_IMODE(find_directory().stat().st_mode) == 0o700
 
 
-def test_any_change_of_a_kernel_gives_another_directory(copy: Path) -> None:
-    before = find_directory()
-    (copy / "prediction.py").write_text("# changed\n")
-    after = find_directory()
-    assert before != after
-    (copy / "prediction.py").rename(copy / "renamed.py")
-    assert find_directory() not in (before, after)
+def test_a_change_counts_for_the_kernels_that_may_import_it_and_no_others(copy: Path) -> None:
+    modules = ("core.trees", "exact.row", "exact.dual", "baselines.cliques", "training.growth")
+    for changed, concerned in (("exact/dual.py", "exact"), ("core/trees.py", "")):
+        before = [source_hash(module) for module in modules]
+        with (copy / changed).open("a") as file:
+            file.write("# changed\n")
+        for module, hashed in zip(modules, before, strict=True):
+            assert (source_hash(module) != hashed) == module.startswith(concerned)
 
 
-def test_a_change_counts_for_the_modules_that_import_it_and_no_others(copy: Path) -> None:
-    user, other = find_directory("exact"), find_directory("prediction")
-    with (copy / "dual.py").open("a") as file:
-        file.write("# changed\n")
-    assert find_directory("exact") != user  # through branching, which imports it
-    assert find_directory("prediction") == other
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from treeproof.kernels.deep.inner import value",
-        "from treeproof.kernels.deep.inner import *",
-        "from treeproof.kernels.deep import inner",
-        "from treeproof.kernels.deep import inner as other",
-        "from treeproof.kernels.deep import *",
-        "from treeproof.kernels import deep",
-        "from treeproof import kernels",
-        "from treeproof.kernels import (\n    clock,  # (a comment)\n    deep,\n)",
-        "from \\\n    treeproof.kernels.deep \\\n    import inner",
-        "import treeproof.kernels.deep.inner",
-        "import treeproof.kernels.deep.inner as inner",
-        "import math, treeproof.kernels.deep as deep",
-        "import treeproof",
-        "from . import deep",
-        "from .deep import inner",
-        "from .deep.inner import value",
-        "from ..kernels.deep.inner import value",
-        "from .between import value",
-        "if True: from .deep import inner",
-        "def late():\n    from .deep.inner import value",
-        'text = """\ndef late():\n"""\nfrom .deep.inner import value',
-        'from .deep.inner import value\n\ntext = """\ndef late():\n"""',
-        "from importlib import import_module\n\ninner = import_module('.deep.inner', __package__)",
-        "inner = __import__('treeproof.kernels.deep.inner')",
-    ],
-)
-def test_every_form_of_import_counts(copy: Path, statement: str) -> None:
-    (copy / "deep").mkdir()
-    (copy / "deep" / "__init__.py").write_text("")
-    inner = copy / "deep" / "inner.py"
-    inner.write_text("value = 1\n")
-    (copy / "between.py").write_text("from .deep.inner import value\n")
-    (copy / "user.py").write_text(f"{statement}\n")
-    before, other = source_hash("user"), source_hash("clock")
-    inner.write_text("value = 2\n")
-    assert source_hash("user") != before
-    assert source_hash("clock") == other
-
-
-def test_packages_of_kernels_see_their_own_modules(copy: Path) -> None:
-    (copy / "deep").mkdir()
-    (copy / "deep" / "__init__.py").write_text("from .inner import value\n")
-    (copy / "deep" / "inner.py").write_text("value = 1\n")
-    (copy / "user.py").write_text("from treeproof.kernels.deep import value\n")
-    before = source_hash("user"), source_hash("deep.inner")
-    (copy / "deep" / "inner.py").write_text("value = 2\n")
-    assert source_hash("user") != before[0]
-    assert source_hash("deep.inner") != before[1]
-
-
-def test_kernels_of_other_packages_depend_on_the_ones_they_import(copy: Path) -> None:
-    before = compiler._source_hash(__name__)
-    with (copy / "compiler.py").open("a") as file:
-        file.write("# changed\n")
-    assert compiler._source_hash(__name__) != before
+def test_a_renamed_file_and_another_version_count(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = source_hash()
+    (copy / "core" / "clock.py").rename(copy / "core" / "renamed.py")
+    second = source_hash()
+    monkeypatch.setattr(numba, "__version__", "0.0")
+    assert len({first, second, source_hash()}) == 3
 
 
 def test_noalloc_kernels_count_no_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """A numba that ignores the private option, or has none, gives slower kernels that work."""
-    monkeypatch.setattr(compiler, "cache_directory", lambda module: None)
+    monkeypatch.setattr(cache, "cache_directory", lambda: None)
 
     def instructions(decorator) -> str:  # type: ignore[no-untyped-def]
         @decorator
@@ -168,9 +114,7 @@ def test_the_environment_may_choose_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "mine"))
-    directory = find_directory()
-    assert directory.parent == tmp_path / "mine"
-    assert source_hash() in directory.name
+    assert find_directory() == tmp_path / "mine" / "treeproof"
 
 
 def test_an_unusable_home_falls_back_to_the_temporary_directory(
@@ -179,7 +123,7 @@ def test_an_unusable_home_falls_back_to_the_temporary_directory(
     # A file in the way fails for every user, root included, as a read-only place does for others.
     (tmp_path / "cache").write_text("no directory")
     user = f"treeproof-{os.getuid()}"
-    assert find_directory() == tmp_path / "temporary" / user / source_hash()
+    assert find_directory() == tmp_path / "temporary" / user
 
 
 def test_where_nothing_is_writable_kernels_compile_in_memory(
@@ -188,7 +132,7 @@ def test_where_nothing_is_writable_kernels_compile_in_memory(
     (tmp_path / "cache").write_text("no directory")
     (tmp_path / "temporary" / f"treeproof-{os.getuid()}").write_text("no directory")
     assert find_directory() is None
-    monkeypatch.setattr(compiler, "cache_directory", lambda module: None)
+    monkeypatch.setattr(cache, "cache_directory", lambda: None)
 
     @compiler.kernel
     def add(a, b):  # type: ignore[no-untyped-def]
@@ -204,38 +148,72 @@ def test_a_directory_of_another_user_is_not_used(
     assert find_directory() is None
 
 
-def test_compiled_kernels_are_kept_and_found_again(tmp_path: Path) -> None:
-    program = (
-        "import numpy as np\n"
-        "from treeproof.kernels.core.compiler import cache_directory\n"
-        "from treeproof.kernels.core.trees import is_left\n"
-        "from treeproof.prediction import Model\n"
-        "from treeproof.model.file_format import load_saved\n"
-        "import sys\n"
-        "Model(load_saved(sys.argv[1])).margins(np.zeros((3, 1)))\n"
-        "from treeproof.kernels.core.trees import accumulate\n"
-        "hits = sum(accumulate.stats.cache_hits.values())\n"
-        "folder = cache_directory('treeproof.kernels.core.trees')\n"
-        "print(hits, len(list(folder.rglob('*.nbi'))))\n"
-    )
-    from tests.unit.model.test_file_format import binary_stump
-    from treeproof.model.file_format import save_ensemble
+PROGRAM = """
+import sys
+import numpy as np
+from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core import cache
+cache.Progress._QUIET = -1.0
 
-    save_ensemble(binary_stump(), tmp_path / "model.treeproof")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
-    counts = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path / "model.treeproof")],
-            capture_output=True,
+@inner_kernel
+def double(number):
+    return 2.0 * number
+
+@kernel
+def doubled(numbers):
+    return double(numbers[0])
+
+assert doubled(np.array([3.0])) == 6.0
+print(sum(doubled.stats.cache_hits.values()))
+"""
+
+
+def run_program(folder: Path, copies: int = 1) -> list[tuple[str, str]]:
+    """Standard output and error of programs that start together on the same cache."""
+    (folder / "program.py").write_text(PROGRAM)
+    programs = [
+        subprocess.Popen(
+            [sys.executable, folder / "program.py"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=True,
-            env=environment,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "kernels")},
         )
-        counts.append([int(word) for word in done.stdout.split()])
-    assert counts[0][0] == 0
-    assert counts[1][0] == 1
-    assert counts[0][1] >= 1
+        for _ in range(copies)
+    ]
+    return [program.communicate() for program in programs]
+
+
+def test_compiled_kernels_are_announced_kept_and_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    ((output, errors),) = run_program(tmp_path)
+    assert output == "0\n"
+    assert "Compiling __main__.doubled for this machine" in errors
+    assert str(tmp_path / "kernels" / "treeproof") in errors
+    (tmp_path / "kernels").rename(tmp_path / "elsewhere" / "kernels")
+    assert run_program(tmp_path / "elsewhere") == [("1\n", "")]
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    assert sorted(output for output, _ in run_program(tmp_path, copies=3)) == ["0\n", "1\n", "1\n"]
+
+
+def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
+    run_program(tmp_path)
+    entries = list((tmp_path / "kernels").rglob("*.nb?"))
+    assert len(entries) == 2
+    for entry, n_bytes in itertools.product(entries, (0, 100)):
+        entry.write_bytes(entry.read_bytes()[:n_bytes])
+        assert [output for output, _ in run_program(tmp_path)] == ["0\n"]
+        assert [output for output, _ in run_program(tmp_path)] == ["1\n"]
+
+
+def test_kernels_that_cannot_be_kept_are_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cache, "cache_directory", lambda: None)
+    assert compiler.kernel(lambda number: number + 1.0)(1.0) == 2.0
+    assert "NUMBA_CACHE_DIR" in caplog.text
 
 
 def test_inner_kernels_have_no_machine_code_of_their_own_and_refuse_python() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.core.cells import FIXED, cells_of_box
+from treeproof.kernels.core.cells import FIXED, CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
 from treeproof.kernels.exact.primal import count_misses
@@ -60,12 +60,8 @@ def _problem_of(seed):
         leaves = restrict_box(
             ensemble.trees, space, query.rows[0], low_cell, high_cell, np.ones(1), ZERO_BAND
         )
-        leaf_start, leaf_gain, _, range_start, feature, range_low, range_high = leaves
         base = ensemble.aggregation.start[0]
-        problem = build_problem(
-            base, leaf_start, leaf_gain, range_start, feature, range_low, range_high, low_cell,
-            high_cell,
-        )  # fmt: skip
+        problem = build_problem(base, leaves, CellBox(low_cell, high_cell))
         if problem.n_factors >= 2:
             return problem, query, space, low_cell
 

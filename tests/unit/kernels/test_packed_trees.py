@@ -125,7 +125,7 @@ def test_few_rows_need_no_layout_and_others_share_one(monkeypatch: pytest.Monkey
         made.append(pack_trees(*arguments))
         return made[-1]
 
-    monkeypatch.setattr("treeproof.kernels.core.packed_trees.pack_trees", noted)
+    monkeypatch.setattr("treeproof.kernels.core.trees.pack_trees", noted)
     model = Model(ensemble(2, [4], chain=False))
     model.margins(rows(0, 15))
     assert not made

@@ -8,15 +8,18 @@ from sklearn.ensemble import GradientBoostingClassifier
 import treeproof
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
+from treeproof.engines.batches import semantics_of
 from treeproof.engines.instance import rank_space
-from treeproof.kernels.core.cells import cells_of_box
-from treeproof.kernels.core.leaves import restrict_box
-from treeproof.kernels.exact.initial_radius import LEAST, PRECISION, cheap_radius
-from treeproof.kernels.exact.row import ball_cells, largest_sum
+from treeproof.kernels.core import leaves
+from treeproof.kernels.core.cells import CellBox, Region, cells_of_box
+from treeproof.kernels.core.emulation import Forest
+from treeproof.kernels.exact.initial_radius import LEAST, PRECISION, eq6_radius
+from treeproof.kernels.exact.row import ball_cells
 from treeproof.model.ensemble import ZERO_BAND
+from treeproof.query.constraints import LABEL_CHANGES
 
-ball_cells, largest_sum = called(ball_cells), called(largest_sum)
-cheap_radius = called(cheap_radius)
+ball_cells, sum_of_best = called(ball_cells), called(leaves.best_sum)
+eq6_radius = called(eq6_radius)
 
 SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
 GUESS = 0.1
@@ -26,20 +29,20 @@ def question(ensemble, row):
     """Functions of a row: its suggested radius, and the best sum within a radius."""
     trees = ensemble.trees
     space = rank_space(ensemble)
+    forest = Forest(trees, space, semantics_of(ensemble, LABEL_CHANGES))
     rates = np.ones(len(row))
+    home, low, high = np.empty((3, len(row)), dtype=np.int32)
+    cells_of_box(space, row, row, row, home, home)
     ends = np.full(len(row), -np.inf), np.full(len(row), np.inf)
+    region = Region(row, home, rates, rates, *ends, True)
 
     def suggested(missing, limit):
-        return cheap_radius(
-            trees, space, row, rates, rates, *ends, np.ones(1), ZERO_BAND, missing, GUESS, limit,
-        )  # fmt: skip
+        return eq6_radius(forest, region, np.ones(1), missing, GUESS, limit)
 
     def best_sum(radius):
-        here, low, high = np.empty((3, len(row)), dtype=np.int32)
-        cells_of_box(space, row, row, row, here, here)
-        ball_cells(space, row, here, radius, rates, rates, *ends, low, high)
-        start, gain, *_ = restrict_box(trees, space, row, low, high, np.ones(1), ZERO_BAND)
-        return largest_sum(start, gain)
+        ball_cells(space, region, radius, CellBox(low, high))
+        reached = leaves.restrict_box(trees, space, row, low, high, np.ones(1), ZERO_BAND)
+        return sum_of_best(reached)[0]
 
     return suggested, best_sum
 

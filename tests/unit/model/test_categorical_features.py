@@ -12,7 +12,8 @@ import treeproof as tp
 def data():
     """Two columns of codes and one number, which alone decides the label."""
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200), rng.integers(0, 4, 200)])
+    # A constant column, which LightGBM does not describe.
+    X = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200), np.full(200, 3)])
     return X.astype(float), (X[:, 1] > 0.0).astype(int)
 
 

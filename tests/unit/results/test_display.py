@@ -21,7 +21,7 @@ def test_a_display_draws_both_sides_and_the_gap():
     assert display.resisting_line_ is not None
     assert display.gap_ is not None
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["spam filter (certified)", "spam filter (attacked)"]
+    assert texts == ["spam filter (certified)", "spam filter (resisting)"]
     assert display.ax_.get_xlabel() == "radius"
     steps = dict(zip(display.radii, display.certified, strict=True))
     assert steps[0.25] == pytest.approx(3 / 6)
@@ -62,4 +62,4 @@ def test_notebooks_show_a_summary_and_the_weakest_rows():
     assert "<td>0.25</td>" in html
     assert "5 of 6 rows" in html
     assert "<script>" not in html
-    assert "broken as they stand 1" in html
+    assert "already broken 1" in html

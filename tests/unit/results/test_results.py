@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import treeproof as tp
-from treeproof.results.outcomes import Outcomes
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -14,20 +13,20 @@ from treeproof.results.verdict import UnknownReason, Verdict
 
 @pytest.fixture
 def results():
-    outcomes = Outcomes.empty(4, 2)
-    outcomes.verdict[:] = [Verdict.VERIFIED, Verdict.FALSIFIED, Verdict.UNKNOWN, Verdict.VERIFIED]
-    outcomes.lower[:] = [0.1, 0.0, 0.2, np.inf]
-    outcomes.upper[:] = [0.1, 0.0, np.inf, np.inf]
-    outcomes.exact[:] = [True, True, False, True]
-    outcomes.attained[:] = [False, True, False, False]
-    outcomes.witness[:2] = [[1 / 3, np.nan], [2.0, -np.inf]]
-    outcomes.witness_distance[:2] = [0.1, 0.0]
-    outcomes.seconds[:] = [0.001, 0.002, 3.0, 0.004]
-    outcomes.reason[2] = UnknownReason.TIME_LIMIT
-    outcomes.statistics["nodes"] = np.array([1, 2, 3, 4])
-    label = np.array(["a", "b", "a", None], dtype=object)
-    header = header_record({"n_features": 2, "fingerprint": "f"}, {"kind": "radius"})
-    return Results.of(outcomes, label, header)
+    results = Results.empty(4, 2)
+    results.verdict[:] = [Verdict.VERIFIED, Verdict.FALSIFIED, Verdict.UNKNOWN, Verdict.VERIFIED]
+    results.lower[:] = [0.1, 0.0, 0.2, np.inf]
+    results.upper[:] = [0.1, 0.0, np.inf, np.inf]
+    results.exact[:] = [True, True, False, True]
+    results.attained[:] = [False, True, False, False]
+    results.witness[:2] = [[1 / 3, np.nan], [2.0, -np.inf]]
+    results.witness_distance[:2] = [0.1, 0.0]
+    results.seconds[:] = [0.001, 0.002, 3.0, 0.004]
+    results.reason[2] = UnknownReason.TIME_LIMIT
+    results.statistics["nodes"] = np.array([1, 2, 3, 4])
+    results.label = np.array(["a", "b", "a", None], dtype=object)
+    results.header = header_record({"n_features": 2, "fingerprint": "f"}, {"kind": "radius"})
+    return results
 
 
 def test_saving_and_loading_gives_the_same_bits(results, tmp_path):

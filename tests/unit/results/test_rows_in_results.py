@@ -16,7 +16,7 @@ def results():
 def test_results_hold_rows_and_the_labels_of_rows_and_witnesses(results):
     assert results.values[1].tolist() == [1.0, 1.0]
     assert results.predicted.tolist() == ["a", "a", "b", "b"]
-    # The last row is broken as it stands: it is its own witness.
+    # The last row is already broken: it is its own witness.
     assert results.witness_label.tolist() == ["b", "b", "a", "b"]
 
 

@@ -67,7 +67,7 @@ def test_a_file_has_one_header_and_the_rows_that_it_counts(tmp_path):
 def test_answers_can_be_withdrawn():
     results = six_rows()
     results.evidence = np.array(["E1:"] * 6, dtype=object)
-    results.reason = np.array([""] * 6)
+    results.reason = np.array([""] * 6, dtype=object)
     withdraw(results, [], [])
     assert results.verdict[0] == "verified"
     withdraw(results, [0, 2], ["row failed: a long story", "row failed"])

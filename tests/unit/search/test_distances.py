@@ -9,13 +9,13 @@ import pytest
 from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import random_case
+from treeproof.engines.baselines.questions import question_of
 from treeproof.engines.instance import rank_space
-from treeproof.engines.questions import question_of
-from treeproof.kernels.baselines.questions import set_cells, sort_distances
+from treeproof.kernels.baselines.questions import radii_of_row, set_cells
 from treeproof.kernels.core.balls import row_distances
 from treeproof.search.distances import distances_of
 
-set_cells, sort_distances = called(set_cells), called(sort_distances)
+set_cells, radii_of_row = called(set_cells), called(radii_of_row)
 
 
 def oracle_levels(query, row):
@@ -42,26 +42,24 @@ def test_the_list_holds_every_level_and_nothing_else(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_sorted_radii_reach_what_the_list_says(seed):
     query = random_case(np.random.default_rng(seed), ask="radius").query
-    question, space = question_of(query), rank_space(query.ensemble)
+    rows, space = question_of(query).rows, rank_space(query.ensemble)
     value, beyond = np.empty(len(space.cut)), np.empty(len(space.cut), dtype=bool)
     for row in range(len(query)):
-        rates = question.down, question.up
-        sides = question.low[row], question.high[row]
-        n = row_distances(space, question.rows[row], rates, sides, value, beyond)
+        sides = rows.low[row], rows.high[row]
+        n = row_distances(space, rows.values[row], (rows.down, rows.up), sides, value, beyond)
         found = set(zip(value[:n].tolist(), (~beyond[:n]).tolist(), strict=True))
-        radii, _ = sort_distances(value, beyond, n)
         expected = sorted({v if a else math.nextafter(v, math.inf) for v, a in found})
-        assert radii.tolist() == expected
+        assert radii_of_row(space, rows, row).radius.tolist() == expected
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_compiled_cells_are_those_of_the_exact_ball(seed):
     query = random_case(np.random.default_rng(seed), ask="ball").query
-    question, space = question_of(query), rank_space(query.ensemble)
+    rows, space = question_of(query).rows, rank_space(query.ensemble)
     n_features = query.rows.shape[1]
     low, high = np.empty(n_features, dtype=np.int32), np.empty(n_features, dtype=np.int32)
     for row in range(len(query)):
-        set_cells(space, question, row, query.reach.radius, low, high)
-        for feature in question.used:
+        set_cells(space, rows, row, query.reach.radius, low, high)
+        for feature in rows.used:
             cells = sorted(brute_force._cells_of_box(query, row, int(feature)))
             assert [low[feature], high[feature]] == [cells[0], cells[-1]]

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treeproof.kernels.training.histograms import TrainingTable
-from treeproof.training.binning import training_table, usable_features
+from treeproof.training.binning import training_table
+from treeproof.training.growing import usable_features
 
 
 def table(X, *, method="hist", max_bin=16, reach=0.0, weights=None) -> TrainingTable:
@@ -21,13 +22,17 @@ def table(X, *, method="hist", max_bin=16, reach=0.0, weights=None) -> TrainingT
     )
 
 
+def n_bins(made: TrainingTable) -> np.ndarray:
+    return made.features["end_bin"] - made.features["first_bin"]
+
+
 def bins_of_rows(made: TrainingTable) -> np.ndarray:
     """Bin of each row and feature, with the usual ones put back; -1 without bins."""
     n_rows = made.values.shape[1]
-    bins = np.tile(made.usual_bin, (n_rows, 1))
+    bins = np.tile(made.features["usual_bin"], (n_rows, 1))
     for row in range(n_rows):
         for number in made.entries[made.entry_start[row] : made.entry_start[row + 1]]:
-            feature = np.searchsorted(made.bin_start, number, side="right") - 1
+            feature = np.searchsorted(made.features["end_bin"], number, side="right")
             bins[row, feature] = number
     return bins
 
@@ -45,7 +50,7 @@ def test_every_value_lies_in_its_bin(seed, n, n_values, missing, reach) -> None:
     X = (random.integers(n_values, size=(n, 3)) ** 3 / 7.0).astype(np.float32)
     X[random.random(X.shape) < missing] = np.nan
     made = table(X, reach=reach)
-    assert np.all(np.diff(made.bin_start) <= 16)
+    assert np.all(n_bins(made) <= 16)
     bins = bins_of_rows(made)
     for feature in range(3):
         distinct = np.unique(X[:, feature])  # NaN counts once
@@ -57,7 +62,7 @@ def test_every_value_lies_in_its_bin(seed, n, n_values, missing, reach) -> None:
         absent = np.isnan(column)
         assert np.array_equal(np.isnan(lower), absent)
         assert np.all((lower <= column)[~absent] & (column <= upper)[~absent])
-        first, last = made.bin_start[feature], made.bin_start[feature + 1]
+        first, last = made.features[feature][["first_bin", "end_bin"]]
         last -= int(absent.any())
         assert np.all(made.bin_upper[first : last - 1] < made.bin_lower[first + 1 : last])
         if len(distinct) <= 15:
@@ -105,11 +110,11 @@ def test_exact_training_keeps_many_values_sorted() -> None:
     X = np.stack([random.normal(size=600), random.integers(9, size=600)], 1).astype(np.float32)
     X[::50, 0] = np.nan
     made = table(X, method="exact")
-    assert made.wide.tolist() == [0, -1]
+    assert made.features["place"].tolist() == [0, -1]
     column = X[made.order[0], 0]
     assert np.isnan(column[-12:]).all()
     assert np.all(np.diff(column[:-12]) >= 0)
-    assert np.diff(made.bin_start).tolist() == [256, 9]
+    assert n_bins(made).tolist() == [256, 9]
 
 
 @pytest.mark.parametrize("method", ["hist", "exact"])

@@ -9,9 +9,9 @@ from treeproof.training import RobustGBDTClassifier, RobustRandomForestClassifie
 
 @parametrize_with_checks(
     [
-        RobustGBDTClassifier(n_estimators=20),
+        RobustGBDTClassifier(n_estimators=10),
         RobustGBDTClassifier(n_estimators=10, eps=0.1, tree_method="exact"),
-        RobustRandomForestClassifier(),
+        RobustRandomForestClassifier(n_estimators=20),
         RobustRandomForestClassifier(n_estimators=10, eps=0.1, bootstrap=False),
     ]
 )

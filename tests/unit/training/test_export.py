@@ -1,5 +1,6 @@
 """The exported model is the trained one, bit for bit."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import treeproof
@@ -23,47 +25,38 @@ ESTIMATORS = [
 ]
 
 
+@cache
 def fitted(estimator: Any, n_classes: int) -> tuple[Any, np.ndarray]:
     """An estimator trained on rows with missing values, and rows that stress its thresholds."""
     X, y = make_classification(300, 8, n_informative=5, n_classes=n_classes, random_state=1)
     X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
-    model = estimator.set_params(random_state=0).fit(X, y)
+    model = clone(estimator).set_params(random_state=0).fit(X, y)
     return model, stress_rows(model.to_ensemble(), 3_000)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-def test_the_booster_gives_the_same_bits(estimator: Any, n_classes: int) -> None:
+def test_boosters_and_files_hold_the_same_model(
+    estimator: Any, n_classes: int, tmp_path: Path
+) -> None:
     model, rows = fitted(estimator, n_classes)
     expected = model.decision_function(rows)
     assert expected.dtype == np.float32
-    booster = model.to_xgboost()
-    assert np.array_equal(booster.predict(xgb.DMatrix(rows), output_margin=True), expected)
-    ensemble = model.to_ensemble()
-    slow = evaluate.margins(ensemble, rows)
-    assert np.array_equal(slow.squeeze(), expected)
-
-
-@pytest.mark.parametrize("suffix", ["json", "ubj"])
-@pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-def test_files_hold_the_same_model(
-    estimator: Any, n_classes: int, suffix: str, tmp_path: Path
-) -> None:
-    model, rows = fitted(estimator, n_classes)
-    path = tmp_path / f"model.{suffix}"
-    model.save_xgboost(path)
-    booster = xgb.Booster(model_file=path)
-    margins = booster.predict(xgb.DMatrix(rows), output_margin=True)
-    assert np.array_equal(margins, model.decision_function(rows))
-    loaded = treeproof.load(path)
-    assert loaded.fingerprint == model.to_ensemble().fingerprint
-    assert np.array_equal(loaded.predict(rows), model.predict(rows))
+    assert np.array_equal(evaluate.margins(model.to_ensemble(), rows).squeeze(), expected)
+    boosters = [model.to_xgboost()]
+    for path in (tmp_path / "model.json", tmp_path / "model.ubj"):
+        model.save_xgboost(path)
+        boosters.append(xgb.Booster(model_file=path))
+        loaded = treeproof.load(path)
+        assert loaded.fingerprint == model.to_ensemble().fingerprint
+        assert np.array_equal(loaded.predict(rows), model.predict(rows))
+    for booster in boosters:
+        assert np.array_equal(booster.predict(xgb.DMatrix(rows), output_margin=True), expected)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_xgboost_gives_the_same_probabilities_and_labels(n_classes: int, tmp_path: Path) -> None:
-    model, rows = fitted(RobustGBDTClassifier(n_estimators=15), n_classes)
+    model, rows = fitted(ESTIMATORS[0], n_classes)
     model.save_xgboost(tmp_path / "model.ubj")
     classifier = xgb.XGBClassifier()
     classifier.load_model(tmp_path / "model.ubj")
@@ -97,14 +90,14 @@ def test_labels_of_the_ensemble_are_those_of_the_estimator() -> None:
 
 
 def test_the_file_must_have_a_suffix_that_xgboost_knows(tmp_path: Path) -> None:
-    model, _ = fitted(RobustGBDTClassifier(n_estimators=2), 2)
+    model, _ = fitted(ESTIMATORS[0], 2)
     with pytest.raises(InvalidInput, match=r"\.json or \.ubj.*'model\.txt'"):
         model.save_xgboost(tmp_path / "model.txt")
     assert not list(tmp_path.iterdir())
 
 
 def test_files_need_no_xgboost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = fitted(RobustGBDTClassifier(n_estimators=2), 2)
+    model, _ = fitted(ESTIMATORS[0], 2)
     monkeypatch.setitem(__import__("sys").modules, "xgboost", None)
     model.save_xgboost(tmp_path / "model.json")
     with pytest.raises(BackendMissing, match="pip install"):

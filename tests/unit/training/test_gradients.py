@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeproof.kernels.training.histograms import (
+from treeproof.kernels.training.losses import (
     logistic_gradients,
     round_to_grid,
     softmax_gradients,

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.training.naive_trees import NaiveNode, NaiveRules, grow
-from treeproof.kernels.training.histograms import round_to_grid
-from treeproof.kernels.training.search import GrowthSettings
+from treeproof.kernels.training.growth import GrowthSettings
+from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.training import binning, growing
-from treeproof.training.binning import training_table, usable_features
-from treeproof.training.growing import GrownTree, TreeGrower, TreeTask
+from treeproof.training.binning import training_table
+from treeproof.training.growing import TreeGrower, TreeTask, usable_features
 
 
 @st.composite
@@ -54,7 +54,7 @@ def grown(X, gradients, rules: NaiveRules, *, wide: bool, n_threads: int = 1) ->
         monotone=np.array(rules.monotone, dtype=np.int8),
     )
     features = usable_features(table)
-    assert np.all((table.wide[features] >= 0) == wide)
+    assert np.all((table.features["place"][features] >= 0) == wide)
     settings = GrowthSettings(
         reg_lambda=rules.reg_lambda,
         gamma=rules.gamma,
@@ -62,8 +62,6 @@ def grown(X, gradients, rules: NaiveRules, *, wide: bool, n_threads: int = 1) ->
         learning_rate=1.0,
         max_depth=rules.max_depth,
         features_per_node=len(features) + 1,
-        seed=0,
-        parallel_rows=0,
     )
     rows = np.arange(len(X), dtype=np.int32)
     task = TreeTask(gradients=gradients, rows=rows, order=table.order, features=features, seed=0)
@@ -172,7 +170,7 @@ def test_bounds_hide_no_split(seed, coarse_bins, n_values, reach, monotone, miss
         found = grown(X, gradients, rules, wide=True)
     with binned_columns():
         expected = grown(X, gradients, rules, wide=False)
-    for name in GrownTree.__slots__:
+    for name in GrownTree._fields:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 

@@ -5,39 +5,22 @@ Each point of the set lies in one leaf per tree, and leaves with meeting boxes s
 not products of ranges (zero as missing) arrive here already cut into ranges.
 """
 
-import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.instance import base_and_floor, cells_of, point_in_cells, rank_space
-from treeproof.engines.settling import (
-    is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
-)
-from treeproof.kernels.baselines.cliques import (
-    EXHAUSTED,
-    FOUND,
-    OUT_OF_NODES,
-    Parts,
-    Path,
-    next_clique,
-)
-from treeproof.kernels.core.leaves import restrict_box
-from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray
+from treeproof.engines.baselines.base import REASONS, RowEngine
+from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
+from treeproof.kernels.baselines.cliques import Order, Path, next_clique
+from treeproof.kernels.core.status import FOUND, PROVED
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import UnknownReason
+from treeproof.results.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class CliqueEngine:
+class CliqueEngine(RowEngine):
     """Exact for few trees or few features; `unknown` when the budget runs out.
 
     The budget's nodes are partial cliques: sets of leaves of the first k trees that meet.
@@ -45,198 +28,78 @@ class CliqueEngine:
 
     name: ClassVar[str] = "cliques"
     is_complete: ClassVar[bool] = True
+    counted: ClassVar[tuple[str, ...]] = ("cliques",)
 
-    def refusal(self, query: Query) -> str | None:
-        """Every question can be asked; only the budget limits the answer."""
-        del query
-        return None
-
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
-        """Decide every row at the query's own radius or box."""
-        low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-        cliques = np.zeros(len(query), dtype=np.int64)
-
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-            else:
-                cliques[row] = _solve(query, budget, row, low[row], high[row], outcomes)
-
-        outcomes = for_each_row(query, n_jobs, solve_row)
-        outcomes.statistics["cliques"] = cliques
-        return outcomes
-
-
-def _solve(
-    query: Query, budget: Budget, row: int, low: FloatArray, high: FloatArray, outcomes: Outcomes
-) -> int:
-    """Search every alternative; return the number of partial cliques visited."""
-    deadline = time.perf_counter() + budget.time_limit_s
-    visited = 0
-    for constraints in query.alternatives.of_group(int(query.group[row])):
-        search = search_over(query, row, constraints, low, high)
-        while (status := search.advance(budget.node_limit - visited, deadline)) == FOUND:
-            point = point_in_cells(query, row, search.path.low_cell, search.path.high_cell)
-            if settle_falsified(query, outcomes, row, point):
-                return visited + search.visited
+    def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
+        """Look for a clique that satisfies all constraints of an alternative."""
+        restricted, order, path = clique_search(search.query, search.row, constraints, cells)
+        arguments = (restricted.leaves, order, path, search.limits)
+        while (status := next_clique(*arguments)) == FOUND:
+            if search.falsify_in((path.low_cell, path.high_cell)):
+                return Verdict.FALSIFIED
             # Within the slack only the model's own arithmetic decides; it says no violation.
-            search.sure[:] = np.inf
-        visited += search.visited
-        if status != EXHAUSTED:
-            limit = UnknownReason.NODE_LIMIT if status == OUT_OF_NODES else UnknownReason.TIME_LIMIT
-            settle_unknown(query, outcomes, row, limit)
-            return visited
-    settle_verified(query, outcomes, row)
-    return visited
+            order.sure[:] = np.inf
+        if status == PROVED:
+            return Verdict.VERIFIED
+        search.reason = REASONS[status]
+        return Verdict.UNKNOWN
 
 
-@dataclass(slots=True)
-class CliqueSearch:
-    """A search for cliques that satisfy all constraints of one alternative.
-
-    Attributes
-    ----------
-    parts, path
-        See `treeproof.kernels.baselines.cliques`.
-    stop_at : int
-        Number of parts that have a say; the others only settle what a softmax rounds to.
-    sure : float64 (n_constraints,)
-        Totals from which a violation is certain without the other parts.
-    """
-
-    parts: Parts
-    path: Path
-    stop_at: int
-    sure: FloatArray
-
-    @property
-    def visited(self) -> int:
-        """Partial cliques visited so far."""
-        return int(self.path.state[1])
-
-    def advance(self, node_limit: int, deadline: float) -> int:
-        """Go on to the next clique that reaches every floor."""
-        clock = np.empty(2, dtype=np.int64)
-        status: int = next_clique(
-            self.parts, self.path, self.stop_at, self.sure, node_limit, deadline, clock
-        )
-        return status
-
-
-def search_over(
-    query: Query, row: int, constraints: range, low: FloatArray, high: FloatArray
-) -> CliqueSearch:
-    """Restrict all trees that matter for an alternative to a closed box."""
-    ensemble, alternatives = query.ensemble, query.alternatives
-    trees = ensemble.trees
-    coefficient = alternatives.coefficient[constraints.start : constraints.stop]
-    has_say = np.any(coefficient != 0.0, axis=0)
+def clique_search(
+    query: Query, row: int, constraints: range, cells: Cells
+) -> tuple[Restricted, Order, Path]:
+    """Prepare a search for the cliques of an alternative in a box of cells."""
     # What a softmax rounds to depends on the outputs of all classes.
-    wanted = has_say | (ensemble.decision.link != "identity")
-    low_cell, high_cell = cells_of(query, row, low, high)
-    leaf_start, _, leaf_row, range_start, feature, range_low, range_high = restrict_box(
-        trees,
-        rank_space(ensemble),
-        query.rows[row],
-        low_cell,
-        high_cell,
-        wanted.astype(np.float64),
-        ZERO_BAND,
+    is_linked = query.ensemble.decision.link != "identity"
+    restricted = restricted_to(query, row, constraints, cells, all_outputs=is_linked)
+    output = query.ensemble.trees.tree_output
+    part = slice(constraints.start, constraints.stop)
+    has_say = np.any(query.alternatives.coefficient[part] != 0.0, axis=0)
+    speaking, silent, constant = _parts_of(restricted, (output < 0) | has_say[output])
+    missing = restricted.floor - restricted.base
+    # The slack counts upwards as well: twice its size above the floor nothing is left to it.
+    sure = missing + 2.0 * (query.alternatives.need[part] - restricted.floor)
+    parts, gain = speaking + silent, restricted.leaves.gain
+    suffix = np.zeros((len(gain), len(parts) + 1))
+    for number in range(len(parts) - 1, -1, -1):
+        suffix[:, number] = suffix[:, number + 1] + gain[:, parts[number]].max(axis=1)
+    order = Order(
+        part_start=np.cumsum([0] + [len(part) for part in parts]).astype(np.int64),
+        leaf=np.concatenate([np.zeros(0, dtype=np.int64), *parts]),
+        floor=missing - constant,
+        suffix=suffix,
+        sure=sure - constant,
+        n_speaking=len(speaking),
     )
-    gain = _gains(ensemble, coefficient, leaf_start, leaf_row)
-    floor, sure = np.empty((2, len(constraints)))
-    for number, constraint in enumerate(constraints):
-        base, least = base_and_floor(query, constraint, leaf_start, leaf_row, gain[number])
-        floor[number] = least - base
-        # The slack counts upwards as well: twice its size above the floor nothing is left to it.
-        need = alternatives.need[constraint]
-        sure[number] = need + (need - least) - base
-    says = (trees.tree_output < 0) | has_say[trees.tree_output]
-    leaves, part_start, constant, stop_at = _parts_of(leaf_start, gain, says)
-    parts = _arrange(leaves, part_start, gain, floor - constant, range_start)
-    new_range = np.array(
-        [r for leaf in leaves for r in range(range_start[leaf], range_start[leaf + 1])],
-        dtype=np.int64,
+    longest = int(np.diff(restricted.leaves.range_start).max(initial=0))
+    path = Path(
+        depth=np.zeros(1, dtype=np.int64),
+        position=np.zeros(len(parts) + 1, dtype=np.int64),
+        total=np.zeros((len(gain), len(parts) + 1)),
+        trail_start=np.zeros(len(parts) + 1, dtype=np.int64),
+        trail=np.zeros((len(parts) * longest + 1, 3), dtype=np.int32),
+        low_cell=cells[0].copy(),
+        high_cell=cells[1].copy(),
     )
-    parts = parts._replace(
-        feature=feature[new_range], low=range_low[new_range], high=range_high[new_range]
-    )
-    return CliqueSearch(parts, _fresh_path(parts, low_cell, high_cell), stop_at, sure - constant)
-
-
-def _gains(
-    ensemble: Ensemble, coefficient: FloatArray, leaf_start: NDArray[np.int64], leaf_row: IntArray
-) -> FloatArray:
-    """Gain of each restricted leaf for each constraint: (n_constraints, n_leaves)."""
-    trees = ensemble.trees
-    output = np.repeat(trees.tree_output, np.diff(leaf_start))
-    values = trees.leaf_value[leaf_row]
-    if values.shape[1] > 1 or np.any(output < 0):
-        return np.ascontiguousarray(coefficient @ values.T)
-    return np.ascontiguousarray(coefficient[:, output] * values[:, 0])
+    return restricted, order, path
 
 
 def _parts_of(
-    leaf_start: NDArray[np.int64], gain: FloatArray, says: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, int]:
-    """Leaves in search order; where parts start; gain of trees that are constant; parts with a say.
+    restricted: Restricted, says: NDArray[np.bool_]
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]], NDArray[np.float64]]:
+    """Leaves of the trees with a say, and without; gain of trees that are constant in the box.
 
-    Trees with one reachable leaf are constants. Trees without a say come last, and within a part
-    the leaves of largest gain come first, so that violations are met early.
+    Leaves of largest gain come first, so that violations are met early.
     """
+    leaf_start, gain = restricted.leaves.leaf_start, restricted.leaves.gain
     constant = np.zeros(len(gain))
     speaking: list[NDArray[np.int64]] = []
     silent: list[NDArray[np.int64]] = []
     for tree in np.flatnonzero(np.diff(leaf_start)):
         numbers = np.arange(leaf_start[tree], leaf_start[tree + 1])
-        order = np.argsort(-gain[0, numbers], kind="stable")
-        if not says[tree]:
-            silent.append(numbers[order])
-        elif len(numbers) > 1:
-            speaking.append(numbers[order])
-        else:
+        if says[tree] and len(numbers) == 1:
             constant += gain[:, numbers[0]]
-    part_start = np.cumsum([0] + [len(part) for part in speaking + silent]).astype(np.int64)
-    leaves = np.array([leaf for part in speaking + silent for leaf in part], dtype=np.int64)
-    return leaves, part_start, constant, len(speaking)
-
-
-def _arrange(
-    leaves: NDArray[np.int64],
-    part_start: NDArray[np.int64],
-    gain: FloatArray,
-    floor: FloatArray,
-    range_start: NDArray[np.int64],
-) -> Parts:
-    gain = np.ascontiguousarray(gain[:, leaves])
-    n_parts = len(part_start) - 1
-    suffix = np.zeros((len(gain), n_parts + 1))
-    for part in range(n_parts - 1, -1, -1):
-        largest = gain[:, part_start[part] : part_start[part + 1]].max(axis=1)
-        suffix[:, part] = suffix[:, part + 1] + largest
-    lengths = range_start[leaves + 1] - range_start[leaves]
-    nothing = np.zeros(0, dtype=np.int32)
-    return Parts(
-        part_start=part_start,
-        gain=gain,
-        range_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        feature=nothing,
-        low=nothing,
-        high=nothing,
-        floor=floor,
-        suffix=suffix,
-    )
-
-
-def _fresh_path(parts: Parts, low_cell: IntArray, high_cell: IntArray) -> Path:
-    n_parts = len(parts.part_start) - 1
-    longest = int(np.diff(parts.range_start).max(initial=0))
-    return Path(
-        state=np.zeros(2, dtype=np.int64),
-        position=np.zeros(n_parts + 1, dtype=np.int64),
-        total=np.zeros((len(parts.floor), n_parts + 1)),
-        trail_start=np.zeros(n_parts + 1, dtype=np.int64),
-        trail=np.zeros((n_parts * longest + 1, 3), dtype=np.int32),
-        low_cell=low_cell.copy(),
-        high_cell=high_cell.copy(),
-    )
+        else:
+            falling = numbers[np.argsort(-gain[0, numbers], kind="stable")]
+            (speaking if says[tree] else silent).append(falling)
+    return speaking, silent, constant

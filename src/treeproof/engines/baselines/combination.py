@@ -6,42 +6,24 @@ is split at a threshold and the parts are bounded again, until one leaf per tree
 model's own arithmetic judges.
 """
 
-import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.instance import cells_of, point_in_cells
-from treeproof.engines.restricted import restricted_to
-from treeproof.engines.settling import (
-    is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
-)
-from treeproof.errors import InvalidInput
-from treeproof.kernels.baselines.combination import (
-    EXHAUSTED,
-    OUT_OF_TIME,
-    SINGLE,
-    Leaves,
-    Parts,
-    combine,
-)
-from treeproof.model.ensemble import IntArray
-from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import UnknownReason
+from treeproof.engines.base import Budget
+from treeproof.engines.baselines.base import REASONS, RowEngine, require_whole
+from treeproof.engines.baselines.restricted import Cells, restricted_to
+from treeproof.kernels.baselines.combination import Boxes, combine
+from treeproof.kernels.core.status import FOUND, NODE_LIMIT, PROVED
+from treeproof.results.verdict import UnknownReason, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class CombinationEngine:
-    """Bounds by adding what each tree can reach; with splits, decisions.
+class CombinationEngine(RowEngine):
+    """The engine 'combination': bounds by adding what each tree can reach; with splits, decisions.
 
-    The budget's nodes are splits, too.
+    To be passed as ``engine=``. The budget's nodes are splits, too.
 
     Parameters
     ----------
@@ -53,105 +35,35 @@ class CombinationEngine:
 
     name: ClassVar[str] = "combination"
     is_complete: ClassVar[bool] = False
+    counted: ClassVar[tuple[str, ...]] = ("splits",)
 
     def __post_init__(self) -> None:
         """Refuse negative numbers of splits."""
-        if isinstance(self.splits, bool) or int(self.splits) != self.splits or self.splits < 0:
-            raise InvalidInput(
-                f"'splits' of combination must be a whole number >= 0. Got {self.splits!r}."
-            )
+        require_whole(self.name, "splits", self.splits, 0)
 
-    def refusal(self, query: Query) -> str | None:
-        """Every question can be asked; without enough splits rows stay unknown."""
-        del query
-        return None
+    def node_limit(self, budget: Budget) -> int:
+        """Splits that a row may spend."""
+        return min(int(self.splits), int(budget.node_limit))
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
-        """Decide every row at the query's own radius or box, as far as the splits go."""
-        low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-        splits = np.zeros(len(query), dtype=np.int64)
-
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-                return
-            box = cells_of(query, row, low[row], high[row])
-            splits[row] = self._solve(query, budget, row, box, outcomes)
-
-        outcomes = for_each_row(query, n_jobs, solve_row)
-        outcomes.statistics["splits"] = splits
-        return outcomes
-
-    def _solve(
-        self,
-        query: Query,
-        budget: Budget,
-        row: int,
-        box: tuple[IntArray, IntArray],
-        outcomes: Outcomes,
-    ) -> int:
-        """Bound every alternative, splitting where needed; returns the number of splits."""
-        ends = time.perf_counter() + budget.time_limit_s
-        most = min(self.splits, budget.node_limit)
-        used = 0
-        for constraints in query.alternatives.of_group(int(query.group[row])):
-            leaves = _leaves_of(query, row, constraints, box)
-            parts = Parts(
-                np.array([box[0]]),
-                np.array([box[1]]),
-                np.ones(1, dtype=np.int64),
-                np.full(1, used, dtype=np.int64),
-            )
-            low_cell, high_cell = box[0].copy(), box[1].copy()
-            while True:
-                status, parts = combine(leaves, parts, most, ends, low_cell, high_cell)
-                if status != SINGLE:
-                    break
-                point = point_in_cells(query, row, low_cell, high_cell)
-                if settle_falsified(query, outcomes, row, point):
-                    return int(parts.n_splits[0])
-            used = int(parts.n_splits[0])
-            if status != EXHAUSTED:
-                settle_unknown(query, outcomes, row, self._reason(budget, status == OUT_OF_TIME))
-                return used
-        settle_verified(query, outcomes, row)
-        return used
-
-    def _reason(self, budget: Budget, is_late: bool) -> UnknownReason:
-        if is_late:
-            return UnknownReason.TIME_LIMIT
-        is_own_limit = self.splits <= budget.node_limit
-        return UnknownReason.LOOSE_BOUND if is_own_limit else UnknownReason.NODE_LIMIT
-
-
-def _leaves_of(
-    query: Query, row: int, constraints: range, box: tuple[IntArray, IntArray]
-) -> Leaves:
-    restricted = restricted_to(query, row, constraints, *box)
-    return Leaves(
-        restricted.leaf_start,
-        restricted.range_start,
-        restricted.feature,
-        restricted.low,
-        restricted.high,
-        restricted.gain,
-        restricted.excess,
-        # Sound: gains are rounded once when scaled; sums over trees are in the floor's slack.
-        1e-12,
-    )
-
-
-def combination(splits: int = 0) -> CombinationEngine:
-    """Options of the engine 'combination', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    splits : int
-        How often a set may be split, over all alternatives of a row; 0 for the direct bound.
-
-    Returns
-    -------
-    CombinationEngine
-        The engine with these options.
-    """
-    return CombinationEngine(splits=splits)
+    def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
+        """Bound an alternative, splitting where needed."""
+        restricted = restricted_to(search.query, search.row, constraints, cells)
+        missing = restricted.floor - restricted.base
+        boxes = Boxes(
+            np.array([cells[0]]),
+            np.array([cells[1]]),
+            np.ones(1, dtype=np.int64),
+            cells[0].copy(),
+            cells[1].copy(),
+        )
+        while True:
+            status, boxes = combine(restricted.leaves, missing, boxes, search.limits)
+            if status != FOUND:
+                break
+            if search.falsify_in((boxes.low_cell, boxes.high_cell)):
+                return Verdict.FALSIFIED
+        if status == PROVED:
+            return Verdict.VERIFIED
+        is_own_limit = status == NODE_LIMIT and search.nodes >= self.splits
+        search.reason = UnknownReason.LOOSE_BOUND if is_own_limit else REASONS[status]
+        return Verdict.UNKNOWN

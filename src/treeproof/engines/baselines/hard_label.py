@@ -1,60 +1,49 @@
-"""What a query-only attack may see of a model: whether a point breaks the claim, and no more."""
+"""`hard_label`: the attack of Cheng et al. (2019), which only sees whether points break the claim.
 
-import time
+The length of a direction is where the answer changes along it, found by halving; random differences
+of that length lead to shorter directions.
+"""
+
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.base import Budget, for_each_row
+from treeproof.engines.base import Budget
+from treeproof.engines.baselines.base import RowEngine, RowSearch, require_whole
+from treeproof.engines.baselines.restricted import Cells
 from treeproof.engines.instance import distance, rank_space
-from treeproof.engines.settling import (
-    is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-)
-from treeproof.errors import InvalidInput
+from treeproof.engines.outcomes import record_witness
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import accumulators
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
 _FARTHEST = 1e30
 """Values beyond this are not tried in boxes without an end."""
+_DIRECTIONS = 64
+"""Random directions at each trial length before anything is broken."""
+_DIFFERENCES = 20
+"""Directions in one estimate of the slope."""
+_HALVINGS = 14
+"""Steps of the search along a direction."""
+_SMOOTHING, _FIRST_STEP = 0.005, 0.2
+_PATIENCE = 5
+"""Estimates in a row without a better direction after which the attack starts anew."""
 
 
 @dataclass(slots=True)
-class Oracle:
-    """Answers questions about points around one row, and counts them.
+class Oracle(RowSearch):
+    """Says which points around a row break the claim, and counts the questions."""
 
-    Attributes
-    ----------
-    query, row
-        The question.
-    most : int
-        Points that may be asked about.
-    time_limit_s : float
-        Wall-clock seconds.
-    asked : int
-        Points asked about so far.
-    """
-
-    query: Query
-    row: int
-    most: int
-    time_limit_s: float
-    asked: int = 0
-    _deadline: float = field(init=False)
     _moves: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start the clock; missing and categorical entries never move."""
-        self._deadline = time.perf_counter() + self.time_limit_s
+        """Missing and categorical entries never move."""
         self._moves = ~np.isnan(self.values) & ~rank_space(self.query.ensemble).categorical
 
     @property
@@ -75,36 +64,32 @@ class Oracle:
         return float(max(1e-3, min(finite.max(initial=0.0), 1e6)))
 
     @property
-    def is_late(self) -> bool:
-        """Whether the time limit is over."""
-        return time.perf_counter() > self._deadline
-
-    @property
     def is_finished(self) -> bool:
         """Whether no more questions are allowed."""
-        return self.asked >= self.most or self.is_late
+        return self.limit is not UnknownReason.NONE
 
     def ask(self, points: FloatArray) -> NDArray[np.bool_]:
         """Whether each point breaks the claim; points beyond the limit are answered no."""
         broken = np.zeros(len(points), dtype=bool)
-        count = min(len(points), max(self.most - self.asked, 0))
-        if count == 0 or self.is_late:
-            return broken
-        self.asked += count
-        query = self.query
-        sums = accumulators(query.ensemble, np.ascontiguousarray(points[:count]))
-        group = np.full(count, query.group[self.row])
-        broken[:count] = breaks_claim(query.ensemble, query.alternatives, group, sums)
+        asked, most = self.limits.nodes
+        count = min(len(points), int(most - asked))
+        if count > 0 and self.seconds_left > 0.0:
+            self.limits.nodes[0] += count
+            query = self.query
+            sums = accumulators(query.ensemble, np.ascontiguousarray(points[:count]))
+            group = np.full(count, query.group[self.row])
+            broken[:count] = breaks_claim(query.ensemble, query.alternatives, group, sums)
         return broken
 
     def points(self, directions: FloatArray, lengths: FloatArray) -> FloatArray:
         """Points at given lengths along directions, within the domain, in the input precision."""
         reach = self.query.reach
         rate = np.where(directions > 0.0, reach.up, reach.down)
-        low = np.minimum(reach.low[self.row], self.values)
-        high = np.maximum(reach.high[self.row], self.values)
+        low, high = reach.low[self.row], reach.high[self.row]
         moved = self.values + lengths[:, np.newaxis] * directions * rate
-        return self._cast(np.clip(moved, low, high), low, high)
+        # A value outside the domain may stay, but what lies between the two is not allowed.
+        moved = np.clip(moved, np.minimum(low, self.values), np.maximum(high, self.values))
+        return self._cast(moved, low, high)
 
     def points_of_box(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Random points of a box; an infinite side is tried at random lengths from the row."""
@@ -150,22 +135,12 @@ class Oracle:
         return np.where(is_inside, cast, self.values)
 
 
-_DIRECTIONS = 64
-"""Random directions at each trial length before anything is broken."""
-_DIFFERENCES = 20
-"""Directions in one estimate of the slope."""
-_HALVINGS = 14
-"""Steps of the search along a direction."""
-_SMOOTHING, _FIRST_STEP = 0.005, 0.2
-_PATIENCE = 5
-"""Estimates in a row without a better direction after which the attack starts anew."""
-
-
 @dataclass(frozen=True, slots=True)
-class HardLabelEngine:
-    """Query-only attack; falsifies rows, never proves them.
+class HardLabelEngine(RowEngine):
+    """The engine 'hard_label': an attack that only asks for answers.
 
-    The budget's nodes are queries, too.
+    To be passed as ``engine=``. It falsifies rows, and never proves them. The budget's nodes are
+    queries, too.
 
     Parameters
     ----------
@@ -176,81 +151,56 @@ class HardLabelEngine:
     """
 
     queries: int = 20_000
-    random_state: int = 0
+    random_state: int = field(default=0, kw_only=True)
 
     name: ClassVar[str] = "hard_label"
     is_complete: ClassVar[bool] = False
+    counted: ClassVar[tuple[str, ...]] = ("queries",)
+    search_type: ClassVar[type[RowSearch]] = Oracle
 
     def __post_init__(self) -> None:
         """Refuse options that describe no attack."""
-        if isinstance(self.queries, bool) or int(self.queries) != self.queries or self.queries < 1:
-            raise InvalidInput(
-                f"'queries' of hard_label must be a whole number >= 1. Got {self.queries!r}."
-            )
-        if self.random_state < 0:
-            raise InvalidInput(
-                f"'random_state' of hard_label must be >= 0. Got {self.random_state!r}."
-            )
+        require_whole(self.name, "queries", self.queries, 1)
+        require_whole(self.name, "random_state", self.random_state, 0)
 
-    def refusal(self, query: Query) -> str | None:
-        """Every question can be asked; rows without a violation stay unknown."""
-        del query
-        return None
+    def node_limit(self, budget: Budget) -> int:
+        """Queries that a row may spend."""
+        return min(int(self.queries), int(budget.node_limit))
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def decide_row(self, search: Any, cells: Cells) -> None:
         """Look for a violation in the query's own ball or box."""
-        asked = np.zeros(len(query), dtype=np.int64)
+        del cells
+        reach, rng = search.query.reach, np.random.default_rng(self.random_state)
+        if reach.is_ball:
+            descent = _Descent(search, rng, good_enough=reach.radius or 0.0)
+            descent.run()
+            point = descent.point if descent.best <= descent.good_enough else None
+        else:
+            point = _sample_box(search, rng)
+        if point is None or not search.falsify(point):
+            search.reason = _reason(search)
+            search.mark_unknown()
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-                return
-            oracle = self._oracle(query, row, budget)
-            rng = np.random.default_rng(self.random_state)
-            if query.reach.is_ball:
-                search = _Search(oracle, rng, good_enough=query.reach.radius or 0.0)
-                search.run()
-                point = search.point if search.best <= search.good_enough else None
-            else:
-                point = _sample_box(oracle, rng)
-            asked[row] = oracle.asked
-            if point is None or not settle_falsified(query, outcomes, row, point):
-                settle_unknown(query, outcomes, row, _reason(oracle))
-
-        outcomes = for_each_row(query, n_jobs, solve_row)
-        outcomes.statistics["queries"] = asked
-        return outcomes
-
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find a near violation of every row; the upper bound is its distance."""
-        asked = np.zeros(len(query), dtype=np.int64)
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
-                return
-            oracle = self._oracle(query, row, budget)
-            search = _Search(oracle, np.random.default_rng(self.random_state))
-            search.run()
-            asked[row] = oracle.asked
-            outcomes.reason[row] = _reason(oracle)
-            if search.point is not None:
-                outcomes.upper[row] = outcomes.witness_distance[row] = search.best
-                outcomes.attained[row] = True
-                outcomes.witness[row] = search.point
-                outcomes.reason[row] = UnknownReason.NONE  # found; attacks prove nothing
+        def solve(search: Oracle) -> None:
+            descent = _Descent(search, np.random.default_rng(self.random_state))
+            descent.run()
+            row, outcomes = search.row, search.outcomes
+            point = descent.point
+            if point is not None and record_witness(query, outcomes, row, point):
+                # Found, with no reason left: attacks prove nothing.
+                outcomes.upper[row], outcomes.attained[row] = descent.best, True
+            else:
+                outcomes.reason[row] = _reason(search)
 
-        outcomes = for_each_row(query, n_jobs, solve_row)
-        outcomes.statistics["queries"] = asked
-        return outcomes
-
-    def _oracle(self, query: Query, row: int, budget: Budget) -> Oracle:
-        most = min(self.queries, budget.node_limit)
-        return Oracle(query, row, most, budget.time_limit_s)
+        return self.each_row(query, budget, n_jobs, solve)
 
 
 def _reason(oracle: Oracle) -> UnknownReason:
-    return UnknownReason.TIME_LIMIT if oracle.is_late else UnknownReason.NO_WITNESS
+    is_late = oracle.seconds_left <= 0.0
+    return UnknownReason.TIME_LIMIT if is_late else UnknownReason.NO_WITNESS
 
 
 def _sample_box(oracle: Oracle, rng: np.random.Generator) -> FloatArray | None:
@@ -264,15 +214,11 @@ def _sample_box(oracle: Oracle, rng: np.random.Generator) -> FloatArray | None:
 
 
 @dataclass(slots=True)
-class _Search:
+class _Descent:
     """The search over directions for one row.
 
     Attributes
     ----------
-    oracle : Oracle
-        Answers, and counts the questions.
-    rng : Generator
-        Random directions.
     good_enough : float
         Distance at which the search may end.
     best : float
@@ -386,21 +332,3 @@ def _unit(directions: FloatArray) -> FloatArray:
     size = np.abs(directions).max(axis=-1, keepdims=True, initial=0.0)
     unit: NDArray[np.float64] = directions / np.where(size > 0.0, size, 1.0)
     return unit
-
-
-def hard_label(queries: int = 20_000, *, random_state: int = 0) -> HardLabelEngine:
-    """Options of the engine 'hard_label', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    queries : int
-        How often the model is asked about a row, at most.
-    random_state : int
-        Seed of the random directions; equal seeds give equal answers.
-
-    Returns
-    -------
-    HardLabelEngine
-        The engine with these options.
-    """
-    return HardLabelEngine(queries=queries, random_state=random_state)

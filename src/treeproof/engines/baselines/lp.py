@@ -5,145 +5,132 @@ distance over the whole model. A bound is computed afresh from the solver's mult
 rounding error; multipliers of any quality give a valid one, so the solver is not trusted.
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import ClassVar, Literal
+import warnings
+from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.baselines.milp import Encoding, RowSearch, encode, safe_bound, solve
-from treeproof.engines.instance import cells_of
-from treeproof.engines.restricted import Level, restricted_to
-from treeproof.engines.settling import (
-    is_broken_unchanged,
-    settle_broken,
-    settle_unknown,
-    settle_verified,
+from treeproof.engines.base import Budget
+from treeproof.engines.baselines.base import RowEngine, RowSearch, require_choice
+from treeproof.engines.baselines.programs import (
+    Encoding,
+    Level,
+    ProgramSearch,
+    encode,
+    safe_bound,
 )
-from treeproof.errors import InvalidInput, require_backend
-from treeproof.model.ensemble import IntArray
+from treeproof.engines.baselines.restricted import Cells, restricted_to
+from treeproof.errors import require_backend
 from treeproof.query.query import Query
-from treeproof.query.rounding import round_down
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 _SCALING_ERROR = 1e-12
-"""Numbers of a program are rounded once when they are scaled to the order of 1."""
+"""Numbers of a program are rounded once or twice when they are scaled to the order of 1."""
+
+_NONE: Level = (np.inf, False)
 
 
 @dataclass(frozen=True, slots=True)
-class LpEngine:
-    """Bounds by linear relaxation; proves rows, never falsifies them.
+class LpEngine(RowEngine):
+    """The engine 'lp': bounds by linear relaxation.
 
-    The budget's nodes are programs.
+    To be passed as ``engine=``. It proves rows, and never falsifies them. The budget's nodes are
+    programs.
 
     Parameters
     ----------
-    of : {"decision", "distance"}
+    relaxation : {"decision", "distance"}
         What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
         paper's baseline, how near one is, over the whole model (boxes have no distance, so they
         are decided).
+    of : optional
+        Old name of `relaxation`.
     """
 
-    of: Literal["decision", "distance"] = "decision"
+    relaxation: Literal["decision", "distance"] = "decision"
+    of: InitVar[str | None] = None
 
     name: ClassVar[str] = "lp"
     is_complete: ClassVar[bool] = False
+    search_type: ClassVar[type[RowSearch]] = ProgramSearch
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, of: str | None) -> None:
         """Refuse unknown programs, and name the package that brings the solver."""
-        if self.of not in ("decision", "distance"):
-            raise InvalidInput(f"'of' of lp must be 'decision' or 'distance'. Got {self.of!r}.")
+        if of is not None:
+            warnings.warn(
+                "The option 'of' of lp is called 'relaxation' now, and the old name will go away.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "relaxation", of)
+        require_choice(self.name, "relaxation", self.relaxation, ("decision", "distance"))
         require_backend("highspy", "milp")
 
-    def refusal(self, query: Query) -> str | None:
-        """Every question can be asked; rows that a point does break stay unknown."""
-        del query
-        return None
+    def decide_row(self, search: Any, cells: Cells) -> None:
+        """Prove a row whose relaxation has no violation in the query's own set."""
+        if self.relaxation == "decision" or not search.query.reach.is_ball:
+            is_proved = _excludes(search, cells)
+        else:
+            # A level that is only exceeded is beyond the closed ball of its own distance.
+            level = _nearest_possible(search)
+            is_proved = level == _NONE or level > (search.query.reach.radius or 0.0, False)
+        if is_proved:
+            search.mark_verified()
+        else:
+            search.reason = _reason(search)
+            search.mark_unknown()
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
-        """Prove every row whose relaxation has no violation in the query's own set."""
-        low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-                return
-            search = RowSearch(query, row, budget)
-            if self.of == "decision" or not query.reach.is_ball:
-                is_proved = _excludes(search, *cells_of(query, row, low[row], high[row]))
-            else:
-                level = _nearest_possible(search)
-                radius = query.reach.radius or 0.0
-                is_proved = level is None or level > (Fraction(radius), False)
-                # A level that is only exceeded is beyond the closed ball of its own distance.
-            if is_proved:
-                settle_verified(query, outcomes, row)
-            else:
-                settle_unknown(query, outcomes, row, _reason(search))
-
-        return for_each_row(query, n_jobs, solve_row)
-
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Bound the minimal perturbation of every row from below."""
+        is_decision = self.relaxation == "decision"
 
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
-                return
-            search = RowSearch(query, row, budget)
-            is_decision = self.of == "decision"
+        def solve(search: ProgramSearch) -> None:
             level = _largest_excluded(search) if is_decision else _nearest_possible(search)
-            outcomes.lower[row] = np.inf if level is None else round_down(level[0])
-            if level is None:
+            row, outcomes = search.row, search.outcomes
+            outcomes.lower[row] = level[0]
+            if level == _NONE:
                 outcomes.verdict[row] = Verdict.VERIFIED
                 outcomes.exact[row] = True
             else:
                 outcomes.reason[row] = _reason(search)
 
-        return for_each_row(query, n_jobs, solve_row)
+        return self.each_row(query, budget, n_jobs, solve)
 
 
-def _reason(search: RowSearch) -> UnknownReason:
+def _reason(search: ProgramSearch) -> UnknownReason:
     is_known = search.reason is not UnknownReason.NONE
     return search.reason if is_known else UnknownReason.LOOSE_BOUND
 
 
-def _excludes(search: RowSearch, low_cell: IntArray, high_cell: IntArray) -> bool:
+def _excludes(search: ProgramSearch, cells: Cells) -> bool:
     """Whether the relaxations of all alternatives exclude a violation in a box."""
-    alternatives = search.query.alternatives.of_group(int(search.query.group[search.row]))
-    return all(_is_excluded(search, c, low_cell, high_cell) for c in alternatives)
+    return all(_is_excluded(search, constraints, cells) for constraints in search.alternatives)
 
 
-def _is_excluded(
-    search: RowSearch, constraints: range, low_cell: IntArray, high_cell: IntArray
-) -> bool:
-    restricted = restricted_to(search.query, search.row, constraints, low_cell, high_cell)
-    if restricted.is_hopeless():
+def _is_excluded(search: ProgramSearch, constraints: range, cells: Cells) -> bool:
+    restricted = restricted_to(search.query, search.row, constraints, cells)
+    if restricted.is_excluded_by_eq6():
         return True
     encoding = encode(restricted)
     encoding.ask_margin()
     return _relaxed_bound(search, encoding) > _SCALING_ERROR
 
 
-def _relaxed_bound(search: RowSearch, encoding: Encoding) -> float:
+def _relaxed_bound(search: ProgramSearch, encoding: Encoding) -> float:
     """Lower bound of the relaxed program's cost; minus infinity without one."""
-    if search.seconds_left <= 0.0 or search.programs >= search.budget.node_limit:
-        is_late = search.seconds_left <= 0.0
-        search.reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.NODE_LIMIT
+    answer = search.solve(encoding.program, relaxed=True)
+    if answer is None:
         return -np.inf
-    answer = solve(encoding.program, time_limit_s=search.seconds_left, relaxed=True)
-    search.programs += 1
     if answer.row_multiplier is None:
-        is_late = answer.is_out_of_time
-        search.reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.SOLVER_FAILED
+        search.note_failure(answer)
         return -np.inf
     return safe_bound(encoding.program, answer.row_multiplier)
 
 
-def _largest_excluded(search: RowSearch) -> Level | None:
-    """First level that is not excluded, by doubling and halving; None when all are.
+def _largest_excluded(search: ProgramSearch) -> Level:
+    """First level that is not excluded, by doubling and halving; infinite when all are.
 
     Doubling the number of the level first keeps the programs small.
     """
@@ -152,52 +139,34 @@ def _largest_excluded(search: RowSearch) -> Level | None:
     while refused - proved > 1:
         is_open = refused == len(levels)
         middle = min(proved + step, refused - 1) if is_open else (proved + refused) // 2
-        if _excludes(search, *search.box_below(levels[middle], inclusive=True)):
+        if _excludes(search, search.box_below(levels[middle], inclusive=True)):
             proved = middle
             step *= 2
         else:
             refused = middle
-    return levels[refused] if refused < len(levels) else None
+    return levels[refused] if refused < len(levels) else _NONE
 
 
-def _nearest_possible(search: RowSearch) -> Level | None:
-    """First level that the relaxed distance does not rule out; None when no level is left."""
+def _nearest_possible(search: ProgramSearch) -> Level:
+    """First level that the relaxed distance does not rule out; infinite when none is left."""
     levels = search.all_levels()
     if not levels:
-        return None
+        return _NONE
     box = search.box_below(levels[-1], inclusive=True)
-    scale = levels[-1][0] if levels[-1][0] > 0 else Fraction(1)
+    scale = levels[-1][0] or 1.0
     nearest = np.inf
-    for constraints in search.query.alternatives.of_group(int(search.query.group[search.row])):
-        restricted = restricted_to(search.query, search.row, constraints, *box)
-        if restricted.is_hopeless():
+    for constraints in search.alternatives:
+        restricted = restricted_to(search.query, search.row, constraints, box)
+        if restricted.is_excluded_by_eq6():
             continue
         encoding = encode(restricted, search.query.ensemble)
-        encoding.ask_distance(search.query, search.row, scale, _SCALING_ERROR)
+        encoding.ask_distance(search.levels, search.home, scale, _SCALING_ERROR)
         bound = _relaxed_bound(search, encoding)
-        if bound == -np.inf and _is_excluded(search, constraints, *box):
+        if bound == -np.inf and _is_excluded(search, constraints, box):
             continue  # the relaxation has no point at all, and the other program shows it
         nearest = min(nearest, bound - _SCALING_ERROR)
     if nearest == np.inf:
-        return None
-    distance = Fraction(max(nearest, 0.0)) * scale
+        return _NONE
+    distance = max(nearest, 0.0) * scale
     # Only an exact argument could exclude the last distance, too.
     return next((level for level in levels if level[0] >= distance), levels[-1])
-
-
-def lp(of: Literal["decision", "distance"] = "decision") -> LpEngine:
-    """Options of the engine 'lp', to be passed as ``engine=``.
-
-    Parameters
-    ----------
-    of : {"decision", "distance"}
-        What is relaxed: whether a set holds a violation, over the leaves that it reaches; or the
-        paper's baseline, how near one is, over the whole model (boxes have no distance, so they
-        are decided).
-
-    Returns
-    -------
-    LpEngine
-        The engine with these options.
-    """
-    return LpEngine(of=of)

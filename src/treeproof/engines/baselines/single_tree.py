@@ -10,19 +10,24 @@ from typing import ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.instance import point_in_cells, rank_space
-from treeproof.engines.questions import in_chunks, question_of
-from treeproof.engines.settling import (
+from treeproof.engines.baselines.questions import in_chunks, question_of
+from treeproof.engines.instance import point_in_cells
+from treeproof.engines.outcomes import (
     is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_verified,
+    mark_broken,
+    mark_falsified,
+    mark_verified,
 )
-from treeproof.kernels.baselines.single_tree import LeafMeaning, single_tree_rows
+from treeproof.errors import InternalError
+from treeproof.kernels.baselines.single_tree import (
+    LeafMeaning,
+    NearestLeaves,
+    new_walk,
+    single_tree_rows,
+)
 from treeproof.model import evaluate
-from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray, IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
+from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
 
@@ -42,54 +47,30 @@ class SingleTreeEngine:
             f" Got {query.ensemble.n_trees} trees. Use 'exact', 'cliques' or 'multilevel'."
         )
 
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         del budget  # linear time: there is nothing to limit
-        found = _nearest_leaves(query, query.reach.radius or 0.0, n_jobs)
-        outcomes = Outcomes.empty(len(query), query.rows.shape[1])
-        outcomes.seconds[:] = found.seconds
-        for row in range(len(query)):
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-            elif found.distance[row] == np.inf:
-                settle_verified(query, outcomes, row)
-            else:
-                _settle_leaf(query, outcomes, row, found)
+        outcomes, found = _settled(query, query.reach.radius or 0.0, n_jobs)
+        for row in np.flatnonzero((found.distance == np.inf) & ~outcomes.exact):
+            mark_verified(query, outcomes, int(row))
         return outcomes
 
-    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
+    def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         del budget
-        found = _nearest_leaves(query, np.inf, n_jobs)
-        outcomes = Outcomes.empty(len(query), query.rows.shape[1])
-        outcomes.seconds[:] = found.seconds
-        for row in range(len(query)):
-            if query.already_broken[row]:
-                settle_broken(query, outcomes, row)
-                continue
-            if np.isfinite(found.distance[row]):
-                _settle_leaf(query, outcomes, row, found)
-            outcomes.lower[row] = outcomes.upper[row] = found.distance[row]
-            outcomes.attained[row] = found.attained[row] and np.isfinite(found.distance[row])
-            outcomes.exact[row] = True
-            outcomes.verdict[row] = Verdict.VERIFIED
+        outcomes, found = _settled(query, np.inf, n_jobs)
+        rows = ~query.already_broken
+        outcomes.lower[rows] = outcomes.upper[rows] = found.distance[rows]
+        outcomes.attained[rows] = found.attained[rows] & np.isfinite(found.distance[rows])
+        outcomes.exact[rows] = True
+        outcomes.verdict[rows] = Verdict.VERIFIED
         return outcomes
 
 
-@dataclass(slots=True)
-class _NearestLeaves:
-    """Nearest breaking leaf of each row; see `single_tree_rows`."""
-
-    distance: FloatArray
-    attained: np.ndarray
-    low: IntArray
-    high: IntArray
-    seconds: FloatArray
-
-
-def _nearest_leaves(query: Query, radius: float, n_jobs: int) -> _NearestLeaves:
+def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, NearestLeaves]:
+    """Find the nearest leaf that breaks each row, and write down rows that one breaks."""
     n_rows, n_features = query.rows.shape
-    found = _NearestLeaves(
+    found = NearestLeaves(
         distance=np.empty(n_rows),
         attained=np.empty(n_rows, dtype=bool),
         low=np.empty((n_rows, n_features), dtype=np.int32),
@@ -97,22 +78,26 @@ def _nearest_leaves(query: Query, radius: float, n_jobs: int) -> _NearestLeaves:
         seconds=np.empty(n_rows),
     )
     question, meaning = question_of(query), _meaning_of(query)
-    space, trees = rank_space(query.ensemble), query.ensemble.trees
-    columns = (found.distance, found.attained, found.low, found.high, found.seconds)
-    in_chunks(
-        n_rows,
-        n_jobs,
-        lambda a, b: single_tree_rows(
-            trees, space, question, meaning, float(radius), a, b, *columns
-        ),
-    )
-    return found
 
+    def run(part: slice) -> None:
+        walk = new_walk(n_features, question.space.max_depth)
+        single_tree_rows(question, meaning, float(radius), walk, part.start, part.stop, found)
 
-def _settle_leaf(query: Query, outcomes: Outcomes, row: int, found: _NearestLeaves) -> None:
-    point = point_in_cells(query, row, found.low[row], found.high[row])
-    if not settle_falsified(query, outcomes, row, point):
-        raise AssertionError(f"Row {row}: the replay does not confirm the leaf that breaks it.")
+    in_chunks(query, n_jobs, run)
+    outcomes = Results.empty(n_rows, n_features)
+    outcomes.seconds[:] = found.seconds
+    for row in range(n_rows):
+        if is_broken_unchanged(query, row):
+            mark_broken(query, outcomes, row)
+        elif found.distance[row] < np.inf:
+            point = point_in_cells(query, row, found.low[row], found.high[row])
+            if not mark_falsified(query, outcomes, row, point):
+                raise InternalError(
+                    "A leaf that breaks a row must be confirmed by its replay. Got one of row"
+                    f" {row} that is not, from the engine 'single_tree'. Please report it, and use"
+                    " another engine."
+                )
+    return outcomes, found
 
 
 def _meaning_of(query: Query) -> LeafMeaning:
@@ -129,33 +114,3 @@ def _meaning_of(query: Query) -> LeafMeaning:
         judgement=query.alternatives.judgement,
         group_label=query.alternatives.group_label,
     )
-
-
-def leaf_boxes(ensemble: Ensemble, tree: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Box of every leaf of a tree: the values x with low <= x < high in each feature.
-
-    This is the paper's O(nd) construction. A leaf behind contradicting splits has an empty box
-    (low >= high in some feature). Only numeric splits without zero-as-missing give boxes.
-
-    Returns
-    -------
-    low, high : float64 (n_leaves, n_features)
-        In the order of the tree's leaves.
-    """
-    trees = ensemble.trees
-    first, last = int(trees.root[tree]), int(trees.root[tree + 1])
-    if np.any(trees.flags[first:last] & (CATEGORICAL | 2)):
-        raise ValueError("Leaves behind categorical or zero-as-missing splits are no boxes.")
-    low = np.full((last - first, ensemble.n_features), -np.inf)
-    high = np.full((last - first, ensemble.n_features), np.inf)
-    for node in range(first, last):
-        feature = trees.feature[node]
-        if feature < 0:
-            continue
-        left, right = trees.left[node] - first, trees.right[node] - first
-        for child in (left, right):
-            low[child], high[child] = low[node - first], high[node - first]
-        high[left, feature] = min(high[left, feature], trees.threshold[node])
-        low[right, feature] = max(low[right, feature], trees.threshold[node])
-    leaves = trees.feature[first:last] < 0
-    return low[leaves], high[leaves]

@@ -5,105 +5,61 @@ doubles. z3's "unsat" proves the set. A point that it finds is replayed by the m
 arithmetic; where that says no (the library's sums round), its leaves are excluded and z3 goes on.
 """
 
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from treeproof.engines.base import Budget, for_each_row
-from treeproof.engines.instance import cells_of, point_in_cells, rank_space
-from treeproof.engines.restricted import Restricted, restricted_to
-from treeproof.engines.settling import (
-    is_broken_unchanged,
-    settle_broken,
-    settle_falsified,
-    settle_unknown,
-    settle_verified,
-)
+from treeproof.engines.baselines.base import RowEngine
+from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
+from treeproof.engines.instance import rank_space
 from treeproof.errors import require_backend
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
-from treeproof.results.outcomes import Outcomes
-from treeproof.results.verdict import UnknownReason
+from treeproof.results.verdict import UnknownReason, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class SmtEngine:
-    """Exact for small boxes; `unknown` when the budget runs out.
+class SmtEngine(RowEngine):
+    """The engine 'smt': exact for small boxes; `unknown` when the budget runs out.
 
-    The budget's nodes are calls of z3.
+    To be passed as ``engine=``; it has no options. The budget's nodes are calls of z3.
     """
 
     name: ClassVar[str] = "smt"
     is_complete: ClassVar[bool] = True
+    counted: ClassVar[tuple[str, ...]] = ("calls",)
 
     def __post_init__(self) -> None:
         """Name the package that brings the solver."""
         require_backend("z3", "smt")
 
-    def refusal(self, query: Query) -> str | None:
-        """Every question can be asked; only the budget limits the answer."""
-        del query
-        return None
-
-    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Outcomes:
-        """Decide every row at the query's own radius or box."""
-        low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-        calls = np.zeros(len(query), dtype=np.int64)
-
-        def solve_row(row: int, outcomes: Outcomes) -> None:
-            if is_broken_unchanged(query, row):
-                settle_broken(query, outcomes, row)
-                return
-            cells = cells_of(query, row, low[row], high[row])
-            calls[row] = _solve(query, budget, row, cells, outcomes)
-
-        outcomes = for_each_row(query, n_jobs, solve_row)
-        outcomes.statistics["calls"] = calls
-        return outcomes
-
-
-def _solve(
-    query: Query, budget: Budget, row: int, box: tuple[IntArray, IntArray], outcomes: Outcomes
-) -> int:
-    """Decide every alternative; returns the number of calls of z3."""
-    deadline = time.perf_counter() + budget.time_limit_s
-    calls = 0
-    for constraints in query.alternatives.of_group(int(query.group[row])):
-        restricted = restricted_to(query, row, constraints, *box)
-        if restricted.is_hopeless():
-            continue
-        formula = _Formula(query, row, constraints, restricted)
-        while True:
-            left = deadline - time.perf_counter()
-            if left <= 0.0 or calls >= budget.node_limit:
-                is_late = left <= 0.0
-                reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.NODE_LIMIT
-                settle_unknown(query, outcomes, row, reason)
-                return calls
-            calls += 1
-            answer = formula.check(left)
-            if answer == "unknown":
-                settle_unknown(query, outcomes, row, formula.reason)
-                return calls
+    def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
+        """Ask z3 for violations until it says that there is none, or one is confirmed."""
+        restricted = restricted_to(search.query, search.row, constraints, cells)
+        if restricted.is_excluded_by_eq6():
+            return Verdict.VERIFIED
+        formula = _Formula(search.query, constraints, restricted)
+        while search.spend():
+            answer = formula.check(search.seconds_left)
             if answer == "unsat":
+                return Verdict.VERIFIED
+            if answer == "unknown":
+                search.reason = formula.reason
                 break
-            cells = formula.cells()
-            point = point_in_cells(query, row, cells, cells)
-            if settle_falsified(query, outcomes, row, point):
-                return calls
+            point = formula.cells()
+            if search.falsify_in((point, point)):
+                return Verdict.FALSIFIED
             # Sound: the leaves fix the library's sums, and those break nothing.
-            formula.forbid(restricted.leaves_at(cells))
-    settle_verified(query, outcomes, row)
-    return calls
+            formula.forbid(restricted.leaves_at(point))
+        return Verdict.UNKNOWN
 
 
 class _Formula:
     """A violation of one alternative in a box, as a formula for z3."""
 
-    def __init__(self, query: Query, row: int, constraints: range, restricted: Restricted) -> None:
+    def __init__(self, query: Query, constraints: range, restricted: Restricted) -> None:
         import z3
 
         self._z3 = z3
@@ -133,13 +89,13 @@ class _Formula:
         """Cells of the point that z3 found."""
         model, restricted = self._solver.model(), self._restricted
         # Features that no leaf of the box tests may stay anywhere in it.
-        cells = restricted.low_cell.copy()
+        least, most = restricted.cells
+        cells = least.copy()
         for feature, variable in self._value.items():
             number = model.eval(variable, model_completion=True).as_fraction()
             cuts = self._cuts(feature)
             cell = sum(1 for cut in cuts if cut <= number)
-            low, high = restricted.low_cell[feature], restricted.high_cell[feature]
-            cells[feature] = min(max(cell, int(low)), int(high))
+            cells[feature] = min(max(cell, int(least[feature])), int(most[feature]))
         return cells
 
     def forbid(self, leaves: list[int]) -> None:
@@ -156,17 +112,18 @@ class _Formula:
         return self._z3.Q(value.numerator, value.denominator, ctx=self._context)
 
     def _leaf_condition(self, leaf: int) -> Any:
-        z3, restricted = self._z3, self._restricted
+        z3, leaves = self._z3, self._restricted.leaves
+        least, most = self._restricted.cells
         tests = []
-        for entry in range(restricted.range_start[leaf], restricted.range_start[leaf + 1]):
-            feature = int(restricted.feature[entry])
+        for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+            feature = int(leaves.feature[entry])
             value = self._value.setdefault(feature, z3.Real(f"x{feature}", ctx=self._context))
             start = self._space.cut_start[feature]
-            low, high = int(restricted.low[entry]), int(restricted.high[entry])
-            if low > restricted.low_cell[feature]:
+            low, high = int(leaves.low[entry]), int(leaves.high[entry])
+            if low > least[feature]:
                 cut = _exact(self._space.cut[start + low - 1])
                 tests.append(value >= self._number(cut))
-            if high < restricted.high_cell[feature]:
+            if high < most[feature]:
                 cut = _exact(self._space.cut[start + high])
                 tests.append(value < self._number(cut))
         return z3.And(tests) if tests else z3.BoolVal(True, ctx=self._context)
@@ -182,7 +139,7 @@ class _Formula:
             missing = Fraction(floor) - _dot(weights, start)
             terms = []
             for tree in range(restricted.n_trees):
-                first, last = (int(i) for i in restricted.leaf_start[tree : tree + 2])
+                first, last = (int(i) for i in restricted.leaves.leaf_start[tree : tree + 2])
                 if first == last:
                     continue
                 gains = [
@@ -211,14 +168,3 @@ def _gain(query: Query, weights: list[Fraction], tree: int, leaf_row: int) -> Fr
 
 def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
-
-
-def smt() -> SmtEngine:
-    """The engine 'smt', to be passed as ``engine=``; it has no options.
-
-    Returns
-    -------
-    SmtEngine
-        The engine.
-    """
-    return SmtEngine()

@@ -10,10 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.baselines.questions import set_cells
+from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import CUT, FIXED, cell_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.kernels.core.trees import is_left
 
 
@@ -22,8 +24,7 @@ class LeafMeaning(NamedTuple):
 
     accumulator  float64 (n_leaves, n_outputs)  exact values of the rounded sums
     label        int64   (n_leaves,)            class index; -1 for scores
-    judgement    int                            0: broken iff the label differs from the group's,
-                                                1: iff it equals it, 2: iff a need is met
+    judgement    int                            LABEL_CHANGES, LABEL_IS_TARGET or NEED_IS_MET
     group_label  int64   (n_groups,)
     """
 
@@ -33,39 +34,61 @@ class LeafMeaning(NamedTuple):
     group_label: np.ndarray
 
 
+class NearestLeaves(NamedTuple):
+    """Nearest leaf that breaks each row.
+
+    distance   float64 (n_rows,)             rounded down; infinite when no leaf breaks the row
+    attained   bool    (n_rows,)             whether the ball of that very radius reaches the leaf
+    low, high  int32   (n_rows, n_features)  cells of the leaf
+    seconds    float64 (n_rows,)
+    """
+
+    distance: np.ndarray
+    attained: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seconds: np.ndarray
+
+
 class TreeWalk(NamedTuple):
     """Scratch of one walk.
 
     low, high  int32   (n_features,)            cells of the path
     home       int32   (n_features,)            cell of the row
-    stack      int32   (2 * max_depth + 4, 5)   node, path length, feature and its cells
-    distance   float64 (2 * max_depth + 4,)     distance of a postponed branch, rounded down
-    beyond     bool    (2 * max_depth + 4,)     whether it must be exceeded
+    stack      int64   (3 * max_depth + 4, 5)   node, path length, feature and its cells
+    level      float64 (3 * max_depth + 4, 2)   distance of a postponed branch, rounded down, and 1
+                                                where it must be exceeded
     path       int32   (3 * max_depth + 4, 3)   feature, and its cells before
+    size       int64   (2,)                     of the stack, and of the path
+    here       float64 (2,)                     distance of the current branch, as in `level`
     """
 
     low: np.ndarray
     high: np.ndarray
     home: np.ndarray
     stack: np.ndarray
-    distance: np.ndarray
-    beyond: np.ndarray
+    level: np.ndarray
     path: np.ndarray
+    size: np.ndarray
+    here: np.ndarray
+
+
+_STACK, _PATH = 0, 1
 
 
 @noalloc_kernel
-def leaf_breaks(question, meaning, group, leaf):
+def leaf_breaks(claims, meaning, group, leaf):
     """Whether reaching a leaf breaks the claim of a group."""
-    if meaning.judgement == 0:
+    if meaning.judgement == LABEL_CHANGES:
         return meaning.label[leaf] != meaning.group_label[group]
-    if meaning.judgement == 1:
+    if meaning.judgement == LABEL_IS_TARGET:
         return meaning.label[leaf] == meaning.group_label[group]
-    for alternative in range(question.group_start[group], question.group_start[group + 1]):
-        constraint = question.alternative_start[alternative]
+    for alternative in range(claims.group_start[group], claims.group_start[group + 1]):
+        constraint = claims.alternative_start[alternative]
         gain = 0.0
-        for output in range(question.coefficient.shape[1]):
-            gain += question.coefficient[constraint, output] * meaning.accumulator[leaf, output]
-        if gain >= question.need[constraint]:
+        for output in range(claims.coefficient.shape[1]):
+            gain += claims.coefficient[constraint, output] * meaning.accumulator[leaf, output]
+        if gain >= claims.need[constraint]:
             return True
     return False
 
@@ -73,189 +96,179 @@ def leaf_breaks(question, meaning, group, leaf):
 @noalloc_kernel
 def is_farther(distance, beyond, other, other_beyond):
     """Whether a level is larger: the distance first, then whether it must be exceeded."""
-    return distance > other or (distance == other and beyond and not other_beyond)
+    return distance > other or (distance == other and beyond > other_beyond)
 
 
 @noalloc_kernel
-def range_level(space, question, row, feature, home, low, high):
-    """Distance at which a row reaches a range of cells in one feature, and whether beyond it."""
-    if not question.is_ball:
-        return 0.0, False
-    return cell_distance(
-        space, feature, low, high, home, question.rows[row, feature],
-        (question.down[feature], question.up[feature]),
-        (question.low[row, feature], question.high[row, feature]),
-    )  # fmt: skip
-
-
-@noalloc_kernel
-def nearest_leaf(trees, space, question, meaning, row, walk, best_low, best_high):
+def nearest_leaf(question, meaning, row, walk, best_low, best_high):
     """Nearest leaf that breaks a row, within the cells in ``walk.low`` and ``walk.high``.
 
     best_low, best_high  int32 (n_features,)   out: cells of that leaf
 
     Returns
     -------
-    float64, bool
-        Its distance rounded down, infinite when there is none; whether it must be exceeded.
+    float64, float64
+        Its distance rounded down, infinite when there is none; 1 where it must be exceeded.
     """
-    group = question.group[row]
+    group = question.rows.group[row]
     best = np.inf
-    best_beyond = True
-    top = 1
-    length = 0
-    walk.stack[0, 0] = trees.root[0]
-    walk.stack[0, 1] = 0
-    walk.stack[0, 2] = -1
-    walk.distance[0] = 0.0
-    walk.beyond[0] = False
-    while top > 0:
-        top -= 1
-        distance = walk.distance[top]
-        beyond = walk.beyond[top]
-        length = _back(walk, length, walk.stack[top, 1])
-        if not is_farther(best, best_beyond, distance, beyond):
+    best_beyond = 1.0
+    root = np.int64(question.trees.root[0])
+    _push(walk, root, np.int64(-1), np.int64(0), np.int64(0), 0.0, 0.0)
+    while walk.size[_STACK] > 0:
+        walk.size[_STACK] -= 1
+        top = walk.size[_STACK]
+        _back(walk, walk.stack[top, 1])
+        copy_into(walk.here, walk.level[top])
+        if not is_farther(best, best_beyond, walk.here[0], walk.here[1]):
             continue
-        node = walk.stack[top, 0]
         if walk.stack[top, 2] >= 0:
-            length = _forward(
-                walk, length, walk.stack[top, 2], walk.stack[top, 3], walk.stack[top, 4]
-            )
-        while trees.feature[node] >= 0:
-            tested = trees.feature[node]
-            first = walk.low[tested]
-            last = walk.high[tested]
-            if first == FIXED:
-                value = question.rows[row, tested]
-                left = is_left(trees, node, value, question.zero_band)
-                node = node + 1 if left else trees.right[node]
-                continue
-            cut = np.int64(space.nodes[node, CUT])
-            flags = trees.flags[node]
-            if flags & 2:
-                zero_low = space.zero_low[tested]
-                zero_high = space.zero_high[tested]
-                zero_side = node + 1 if flags & 1 else trees.right[node]
-                if first >= zero_low and last <= zero_high:
-                    node = zero_side
-                    continue
-                if last >= zero_low and first <= zero_high:
-                    # Zero is on a side of its own: the range is cut in up to three.
-                    if first < zero_low:
-                        top = _postpone(
-                            space, question, row, walk, top, node, length, tested, first,
-                            zero_low - 1, distance, beyond,
-                        )  # fmt: skip
-                    if last > zero_high:
-                        top = _postpone(
-                            space, question, row, walk, top, node, length, tested, zero_high + 1,
-                            last, distance, beyond,
-                        )  # fmt: skip
-                    top = _postpone(
-                        space, question, row, walk, top, zero_side, length, tested,
-                        max(first, zero_low), min(last, zero_high), distance, beyond,
-                    )  # fmt: skip
-                    node = -1
-                    break
-            if last <= cut:
-                node += 1
-            elif first > cut:
-                node = trees.right[node]
-            else:
-                # The side of the row itself costs nothing and comes first.
-                away, stay = trees.right[node], node + 1
-                away_first, away_last, stay_first, stay_last = cut + 1, last, first, cut
-                if walk.home[tested] > cut:
-                    away, stay = stay, away
-                    away_first, away_last, stay_first, stay_last = first, cut, cut + 1, last
-                top = _postpone(
-                    space, question, row, walk, top, away, length, tested, away_first, away_last,
-                    distance, beyond,
-                )  # fmt: skip
-                length = _forward(walk, length, tested, stay_first, stay_last)
-                node = stay
-        if node >= 0 and leaf_breaks(question, meaning, group, trees.leaf[node]):
-            best = distance
-            best_beyond = beyond
-            for feature in range(len(best_low)):
-                best_low[feature] = walk.low[feature]
-                best_high[feature] = walk.high[feature]
-    _back(walk, length, 0)
+            _forward(walk, walk.stack[top, 2], walk.stack[top, 3], walk.stack[top, 4])
+        leaf = _descend(question, row, walk, walk.stack[top, 0])
+        if leaf >= 0 and leaf_breaks(question.claims, meaning, group, leaf):
+            best = walk.here[0]
+            best_beyond = walk.here[1]
+            copy_into(best_low, walk.low)
+            copy_into(best_high, walk.high)
+    _back(walk, np.int64(0))
     return best, best_beyond
 
 
 @noalloc_kernel
-def _postpone(
-    space, question, row, walk, top, node, length, feature, low, high, distance, beyond
-):  # fmt: skip
-    """Remember a branch with the distance at which it is reached; unreachable ones are dropped."""
-    other, other_beyond = range_level(space, question, row, feature, walk.home[feature], low, high)
-    if other == np.inf:
-        return top
-    if is_farther(other, other_beyond, distance, beyond):
-        distance = other
-        beyond = other_beyond
-    walk.stack[top, 0] = node
-    walk.stack[top, 1] = length
-    walk.stack[top, 2] = feature
-    walk.stack[top, 3] = low
-    walk.stack[top, 4] = high
-    walk.distance[top] = distance
-    walk.beyond[top] = beyond
-    return top + 1
+def _descend(question, row, walk, node):
+    """Follow the row from a node; branches away from it are postponed.
+
+    Returns the leaf, or -1 where zero is on a side of its own and all branches are postponed.
+    """
+    trees, space, rows = question.trees, question.space, question.rows
+    while trees.feature[node] >= 0:
+        tested = np.int64(trees.feature[node])
+        left, right = node + 1, np.int64(trees.right[node])
+        first = np.int64(walk.low[tested])
+        last = np.int64(walk.high[tested])
+        if first == FIXED:
+            goes_left = is_left(trees, node, rows.values[row, tested], rows.zero_band)
+            node = left if goes_left else right
+            continue
+        cut = np.int64(space.nodes[node, CUT])
+        flags = trees.flags[node]
+        if flags & 2:
+            zero_low = np.int64(space.zero_low[tested])
+            zero_high = np.int64(space.zero_high[tested])
+            zero_side = left if flags & 1 else right
+            if first >= zero_low and last <= zero_high:
+                node = zero_side
+                continue
+            if last >= zero_low and first <= zero_high:
+                # The range is cut in up to three.
+                _postpone(question, row, walk, node, tested, first, min(last, zero_low - 1))
+                _postpone(question, row, walk, node, tested, max(first, zero_high + 1), last)
+                middle = max(first, zero_low), min(last, zero_high)
+                _postpone(question, row, walk, zero_side, tested, middle[0], middle[1])
+                return -1
+        if last <= cut:
+            node = left
+        elif first > cut:
+            node = right
+        elif walk.home[tested] > cut:
+            # The side of the row itself costs nothing and comes first.
+            _postpone(question, row, walk, left, tested, first, cut)
+            _forward(walk, tested, cut + 1, last)
+            node = right
+        else:
+            _postpone(question, row, walk, right, tested, cut + 1, last)
+            _forward(walk, tested, first, cut)
+            node = left
+    return trees.leaf[node]
 
 
 @noalloc_kernel
-def _forward(walk, length, feature, low, high):
+def _postpone(question, row, walk, node, feature, low, high):
+    """Remember a branch with the distance at which it is reached, unless nothing reaches it."""
+    rows = question.rows
+    distance, is_beyond = 0.0, False
+    if rows.is_ball and low <= high:
+        distance, is_beyond = cell_distance(
+            question.space, feature, low, high, walk.home[feature], rows.values[row, feature],
+            (rows.down[feature], rows.up[feature]),
+            (rows.low[row, feature], rows.high[row, feature]),
+        )  # fmt: skip
+    if distance == np.inf or low > high:
+        return
+    beyond = 1.0 if is_beyond else 0.0
+    if is_farther(walk.here[0], walk.here[1], distance, beyond):
+        distance = walk.here[0]
+        beyond = walk.here[1]
+    _push(walk, node, feature, low, high, distance, beyond)
+
+
+@noalloc_kernel
+def _push(walk, node, feature, low, high, distance, beyond):
+    top = walk.size[_STACK]
+    walk.stack[top, 0] = node
+    walk.stack[top, 1] = walk.size[_PATH]
+    walk.stack[top, 2] = feature
+    walk.stack[top, 3] = low
+    walk.stack[top, 4] = high
+    walk.level[top, 0] = distance
+    walk.level[top, 1] = beyond
+    walk.size[_STACK] += 1
+
+
+@noalloc_kernel
+def _forward(walk, feature, low, high):
+    """Enter a range of cells."""
+    length = walk.size[_PATH]
     walk.path[length, 0] = feature
     walk.path[length, 1] = walk.low[feature]
     walk.path[length, 2] = walk.high[feature]
     walk.low[feature] = low
     walk.high[feature] = high
-    return length + 1
+    walk.size[_PATH] += 1
 
 
 @noalloc_kernel
-def _back(walk, length, target):
-    while length > target:
-        length -= 1
-        walk.low[walk.path[length, 0]] = walk.path[length, 1]
-        walk.high[walk.path[length, 0]] = walk.path[length, 2]
-    return length
+def _back(walk, length):
+    """Leave ranges until the path has a given length."""
+    while walk.size[_PATH] > length:
+        walk.size[_PATH] -= 1
+        step = walk.size[_PATH]
+        walk.low[walk.path[step, 0]] = walk.path[step, 1]
+        walk.high[walk.path[step, 0]] = walk.path[step, 2]
+
+
+def new_walk(n_features: int, max_depth: int) -> TreeWalk:
+    """Scratch; not compiled, because a call for many rows needs it once."""
+    size = 3 * max_depth + 4
+    return TreeWalk(
+        low=np.empty(n_features, dtype=np.int32),
+        high=np.empty(n_features, dtype=np.int32),
+        home=np.zeros(n_features, dtype=np.int32),
+        stack=np.empty((size, 5), dtype=np.int64),
+        level=np.empty((size, 2)),
+        path=np.empty((size, 3), dtype=np.int32),
+        size=np.zeros(2, dtype=np.int64),
+        here=np.empty(2),
+    )
 
 
 @kernel
-def single_tree_rows(
-    trees, space, question, meaning, radius, first, last, distance, attained, low, high, seconds
-):
-    """Nearest breaking leaf of every row.
+def single_tree_rows(question, meaning, radius, walk, first, last, out):
+    """Nearest breaking leaf of rows first to last.
 
-    radius       float64               largest radius; infinite for the minimal perturbation
-    first, last  int                   which rows
-    distance     float64 (n_rows,)     out: rounded down; infinite when no leaf breaks the row
-    attained     bool    (n_rows,)     out: whether the ball of that very radius reaches the leaf
-    low, high    int32   (n_rows, n_features)  out: cells of the leaf
-    seconds      float64 (n_rows,)     out
+    radius  float64        largest radius; infinite for the minimal perturbation
+    walk    TreeWalk       scratch
+    out     NearestLeaves  out
     """
-    n_features = question.rows.shape[1]
-    depth = space.max_depth
-    walk = TreeWalk(
-        np.empty(n_features, dtype=np.int32),
-        np.empty(n_features, dtype=np.int32),
-        np.zeros(n_features, dtype=np.int32),
-        np.empty((3 * depth + 4, 5), dtype=np.int32),
-        np.empty(3 * depth + 4),
-        np.empty(3 * depth + 4, dtype=np.bool_),
-        np.empty((3 * depth + 4, 3), dtype=np.int32),
-    )
+    space, rows = question.space, question.rows
     clock = np.empty(2, dtype=np.int64)
     for row in range(first, last):
         begun = seconds_now(clock)
-        set_cells(space, question, row, radius, walk.low, walk.high)
-        for feature in question.used:
-            walk.home[feature] = cell_of(space, feature, question.rows[row, feature])
-        distance[row], beyond = nearest_leaf(
-            trees, space, question, meaning, row, walk, low[row], high[row]
+        set_cells(space, rows, row, radius, walk.low, walk.high)
+        for feature in rows.used:
+            walk.home[feature] = cell_of(space, feature, rows.values[row, feature])
+        out.distance[row], beyond = nearest_leaf(
+            question, meaning, row, walk, out.low[row], out.high[row]
         )
-        attained[row] = not beyond
-        seconds[row] = seconds_now(clock) - begun
+        out.attained[row] = beyond == 0.0
+        out.seconds[row] = seconds_now(clock) - begun

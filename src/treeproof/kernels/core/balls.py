@@ -1,5 +1,7 @@
 """How far points lie from rows, exactly, and whether they lie in the sets around them."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from treeproof.kernels.core.arithmetic import quotient_down
@@ -174,25 +176,56 @@ def is_reached(distance, is_exact, is_beyond, radius, is_open):
     return distance < radius or (distance == radius and (is_open or (is_exact and not is_beyond)))
 
 
+class Sets(NamedTuple):
+    """A set around each of some rows.
+
+    rows       float64 (n_rows, n_features)
+    down, up   float64 (n_features,)         rates of balls
+    low, high  float64 (n_rows, n_features)  domain of balls, or the boxes
+    radius     float64 (n_rows,)             of balls
+    is_open    bool    (n_rows,)             see `is_reached`
+    is_ball    bool
+    """
+
+    rows: np.ndarray
+    down: np.ndarray
+    up: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    radius: np.ndarray
+    is_open: np.ndarray
+    is_ball: bool
+
+
+class Reach(NamedTuple):
+    """One feature of one of the `Sets`."""
+
+    down: float
+    up: float
+    low: float
+    high: float
+    radius: float
+    is_open: bool
+    is_ball: bool
+
+
 @noalloc_kernel
-def may_take(space, feature, value, point, rates, sides, radius, is_open, is_ball, is_single):
+def may_take(space, feature, value, point, reach, is_single):
     """Whether a feature may take a value in the set around a row.
 
-    rates, sides  down and up; low and high
     Sound: sets hold real numbers, and a cell may share some with the set but none of the input
     precision. Then, and only then, the cell's nearest such number outside the set stands for them:
     the model cannot tell it from numbers of the set.
     """
-    down, up = rates
-    low, high = sides
+    low, high, is_ball = reach.low, reach.high, reach.is_ball
     first = space.cut_start[feature]
     cell = cell_of(space, feature, point)
     is_above = point > value if is_ball else point > high
     is_reachable = True
-    rate = up if is_above else down
+    rate = reach.up if is_above else reach.down
     if is_ball:
         distance, is_exact = quotient_down(max(point, value), min(point, value), rate)
-        is_reachable = is_reached(distance, is_exact, False, radius, is_open)
+        is_reachable = is_reached(distance, is_exact, False, reach.radius, reach.is_open)
     if is_reachable and low <= point <= high:
         return True
     inwards = next_float(point, -np.inf if is_above else np.inf, is_single)
@@ -204,37 +237,35 @@ def may_take(space, feature, value, point, rates, sides, radius, is_open, is_bal
         is_reachable = low < end and (inwards >= end or inwards > high)
     if is_ball and is_reachable:
         distance, is_exact = quotient_down(max(end, value), min(end, value), rate)
-        is_reachable = is_reached(distance, is_exact, not is_above, radius, is_open)
+        is_reachable = is_reached(distance, is_exact, not is_above, reach.radius, reach.is_open)
     return is_reachable
 
 
 @kernel
-def lie_in_sets(space, rows, points, rates, sides, radius, is_open, is_ball, is_single):
+def lie_in_sets(space, sets, points, is_single):
     """Whether each point lies in the set around its row, up to what no model can tell apart.
 
-    rows, points  float64 (n_rows, n_features)
-    rates         float64 (n_features,), twice         down and up
-    sides         float64 (n_rows, n_features), twice  low and high: the domain, or the box
-    radius        float64 (n_rows,)                    of balls
-    is_open       bool    (n_rows,)                    see `is_reached`
-    is_single     bool                                 rows are float32
+    points     float64 (n_rows, n_features)
+    is_single  bool    rows are float32
     """
+    rows = sets.rows
     inside = np.empty(len(rows), dtype=np.bool_)
     for number in range(len(rows)):
         inside[number] = True
         for feature in range(rows.shape[1]):
             value = rows[number, feature]
             point = points[number, feature]
-            if np.isnan(value) or space.categorical[feature] or (is_ball and np.isinf(value)):
+            if np.isnan(value) or space.categorical[feature] or (sets.is_ball and np.isinf(value)):
                 is_inside = point == value or (np.isnan(value) and np.isnan(point))
-            elif np.isnan(point) or (is_ball and point == value):
+            elif np.isnan(point) or (sets.is_ball and point == value):
                 is_inside = point == value
             else:
-                is_inside = may_take(
-                    space, feature, value, point, (rates[0][feature], rates[1][feature]),
-                    (sides[0][number, feature], sides[1][number, feature]), radius[number],
-                    is_open[number], is_ball, is_single,
+                reach = Reach(
+                    sets.down[feature], sets.up[feature], sets.low[number, feature],
+                    sets.high[number, feature], sets.radius[number], sets.is_open[number],
+                    sets.is_ball,
                 )  # fmt: skip
+                is_inside = may_take(space, feature, value, point, reach, is_single)
             if not is_inside:
                 inside[number] = False
                 break

@@ -9,7 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.compiler import ONE, inlined_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import (
+    ONE,
+    inlined_kernel,
+    inner_kernel,
+    kernel,
+    noalloc_kernel,
+)
 
 TESTED, CUT, NEXT, FLAGS = 0, 1, 2, 3
 """Columns of the nodes of a `RankSpace`."""
@@ -43,6 +49,51 @@ class RankSpace(NamedTuple):
     max_depth: int
 
 
+class Batch(NamedTuple):
+    """Rows that are asked about together.
+
+    groups     int64   (n_rows,)             group of alternatives of each row
+    rows       float64 (n_rows, n_features)
+    down, up   float64 (n_features,)         rates of a ball
+    low, high  float64 (n_rows, n_features)  domain of a ball, or the boxes
+    skip       bool    (n_rows,)             rows that are left out
+    """
+
+    groups: np.ndarray
+    rows: np.ndarray
+    down: np.ndarray
+    up: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    skip: np.ndarray
+
+
+class Region(NamedTuple):
+    """The set around one row: a ball in a domain, or a box.
+
+    row        float64 (n_features,)
+    home       int32   (n_features,)  cells of the row; FIXED where it never moves
+    down, up   float64 (n_features,)  rates of a ball
+    low, high  float64 (n_features,)  domain of a ball, or the box, rounded as in query/rounding.py
+    is_ball    bool
+    """
+
+    row: np.ndarray
+    home: np.ndarray
+    down: np.ndarray
+    up: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    is_ball: bool
+
+
+class CellBox(NamedTuple):
+    """A box of cells: first and last cell of every feature, or FIXED; int32 (n_features,)."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
 @noalloc_kernel
 def cell_of(space, feature, value):
     """Number of thresholds of a feature that are <= value."""
@@ -71,17 +122,30 @@ def cell_from(space, feature, value, cell):
     return np.int32(here)
 
 
-@noalloc_kernel
-def home_cells(space, row, is_ball, cells):
-    """Cells of the row itself; FIXED where it never moves.
+@inner_kernel
+def new_region(space, batch, number, is_ball):
+    """The set around one row of a `Batch`.
 
     In a ball infinite values never move: what is at an infinite distance from everything stays.
     """
-    box_cells(space, row, row, row, cells, cells)
+    row = batch.rows[number]
+    home = np.empty(len(row), dtype=np.int32)
+    box_cells(space, row, row, row, home, home)
     if is_ball:
         for feature in range(len(row)):
             if np.isinf(row[feature]):
-                cells[feature] = FIXED
+                home[feature] = FIXED
+    return Region(row, home, batch.down, batch.up, batch.low[number], batch.high[number], is_ball)
+
+
+@inner_kernel
+def new_box(space, region):
+    """Cells of a box; for a ball, room for those of `ball_cells`."""
+    n_features = len(region.row)
+    box = CellBox(np.empty(n_features, dtype=np.int32), np.empty(n_features, dtype=np.int32))
+    if not region.is_ball:
+        box_cells(space, region.row, region.low, region.high, box.low, box.high)
+    return box
 
 
 @noalloc_kernel

@@ -1,13 +1,13 @@
 """The library's own arithmetic at one point given in cells: sums, links, labels."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
+from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, RankSpace
 from treeproof.kernels.core.compiler import ONE, noalloc_kernel
-from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
 
 HOLDS, BROKEN, AMBIGUOUS = 0, 1, 2
 """The claim holds at the point, is broken there, or only the link's rounding could tell."""
@@ -25,6 +25,7 @@ EXP_BELOW, EXP_ABOVE = 1.0 - 2.0**-51, 1.0 + 2.0**-51
 class Semantics(NamedTuple):
     """How sums are formed and judged.
 
+    is_input_single  bool            rows are float32 (otherwise float64)
     is_single   bool                 sums are rounded to float32 (otherwise float64)
     start       float64 (n_outputs,)
     finish      int                  NO_FINISH, DIVIDE, AFFINE; RISING for one output only
@@ -38,6 +39,7 @@ class Semantics(NamedTuple):
     zero_band   float64
     """
 
+    is_input_single: bool
     is_single: bool
     start: np.ndarray
     finish: int
@@ -50,6 +52,14 @@ class Semantics(NamedTuple):
     link_unit: float
     judgement: int
     zero_band: float
+
+
+class Forest(NamedTuple):
+    """A model as kernels see it."""
+
+    trees: Any  # the ensemble's own TreeArrays
+    space: RankSpace
+    semantics: Semantics
 
 
 class Claim(NamedTuple):
@@ -80,13 +90,14 @@ def add(left, right, is_single):
 
 
 @noalloc_kernel
-def accumulate_cells(trees, space, semantics, row, cells, total):
+def accumulate_cells(forest, row, cells, total):
     """Sum the leaves at a point given by its cells, in tree order and the library's precision.
 
     row    float64 (n_features,)  values of fixed features
     cells  int32   (n_features,)  cell of every other feature, or FIXED
     total  float64 (n_outputs,)   out; float32 sums are held exactly
     """
+    trees, space, semantics = forest.trees, forest.space, forest.semantics
     nodes = space.nodes
     for output in range(len(total)):
         total[output] = semantics.start[output]
@@ -98,8 +109,11 @@ def accumulate_cells(trees, space, semantics, row, cells, total):
             flags = nodes[node, FLAGS]
             if cell == FIXED:
                 goes_left = is_left(trees, node, row[feature], semantics.zero_band)
-            elif flags & 2 and space.zero_low[feature] <= cell <= space.zero_high[feature]:
-                goes_left = flags & 1 == 1
+            elif (
+                flags & ZERO_IS_MISSING
+                and space.zero_low[feature] <= cell <= space.zero_high[feature]
+            ):
+                goes_left = flags & MISSING_LEFT == 1
             else:
                 goes_left = cell <= nodes[node, CUT]
             node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
@@ -196,12 +210,13 @@ def wins(margins, label, slack, semantics):
 
 
 @noalloc_kernel
-def judge(trees, space, semantics, claim, row, cells, total):
+def judge(forest, claim, row, cells, total):
     """Whether a point given in cells breaks a claim: HOLDS, BROKEN or AMBIGUOUS.
 
     total  float64 (n_outputs,)  scratch
     """
-    accumulate_cells(trees, space, semantics, row, cells, total)
+    accumulate_cells(forest, row, cells, total)
+    semantics = forest.semantics
     if semantics.judgement == NEED_IS_MET:
         gain = 0.0
         for output in range(len(total)):

@@ -6,7 +6,7 @@ import numpy as np
 
 from treeproof.kernels.core.arithmetic import two_product, two_sum
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED
+from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, CellBox
 from treeproof.kernels.core.compiler import (
     ONE,
     inlined_kernel,
@@ -14,11 +14,34 @@ from treeproof.kernels.core.compiler import (
     kernel,
     noalloc_kernel,
 )
-from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
+
+LOW, HIGH = 0, 1
 
 
-class LeafRoom(NamedTuple):
-    """Room for the leaves that `restrict_trees` finds, and its scratch.
+class Leaves(NamedTuple):
+    """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
+
+    leaf_start   int64   (n_trees + 1,)  leaves of tree k
+    leaf_gain    float64 (n_leaves,)     gain of each leaf
+    leaf_row     int32   (n_leaves,)     row of trees.leaf_value
+    range_start  int64   (n_leaves + 1,) constraints of each leaf
+    feature      int32   (n_ranges,)     constrained feature, at most once per leaf
+    low, high    int32   (n_ranges,)     first and last cell of the leaf in that feature; features
+                                         without an entry span the whole box
+    """
+
+    leaf_start: np.ndarray
+    leaf_gain: np.ndarray
+    leaf_row: np.ndarray
+    range_start: np.ndarray
+    feature: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class LeafBuffer(NamedTuple):
+    """Where `restrict_trees` puts leaves, and its scratch.
 
     leaf_start    int64   (n_trees + 1,)
     leaf_gain     float64 (leaf capacity,)
@@ -26,8 +49,7 @@ class LeafRoom(NamedTuple):
     range_start   int64   (leaf capacity + 1,)
     feature       int32   (range capacity,)
     low, high     int32   (range capacity,)
-    current_low   int32   (n_features,)      scratch: the box of the path
-    current_high  int32   (n_features,)
+    current       int32   (n_features, 2)    scratch: the box of the path
     stack         uint32  (2 * max_depth + 4, 5)
     path          uint32  (3 * max_depth + 4, 4)
     """
@@ -39,16 +61,15 @@ class LeafRoom(NamedTuple):
     feature: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    current_low: np.ndarray
-    current_high: np.ndarray
+    current: np.ndarray
     stack: np.ndarray
     path: np.ndarray
 
 
 @inner_kernel
-def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
-    """Empty room with the given capacities."""
-    return LeafRoom(
+def new_buffer(n_trees, n_features, max_depth, n_leaves, n_ranges):
+    """Empty buffer with the given capacities."""
+    return LeafBuffer(
         np.zeros(n_trees + 1, dtype=np.int64),
         np.empty(n_leaves, dtype=np.float64),
         np.empty(n_leaves, dtype=np.int32),
@@ -56,8 +77,7 @@ def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
         np.empty(n_ranges, dtype=np.int32),
         np.empty(n_ranges, dtype=np.int32),
         np.empty(n_ranges, dtype=np.int32),
-        np.empty(n_features, dtype=np.int32),
-        np.empty(n_features, dtype=np.int32),
+        np.empty((n_features, 2), dtype=np.int32),
         # One pending branch per level and split in three at most (zero bands), hence 2 per level.
         np.empty((2 * max_depth + 4, 5), dtype=np.uint32),
         np.empty((3 * max_depth + 4, 4), dtype=np.uint32),
@@ -65,74 +85,59 @@ def new_room(n_trees, n_features, max_depth, n_leaves, n_ranges):
 
 
 @inner_kernel
-def larger_room(room):
-    """Room of twice the capacity with the same leaves in it."""
-    n_leaves = len(room.leaf_gain)
-    n_ranges = len(room.feature)
-    larger = LeafRoom(
-        room.leaf_start,
+def grow_buffer(buffer):
+    """Buffer of twice the capacity with the same leaves in it."""
+    n_leaves = len(buffer.leaf_gain)
+    n_ranges = len(buffer.feature)
+    larger = LeafBuffer(
+        buffer.leaf_start,
         np.empty(2 * n_leaves, dtype=np.float64),
         np.empty(2 * n_leaves, dtype=np.int32),
         np.zeros(2 * n_leaves + 1, dtype=np.int64),
         np.empty(2 * n_ranges, dtype=np.int32),
         np.empty(2 * n_ranges, dtype=np.int32),
         np.empty(2 * n_ranges, dtype=np.int32),
-        room.current_low,
-        room.current_high,
-        room.stack,
-        room.path,
+        buffer.current,
+        buffer.stack,
+        buffer.path,
     )
-    copy_into(larger.leaf_gain, room.leaf_gain)
-    copy_into(larger.leaf_row, room.leaf_row)
-    copy_into(larger.range_start, room.range_start)
-    copy_into(larger.feature, room.feature)
-    copy_into(larger.low, room.low)
-    copy_into(larger.high, room.high)
+    copy_into(larger.leaf_gain, buffer.leaf_gain)
+    copy_into(larger.leaf_row, buffer.leaf_row)
+    copy_into(larger.range_start, buffer.range_start)
+    copy_into(larger.feature, buffer.feature)
+    copy_into(larger.low, buffer.low)
+    copy_into(larger.high, buffer.high)
     return larger
 
 
 @inner_kernel
 def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
-    """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
+    """`Leaves` of a box of cells.
 
-    trees        TreeArrays
-    space        RankSpace
     row          float64 (n_features,)  decides fixed features
     low_cell     int32   (n_features,)  box in cells, or FIXED
     high_cell    int32   (n_features,)
     coefficient  float64 (n_outputs,)   gain of a leaf = coefficient · value; trees of outputs with
                                         coefficient 0 are left out (no leaves)
-    zero_band    float64
-
-    Returns
-    -------
-    leaf_start   int64   (n_trees + 1,)  leaves of tree k
-    leaf_gain    float64 (n_leaves,)     gain of each leaf
-    leaf_row     int32   (n_leaves,)     row of trees.leaf_value
-    range_start  int64   (n_leaves + 1,) constraints of each leaf
-    feature      int32   (n_ranges,)     constrained feature, at most once per leaf
-    low, high    int32   (n_ranges,)     first and last cell of the leaf in that feature; features
-                                         without an entry span the whole box
     """
     n_trees = len(trees.tree_output)
-    room = new_room(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
+    box = CellBox(low_cell, high_cell)
+    buffer = new_buffer(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
     tree = np.int64(0)
     while tree < n_trees:
-        tree = restrict_trees(
-            trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
-        )
+        tree = restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer)
         if tree < n_trees:
-            room = larger_room(room)
-    n_leaves = room.leaf_start[n_trees]
-    n_ranges = room.range_start[n_leaves]
-    return (
-        room.leaf_start,
-        room.leaf_gain[:n_leaves],
-        room.leaf_row[:n_leaves],
-        room.range_start[: n_leaves + 1],
-        room.feature[:n_ranges],
-        room.low[:n_ranges],
-        room.high[:n_ranges],
+            buffer = grow_buffer(buffer)
+    n_leaves = buffer.leaf_start[n_trees]
+    n_ranges = buffer.range_start[n_leaves]
+    return Leaves(
+        buffer.leaf_start,
+        buffer.leaf_gain[:n_leaves],
+        buffer.leaf_row[:n_leaves],
+        buffer.range_start[: n_leaves + 1],
+        buffer.feature[:n_ranges],
+        buffer.low[:n_ranges],
+        buffer.high[:n_ranges],
     )
 
 
@@ -149,39 +154,34 @@ def slack_of_sums(trees, coefficient, start, unit, leaf_start, leaf_row):
 
 
 @noalloc_kernel
-def restrict_trees(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
-    """As `restrict`, from a given tree on, into room that may be too small.
+def restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer):
+    """As `restrict`, from a given tree on, into a buffer that may be too small.
 
-    Returns
-    -------
-    int
-        The first tree whose leaves did not fit, which is left out; the number of trees at the end.
+    Returns the first tree whose leaves did not fit, which is left out; the number of trees at the
+    end.
     """
-    for feature in range(len(low_cell)):
-        room.current_low[feature] = low_cell[feature]
-        room.current_high[feature] = high_cell[feature]
-    n_leaves = room.leaf_start[tree]
+    for feature in range(len(row)):
+        buffer.current[feature, LOW] = box.low[feature]
+        buffer.current[feature, HIGH] = box.high[feature]
+    n_leaves = buffer.leaf_start[tree]
     while tree < len(trees.tree_output):
         output = trees.tree_output[tree]
         if output < 0 or coefficient[output] != 0.0:
-            n_leaves = _restrict_tree(
-                trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room
-            )
+            n_leaves = _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
             if n_leaves < 0:
                 return tree
-        room.leaf_start[tree + 1] = n_leaves
+        buffer.leaf_start[tree + 1] = n_leaves
         tree += 1
     return tree
 
 
 @inlined_kernel
-def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_band, tree, room):
+def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer):
     """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
     nodes = space.nodes
-    stack, path = room.stack, room.path
-    current_low, current_high = room.current_low, room.current_high
-    n_leaves = np.uint64(room.leaf_start[tree])
-    n_ranges = np.uint64(room.range_start[n_leaves])
+    stack, path, current = buffer.stack, buffer.path, buffer.current
+    n_leaves = np.uint64(buffer.leaf_start[tree])
+    n_ranges = np.uint64(buffer.range_start[n_leaves])
     top = np.uint64(1)
     stack[0, 0] = trees.root[tree]
     stack[0, 1] = 0
@@ -193,27 +193,27 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
         node = np.uint64(stack[top, 0])
         while length > stack[top, 1]:
             length -= ONE
-            current_low[path[length, 0]] = path[length, 1]
-            current_high[path[length, 0]] = path[length, 2]
+            current[path[length, 0], LOW] = path[length, 1]
+            current[path[length, 0], HIGH] = path[length, 2]
         if stack[top, 2] != NOTHING:
             length = _narrow(
-                path, length, current_low, current_high, low_cell, high_cell,
-                stack[top, 2], stack[top, 3], stack[top, 4],
+                path, length, current, box, np.uint32(stack[top, 2]), np.int64(stack[top, 3]),
+                np.int64(stack[top, 4]),
             )  # fmt: skip
         while nodes[node, TESTED] != NOTHING:
             tested = nodes[node, TESTED]
-            first = current_low[tested]
-            last = current_high[tested]
+            first = current[tested, LOW]
+            last = current[tested, HIGH]
             if first == FIXED:
                 is_near = is_left(trees, node, row[tested], zero_band)
                 node = node + ONE if is_near else np.uint64(nodes[node, NEXT])
                 continue
             cut = np.int64(nodes[node, CUT])
             flags = nodes[node, FLAGS]
-            if flags & 2:
+            if flags & ZERO_IS_MISSING:
                 zero_low = space.zero_low[tested]
                 zero_high = space.zero_high[tested]
-                zero_left = flags & 1 == 1
+                zero_left = flags & MISSING_LEFT == 1
                 apart = zero_high > cut if zero_left else zero_low <= cut
                 if first >= zero_low and last <= zero_high:
                     node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
@@ -226,8 +226,8 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
                     if last > zero_high:
                         top = _postpone(stack, top, node, length, tested, zero_high + 1, last)
                     length = _narrow(
-                        path, length, current_low, current_high, low_cell, high_cell,
-                        tested, max(first, zero_low), min(last, zero_high),
+                        path, length, current, box, tested, np.int64(max(first, zero_low)),
+                        np.int64(min(last, zero_high)),
                     )  # fmt: skip
                     node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
                     continue
@@ -237,29 +237,26 @@ def _restrict_tree(trees, space, row, low_cell, high_cell, coefficient, zero_ban
                 node = np.uint64(nodes[node, NEXT])
             else:
                 top = _postpone(stack, top, nodes[node, NEXT], length, tested, cut + 1, last)
-                length = _narrow(
-                    path, length, current_low, current_high, low_cell, high_cell,
-                    tested, first, cut,
-                )  # fmt: skip
+                length = _narrow(path, length, current, box, tested, np.int64(first), cut)
                 node += ONE
-        if n_leaves == len(room.leaf_gain) or n_ranges + length > len(room.feature):
+        if n_leaves == len(buffer.leaf_gain) or n_ranges + length > len(buffer.feature):
             has_room = False
             break
         for step in range(length):
             if path[step, 3]:
-                room.feature[n_ranges] = path[step, 0]
-                room.low[n_ranges] = current_low[path[step, 0]]
-                room.high[n_ranges] = current_high[path[step, 0]]
+                buffer.feature[n_ranges] = path[step, 0]
+                buffer.low[n_ranges] = current[path[step, 0], LOW]
+                buffer.high[n_ranges] = current[path[step, 0], HIGH]
                 n_ranges += ONE
         leaf = nodes[node, NEXT]
-        room.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
-        room.leaf_row[n_leaves] = leaf
+        buffer.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
+        buffer.leaf_row[n_leaves] = leaf
         n_leaves += ONE
-        room.range_start[n_leaves] = n_ranges
+        buffer.range_start[n_leaves] = n_ranges
     while length > 0:
         length -= ONE
-        current_low[path[length, 0]] = path[length, 1]
-        current_high[path[length, 0]] = path[length, 2]
+        current[path[length, 0], LOW] = path[length, 1]
+        current[path[length, 0], HIGH] = path[length, 2]
     return np.int64(n_leaves) if has_room else -1
 
 
@@ -311,18 +308,39 @@ def _postpone(stack, top, node, length, feature, low, high):
 
 
 @inlined_kernel
-def _narrow(path, length, current_low, current_high, low_cell, high_cell, feature, low, high):
+def _narrow(path, length, current, box, feature, low, high):
     """Enter a cell range, remembering how to leave it; marks a feature's first narrowing."""
     path[length, 0] = feature
-    path[length, 1] = current_low[feature]
-    path[length, 2] = current_high[feature]
+    path[length, 1] = current[feature, LOW]
+    path[length, 2] = current[feature, HIGH]
     is_first = (
-        current_low[feature] == low_cell[feature] and current_high[feature] == high_cell[feature]
+        current[feature, LOW] == box.low[feature] and current[feature, HIGH] == box.high[feature]
     )
     path[length, 3] = 1 if is_first else 0
-    current_low[feature] = low
-    current_high[feature] = high
+    current[feature, LOW] = low
+    current[feature, HIGH] = high
     return length + ONE
+
+
+@noalloc_kernel
+def best_sum(leaves):
+    """The paper's eq. 6: every tree takes its best reachable leaf.
+
+    Returns the sum of the largest gains, and the sum of the largest magnitudes, which bounds its
+    rounding: adding n doubles errs by at most n * 2**-53 times the sum of their magnitudes.
+    """
+    total = 0.0
+    gross = 0.0
+    for tree in range(len(leaves.leaf_start) - 1):
+        if leaves.leaf_start[tree] < leaves.leaf_start[tree + 1]:
+            largest = leaves.leaf_gain[leaves.leaf_start[tree]]
+            magnitude = abs(largest)
+            for leaf in range(leaves.leaf_start[tree] + 1, leaves.leaf_start[tree + 1]):
+                largest = max(largest, leaves.leaf_gain[leaf])
+                magnitude = max(magnitude, abs(leaves.leaf_gain[leaf]))
+            total += largest
+            gross += magnitude
+    return total, gross
 
 
 @noalloc_kernel

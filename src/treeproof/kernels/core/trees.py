@@ -7,18 +7,21 @@ from numpy.typing import NDArray
 
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 
+MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, WHOLE_CATEGORY, NONNEGATIVE_CATEGORY = 1, 2, 4, 8, 16
+"""Flags of nodes, as `treeproof.model.ensemble` documents them."""
+
 
 @noalloc_kernel
 def is_left(trees, node, value, zero_band):
     """Whether a value goes left at an inner node; see `TreeArrays` for the flags."""
     flags = trees.flags[node]
-    if flags <= 1:  # the common case: numeric, only NaN is missing
+    if flags <= MISSING_LEFT:  # the common case: numeric, only NaN is missing
         if np.isnan(value):
-            return flags == 1
+            return flags == MISSING_LEFT
         return value < trees.threshold[node]
-    if np.isnan(value) or (flags & 2 and abs(value) <= zero_band):
-        return flags & 1 == 1
-    if flags & 4:
+    if np.isnan(value) or (flags & ZERO_IS_MISSING and abs(value) <= zero_band):
+        return flags & MISSING_LEFT == 1
+    if flags & CATEGORICAL:
         number = trees.category_set[node]
         start = trees.set_offset[number]
         stop = trees.set_offset[number + 1]
@@ -26,7 +29,9 @@ def is_left(trees, node, value, zero_band):
         # An empty set has no word at all, which -1 < value < 0 would otherwise read.
         if start == stop or value <= -1.0 or value >= 32.0 * (stop - start):
             return False
-        if (flags & 16 and value < 0.0) or (flags & 8 and value != np.floor(value)):
+        if flags & NONNEGATIVE_CATEGORY and value < 0.0:
+            return False
+        if flags & WHOLE_CATEGORY and value != np.floor(value):
             return False
         code = np.int64(value)
         return (trees.set_words[start + code // 32] >> np.uint32(code % 32)) & np.uint32(1) == 1
@@ -272,15 +277,16 @@ def _walk(packed, tree, n_rows, buffer, reached):
 
 
 @noalloc_kernel
-def _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached):
+def _walk_any(trees, packed, tree, rows, zero_band, buffer, reached):
     """Leaf of each row of a block in one tree of any kind."""
+    n_rows = len(rows)
     if packed.is_plain[tree]:
         _walk(packed, tree, n_rows, buffer, reached)
         return
     for row in range(n_rows):
         node = trees.root[tree]
         while trees.feature[node] >= 0:
-            value = rows[first + row, trees.feature[node]]
+            value = rows[row, trees.feature[node]]
             node = node + 1 if is_left(trees, node, value, zero_band) else trees.right[node]
         reached[row] = trees.leaf[node]
 
@@ -299,9 +305,10 @@ def reach_packed(trees, packed, rows, zero_band, buffer, leaves):
     reached = np.empty(BLOCK, np.int32)
     for first in range(0, rows.shape[0], BLOCK):
         n_rows = min(BLOCK, rows.shape[0] - first)
+        block = rows[first : first + n_rows]
         _fill(packed, rows, first, n_rows, buffer)
         for tree in range(len(trees.tree_output)):
-            _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached)
+            _walk_any(trees, packed, tree, block, zero_band, buffer, reached)
             for row in range(n_rows):
                 leaves[first + row, tree] = reached[row]
 
@@ -320,9 +327,10 @@ def accumulate_packed(trees, packed, rows, zero_band, buffer, total):
     reached = np.empty(BLOCK, np.int32)
     for first in range(0, rows.shape[0], BLOCK):
         n_rows = min(BLOCK, rows.shape[0] - first)
+        block = rows[first : first + n_rows]
         _fill(packed, rows, first, n_rows, buffer)
         for tree in range(len(trees.tree_output)):
-            _walk_any(trees, packed, tree, rows, first, n_rows, zero_band, buffer, reached)
+            _walk_any(trees, packed, tree, block, zero_band, buffer, reached)
             output = trees.tree_output[tree]
             for row in range(n_rows):
                 if output >= 0:

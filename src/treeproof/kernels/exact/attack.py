@@ -1,23 +1,29 @@
-"""Where the attack starts: the row itself, points decoded from the dual, and random neighbours."""
+"""The attack: near violations by descent over leaf tuples, from many starts.
+
+It starts from the row itself, from points decoded from the dual, and from random neighbours.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import box_cells, home_cells
+from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.leaves import restrict
+from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.dual import enter_box, new_state, sweep
-from treeproof.kernels.exact.initial_radius import plan
+from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import (
     NODES,
     RESTRICTIONS,
     SWEEPS,
-    cell_distances,
     climb,
     clip_point,
     decode,
+    new_found,
     new_target,
     reaches_need,
     shrink_box,
@@ -37,12 +43,10 @@ from treeproof.kernels.exact.row import (
     claim_of,
     covers_everything,
     first_step,
-    is_out_of_reach,
-    judge_point,
-    nearest_cells,
-    new_found,
-    witness_point,
+    is_excluded_by_eq6,
+    write_columns,
 )
+from treeproof.kernels.exact.search import Budget, judge_point, new_judge, new_stack, pop, push
 
 DECODED_AFTER = (1, 4, 12)
 """Numbers of sweeps after which a point is decoded from the dual; the starts after the first."""
@@ -92,43 +96,14 @@ def kick(problem, state, generator, point):
 
 
 @noalloc_kernel
-def keep_state(problem, state, kept, is_saving):
-    """Save what a dive changes of a state, or restore it."""
-    position = 0
-    for cell in range(len(state.rest)):
-        if is_saving:
-            kept[position] = state.rest[cell]
-        else:
-            state.rest[cell] = kept[position]
-        position += 1
-    for segment in range(len(state.multiplier)):
-        if is_saving:
-            kept[position] = state.multiplier[segment]
-        else:
-            state.multiplier[segment] = kept[position]
-        position += 1
-    for slot in range(problem.n_slots):
-        for side in range(2):
-            if is_saving:
-                kept[position] = state.box[slot, side]
-            else:
-                state.box[slot, side] = np.int32(kept[position])
-            position += 1
-    if is_saving:
-        kept[position] = state.constant[0]
-    else:
-        state.constant[0] = kept[position]
-
-
-@noalloc_kernel
-def dive(problem, state, target, bound, kept, generator):
+def dive(problem, state, target, bound, stack, generator):
     """Narrow random slots towards the dual's favourites, sweeping in between, and decode.
 
     The box, and what goes with it in the state, is left as it was; the point lies in the box.
 
-    kept  float64 (n_cells + n_segments + 1 + 2 * n_slots,)  scratch
+    stack  NodeStack  empty, with room for one node
     """
-    keep_state(problem, state, kept, True)
+    push(stack, state)
     for turn in range(DIVE_DEPTH):
         slot = random_below(generator, problem.n_slots)
         low, high = state.box[slot, LOW], state.box[slot, HIGH]
@@ -147,12 +122,12 @@ def dive(problem, state, target, bound, kept, generator):
         if bound < target.floor:
             break
     decode(problem, state, state.rest, target.distance, target.point)
-    keep_state(problem, state, kept, False)
+    pop(stack, state)
     enter_box(problem, state)
 
 
 @noalloc_kernel
-def start_point(problem, state, target, start, bound, best, kept, generator):
+def start_point(problem, state, target, start, bound, best, stack, generator):
     """Put the start with the given number into ``target.point``; returns the dual bound."""
     if start == 0:
         for cell in range(len(state.marginal)):
@@ -169,7 +144,7 @@ def start_point(problem, state, target, start, bound, best, kept, generator):
         decode(problem, state, state.rest, target.distance, target.point)
         return bound
     if start % 4 == 2:
-        dive(problem, state, target, bound, kept, generator)
+        dive(problem, state, target, bound, stack, generator)
         return bound
     if start % 4 == 0:
         bound = sweep(problem, state, start % 8 == 0, bound, target.floor)
@@ -181,8 +156,9 @@ def start_point(problem, state, target, start, bound, best, kept, generator):
     return bound
 
 
-FINISHED, OUT_OF_TIME, OUT_OF_STARTS = 0, 1, 2
 NOTHING_THERE, NOTHING_FOUND, FOUND, LIMITED = 0, 1, 2, 3
+"""What became of a box: a bound tells that no violation, nearer than the witness, is there; none
+was found; one was found; time or starts ran out."""
 
 FIRST_STARTS = 3
 """Starts at a trial radius before any witness is known."""
@@ -193,44 +169,39 @@ GROWTH, SMALL_GROWTH = 1.5, 1.4
 """How a trial radius grows when nothing can be there, and when nothing was found."""
 
 
+class AttackLimits(NamedTuple):
+    """How long a row is attacked.
+
+    starts       int64    in a row without success after which the search ends
+    most_starts  int64    of the row in all, counted in ``found.counts[NODES]``
+    time_s       float64
+    """
+
+    starts: int
+    most_starts: int
+    time_s: float
+
+
 @inner_kernel
-def attack_box(
-    trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
-    is_ball, n_starts, most_starts, found, generator, deadline,
-):  # fmt: skip
+def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
     """Search one box of cells; a ball until `n_starts` starts in a row find nothing nearer.
 
-    most_starts  int64  starts of the row in all, counted in ``found.counts[NODES]``
-
-    Returns
-    -------
-    int
-        NOTHING_THERE when a bound tells that no violation (nearer than the witness) is there;
-        NOTHING_FOUND or FOUND; LIMITED when time or starts ran out.
+    budget  Budget  its nodes are starts of the row in all
     """
     found.counts[RESTRICTIONS] += 1
-    leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
-        trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
-    )
-    base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-    if is_out_of_reach(base, floor, leaf_start, leaf_gain):
-        return NOTHING_THERE
-    problem = build_problem(
-        base, leaf_start, leaf_gain, range_start, feature, range_low, range_high, low_cell,
-        high_cell,
+    leaves = restrict(
+        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+        forest.semantics.zero_band,
     )  # fmt: skip
+    base, floor = base_and_floor(forest, claim, leaves)
+    if is_excluded_by_eq6(base, floor, leaves):
+        return NOTHING_THERE
+    problem = build_problem(base, leaves, box)
     state = new_state(problem)
-    distance, is_beyond = cell_distances(
-        problem, space, row, row_cell, down, up, low, high, is_ball
-    )
-    target = new_target(problem, claim.need, floor, distance, is_beyond, found)
-    template = nearest_cells(row_cell, low_cell, high_cell)
-    cells = np.empty(len(row), dtype=np.int32)
-    total = np.empty(len(semantics.start), dtype=np.float64)
+    target = new_target(problem, forest.space, region, claim.need, floor, found)
+    judge = new_judge(forest, claim, region, box, found)
+    stack = new_stack(state, np.int64(1))
     best = np.zeros(problem.n_slots, dtype=np.int32)
-    kept = np.empty(
-        len(state.rest) + len(state.multiplier) + 2 * problem.n_slots + 1, dtype=np.float64
-    )
     clock = np.empty(2, dtype=np.int64)
     best_value = -np.inf
     status = NOTHING_FOUND
@@ -242,28 +213,22 @@ def attack_box(
     n_starts = min(n_starts, 10 + 3 * problem.n_slots)
     while start < n_starts and problem.n_slots > 0:
         found.counts[NODES] += 1
-        if found.counts[NODES] > most_starts or seconds_now(clock) > deadline:
+        if found.counts[NODES] > budget.nodes or seconds_now(clock) > budget.deadline:
             return LIMITED
-        bound = start_point(problem, state, target, start, bound, best, kept, generator)
+        bound = start_point(problem, state, target, start, bound, best, stack, generator)
         if bound < floor:
             return NOTHING_THERE if status == NOTHING_FOUND else status
         start += 1
-        value = climb(problem, state, target, ROUNDS)
+        value = climb(problem, state, target, np.int64(ROUNDS))
         if value < target.need:
             if value > best_value:
                 best_value = value
                 copy_into(best, target.point)
             continue
-        verdict = judge_point(
-            trees, space, semantics, claim, row, problem, target, template, cells, total, found
-        )
-        if verdict != BROKEN:
+        if judge_point(judge, problem, target) != BROKEN:
             continue
         status = FOUND
-        if not is_ball or not descend_again(
-            trees, space, semantics, claim, row, problem, state, target, template, cells, total,
-            found,
-        ):  # fmt: skip
+        if not region.is_ball or not descend_again(problem, state, target, judge):
             return status
         best_value = -np.inf
         bound = enter_box(problem, state)
@@ -272,9 +237,7 @@ def attack_box(
 
 
 @noalloc_kernel
-def descend_again(
-    trees, space, semantics, claim, row, problem, state, target, template, cells, total, found
-):
+def descend_again(problem, state, target, judge):
     """Move the witness closer as long as ascent inside the nearer box breaks the claim again.
 
     Ends with a point of that box which does not; False when no nearer box is left.
@@ -283,37 +246,26 @@ def descend_again(
         if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
             return False
         clip_point(problem, state, target.point)
-        if not reaches_need(problem, state, target, ROUNDS):
+        if not reaches_need(problem, state, target, np.int64(ROUNDS)):
             return True
-        verdict = judge_point(
-            trees, space, semantics, claim, row, problem, target, template, cells, total, found
-        )
-        if verdict != BROKEN:
+        if judge_point(judge, problem, target) != BROKEN:
             return True
 
 
 @inner_kernel
-def attack_row(
-    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
-    n_starts, most_starts, found, generator, time_limit,
-):  # fmt: skip
+def attack_row(forest, alternatives, group, region, found, generator, limits):
     """Look for a near violation of a row, or any in a box; ``found`` is valid at any return.
 
     Trial radii grow until a witness is found; then every alternative is searched inside the
-    nearest witness so far.
+    nearest witness so far. Returns UNDECIDED, since attacks prove nothing, or the limit reached.
     """
     clock = np.empty(2, dtype=np.int64)
-    deadline = seconds_now(clock) + time_limit
-    row_cell = np.empty(len(row), dtype=np.int32)
-    low_cell = np.empty(len(row), dtype=np.int32)
-    high_cell = np.empty(len(row), dtype=np.int32)
-    home_cells(space, row, is_ball, row_cell)
-    if not is_ball:
-        box_cells(space, row, low, high, low_cell, high_cell)
-    order, radius = plan(
-        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
-        start_radius,
-    )  # fmt: skip
+    budget = Budget(limits.most_starts, 0.0, seconds_now(clock) + limits.time_s)
+    is_ball = region.is_ball
+    box = new_box(forest.space, region)
+    order, radius = order_alternatives(
+        forest, alternatives, group, region, first_step(forest.space, region)
+    )
     radius *= FIRST_MARGIN
     is_first = is_ball
     while True:
@@ -322,23 +274,18 @@ def attack_row(
         for number in order:
             if is_ball:
                 radius = min(radius, found.upper[0])
-                ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
-                is_everything = covers_everything(
-                    space, low_cell, high_cell, row_cell, down, up, low, high
-                )
-            count = FIRST_STARTS if is_first and not is_everything else n_starts
-            claim = claim_of(alternatives, group, alternatives.alternative_start[number])
-            status = attack_box(
-                trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell,
-                high_cell, is_ball, count, most_starts, found, generator, deadline,
-            )  # fmt: skip
+                ball_cells(forest.space, region, radius, box)
+                is_everything = covers_everything(forest.space, region, box)
+            count = FIRST_STARTS if is_first and not is_everything else limits.starts
+            claim = claim_of(alternatives, group, number)
+            status = attack_box(forest, claim, region, box, count, found, generator, budget)
             if status == LIMITED:
-                return OUT_OF_TIME if seconds_now(clock) > deadline else OUT_OF_STARTS
+                return TIME_LIMIT if seconds_now(clock) > budget.deadline else NODE_LIMIT
             is_anything = is_anything or status != NOTHING_THERE
             if status == FOUND and (not is_ball or found.upper[0] == 0.0):
-                return FINISHED
+                return UNDECIDED
         if not is_first or (is_everything and found.upper[0] == np.inf):
-            return FINISHED
+            return UNDECIDED
         if found.upper[0] < np.inf:
             is_first = False
             continue
@@ -346,35 +293,22 @@ def attack_row(
 
 
 @kernel
-def attack_batch(
-    trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
-    is_ball, n_starts, most_starts, seed, skip, time_limit, columns,
-):  # fmt: skip
-    """Attack every row of a batch but those in `skip`.
+def attack_batch(forest, alternatives, batch, is_ball, seed, limits, columns):
+    """Attack every row of a batch but those to skip.
 
-    seed     uint64   random choices of every row; the same row is attacked the same in any batch
-    columns  Columns  out, see `treeproof.kernels.exact.row`; others see `attack_row`
+    seed  uint64   random choices of every row; the same row is attacked the same in any batch
     """
     clock = np.empty(2, dtype=np.int64)
     generator = np.empty(1, dtype=np.uint64)
-    for number in range(len(rows)):
-        if skip[number]:
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
             continue
         started = seconds_now(clock)
         generator[0] = (np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-        found = new_found(rows.shape[1])
-        radius = first_step(space, rows[number], down, up)
+        region = new_region(forest.space, batch, number, is_ball)
+        found = new_found(len(region.row))
         columns.status[number] = attack_row(
-            trees, space, semantics, alternatives, groups[number], rows[number], down, up,
-            low[number], high[number], is_ball, radius, n_starts, most_starts, found, generator,
-            time_limit,
-        )  # fmt: skip
-        columns.upper[number] = found.upper[0]
-        columns.is_open[number] = found.is_open[0]
-        copy_into(columns.counts[number], found.counts)
-        if found.upper[0] < np.inf:
-            witness_point(
-                space, rows[number], found.witness, is_input_single, low[number], high[number],
-                is_ball, columns.witness[number],
-            )  # fmt: skip
+            forest, alternatives, batch.groups[number], region, found, generator, limits
+        )
+        write_columns(forest, region, found, columns, number)
         columns.seconds[number] = seconds_now(clock) - started

@@ -15,7 +15,7 @@ from treeproof.kernels.core.cells import FLAGS, NEXT, NOTHING, TESTED, box_cells
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import accumulate_cells
 from treeproof.kernels.core.leaves import gain_of_leaf
-from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.core.trees import CATEGORICAL, MISSING_LEFT, is_left
 
 LEAST = 0.05
 """Part of the first guess below which nothing is suggested: trial radii must be able to grow."""
@@ -45,13 +45,13 @@ NODE, TREE, AFTER = 0, 1, 2
 
 
 @inlined_kernel
-def far_distance(threshold, feature, value, goes_left, down, up, low, high):
+def far_distance(region, feature, threshold, goes_left):
     """Distance to the side of a split where a row is not; infinite if it cannot get there."""
-    rate = up[feature] if goes_left else down[feature]
-    is_outside = threshold > high[feature] if goes_left else threshold <= low[feature]
+    rate = region.up[feature] if goes_left else region.down[feature]
+    is_outside = threshold > region.high[feature] if goes_left else threshold <= region.low[feature]
     if rate == 0.0 or is_outside:
         return np.inf
-    return abs(threshold - value) / rate
+    return abs(threshold - region.row[feature]) / rate
 
 
 @inlined_kernel
@@ -68,8 +68,7 @@ def bucket_end(bucket, lowest):
 
 
 @inlined_kernel
-def walk_down(trees, space, row, down, up, low, high, zero_band, node, tree, bucket, lowest,
-              frontier, count):  # fmt: skip
+def walk_down(forest, region, node, tree, bucket, lowest, frontier, count):
     """Follow the row from a node to a leaf; the branches it does not take join the frontier.
 
     Returns
@@ -78,19 +77,19 @@ def walk_down(trees, space, row, down, up, low, high, zero_band, node, tree, buc
     count  int  branches so far
     """
     branches = frontier.branches
-    nodes = space.nodes
+    trees, nodes = forest.trees, forest.space.nodes
     while nodes[node, TESTED] != NOTHING:
         feature = nodes[node, TESTED]
-        value = row[feature]
+        value = region.row[feature]
         threshold = trees.threshold[node]
         far = np.inf
-        if nodes[node, FLAGS] <= 1 and not np.isnan(value):
+        if nodes[node, FLAGS] <= MISSING_LEFT and not np.isnan(value):
             goes_left = value < threshold
-            far = far_distance(threshold, feature, value, goes_left, down, up, low, high)
+            far = far_distance(region, feature, threshold, goes_left)
         else:
-            goes_left = is_left(trees, node, value, zero_band)
-            if not (np.isnan(value) or nodes[node, FLAGS] & 4):
-                far = far_distance(threshold, feature, value, goes_left, down, up, low, high)
+            goes_left = is_left(trees, node, value, forest.semantics.zero_band)
+            if not (np.isnan(value) or nodes[node, FLAGS] & CATEGORICAL):
+                far = far_distance(region, feature, threshold, goes_left)
         left = node + ONE
         right = np.uint64(nodes[node, NEXT])
         if far < np.inf:
@@ -105,8 +104,7 @@ def walk_down(trees, space, row, down, up, low, high, zero_band, node, tree, buc
 
 
 @inner_kernel
-def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
-                 limit):  # fmt: skip
+def eq6_radius(forest, region, coefficient, missing, radius, limit):
     """Radius from which the best leaves of all trees reach a gain.
 
     missing  float64  the gain
@@ -115,15 +113,14 @@ def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band,
 
     Without any such radius, one within which all leaves are.
     """
-    n_trees = len(trees.tree_output)
+    n_trees = len(forest.trees.tree_output)
     head = np.empty(N_BUCKETS, dtype=np.uint32)
-    frontier = Frontier(head, np.empty((16 * (n_trees + space.max_depth), 3), dtype=np.uint32))
+    frontier = Frontier(
+        head, np.empty((16 * (n_trees + forest.space.max_depth), 3), dtype=np.uint32)
+    )
     best = np.empty(n_trees, dtype=np.float64)
     while radius < 1e300:
-        nearest = nearest_sum(
-            trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius, limit,
-            frontier, best,
-        )  # fmt: skip
+        nearest = nearest_sum(forest, region, coefficient, missing, radius, limit, frontier, best)
         if nearest == CROWDED:
             frontier = Frontier(head, grow_table(frontier.branches, np.int64(0)))
         elif nearest == BEYOND:
@@ -134,16 +131,16 @@ def cheap_radius(trees, space, row, down, up, low, high, coefficient, zero_band,
 
 
 @noalloc_kernel
-def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, missing, radius,
-                limit, frontier, best):  # fmt: skip
-    """As `cheap_radius`; BEYOND when that lies in the last bucket, CROWDED for want of room.
+def nearest_sum(forest, region, coefficient, missing, radius, limit, frontier, best):
+    """As `eq6_radius`; BEYOND when that lies in the last bucket, CROWDED for want of room.
 
     Branches are taken bucket by bucket, each leaf is met once, and nothing farther is looked at.
 
     frontier, best  scratch
     """
+    trees = forest.trees
     n_trees = len(trees.tree_output)
-    room = len(frontier.branches) - space.max_depth
+    room = len(frontier.branches) - forest.space.max_depth
     lowest = np.float64(LEAST * radius).view(np.int64) >> SHIFT
     for bucket in range(N_BUCKETS):
         frontier.head[bucket] = NOTHING
@@ -154,8 +151,8 @@ def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, 
             if count > room:
                 return CROWDED
             leaf, count = walk_down(
-                trees, space, row, down, up, low, high, zero_band, np.uint64(trees.root[tree]),
-                np.uint32(tree), np.int64(0), lowest, frontier, count,
+                forest, region, np.uint64(trees.root[tree]), np.uint32(tree), np.int64(0), lowest,
+                frontier, count,
             )  # fmt: skip
             best[tree] = gain_of_leaf(trees, tree, leaf, coefficient)
             missing -= best[tree]
@@ -174,8 +171,8 @@ def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, 
             if count > room:
                 return CROWDED
             leaf, count = walk_down(
-                trees, space, row, down, up, low, high, zero_band,
-                np.uint64(frontier.branches[branch, NODE]), tree, bucket, lowest, frontier, count,
+                forest, region, np.uint64(frontier.branches[branch, NODE]), tree, bucket, lowest,
+                frontier, count,
             )  # fmt: skip
             gain = gain_of_leaf(trees, tree, leaf, coefficient)
             if gain > best[tree]:
@@ -189,7 +186,7 @@ def nearest_sum(trees, space, row, down, up, low, high, coefficient, zero_band, 
 
 
 @inner_kernel
-def plan(trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, radius):
+def order_alternatives(forest, alternatives, group, region, radius):
     """Where to look first.
 
     radius  float64  of a ball: a first guess
@@ -203,39 +200,39 @@ def plan(trees, space, semantics, alternatives, group, row, down, up, low, high,
     count = alternatives.group_start[group + 1] - first
     order = np.zeros(count, dtype=np.int64)
     if count > 1:
-        missing = missing_gains(trees, space, semantics, alternatives, group, row)
+        missing = missing_gains(forest, alternatives, group, region.row)
         order = sorted_order(missing, True)
-    if not is_ball:
+    if not region.is_ball:
         for index in range(count):
             order[index] += first
         return order, radius
     nearest = np.inf
-    cheap = np.empty(count, dtype=np.float64)
+    first_radius = np.empty(count, dtype=np.float64)
+    start = forest.semantics.start
     for index in order:
         constraint = alternatives.alternative_start[first + index]
         gain = alternatives.need[constraint]
-        for output in range(len(semantics.start)):
-            gain -= alternatives.coefficient[constraint, output] * semantics.start[output]
-        cheap[index] = cheap_radius(
-            trees, space, row, down, up, low, high, alternatives.coefficient[constraint],
-            semantics.zero_band, gain, radius, nearest,
-        )  # fmt: skip
-        nearest = min(nearest, cheap[index])
-    order = sorted_order(cheap, True)
+        for output in range(len(start)):
+            gain -= alternatives.coefficient[constraint, output] * start[output]
+        first_radius[index] = eq6_radius(
+            forest, region, alternatives.coefficient[constraint], gain, radius, nearest
+        )
+        nearest = min(nearest, first_radius[index])
+    order = sorted_order(first_radius, True)
     for index in range(count):
         order[index] += first
     return order, nearest
 
 
 @inner_kernel
-def missing_gains(trees, space, semantics, alternatives, group, row):
+def missing_gains(forest, alternatives, group, row):
     """How much gain each alternative of a group lacks at the row."""
     first = alternatives.group_start[group]
     missing = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
-    total = np.zeros(len(semantics.start), dtype=np.float64)
+    total = np.zeros(len(forest.semantics.start), dtype=np.float64)
     cells = np.empty(len(row), dtype=np.int32)
-    box_cells(space, row, row, row, cells, cells)
-    accumulate_cells(trees, space, semantics, row, cells, total)
+    box_cells(forest.space, row, row, row, cells, cells)
+    accumulate_cells(forest, row, cells, total)
     for index in range(len(missing)):
         constraint = alternatives.alternative_start[first + index]
         missing[index] = alternatives.need[constraint]

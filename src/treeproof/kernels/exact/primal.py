@@ -122,12 +122,13 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
 
 
 @noalloc_kernel
-def ascend(problem, state, distance, point, value, need, rounds, misses, is_stale, values):
-    """Improve a point slot by slot inside the box until it reaches `need`; returns its value.
+def ascend(problem, state, target, value, rounds):
+    """Improve the point slot by slot inside the box until it reaches the need; returns its value.
 
-    misses    int16 (n_leaves,)  from `count_misses`
-    is_stale  bool  (n_slots,)   slots whose best cell may have changed since it was chosen
+    ``misses`` must be those of the point, ``is_stale`` tell which slots to look at first.
     """
+    distance, point, values = target.distance, target.point, target.values
+    misses, is_stale = target.misses, target.is_stale
     for _ in range(rounds):
         is_better = False
         for slot in range(problem.n_slots):
@@ -149,7 +150,7 @@ def ascend(problem, state, distance, point, value, need, rounds, misses, is_stal
                 value += values[best] - values[here]
                 point[slot] = best
                 move_slot(problem, state, slot, here, best, misses, is_stale)
-                if value >= need:
+                if value >= target.need:
                     return value
         if not is_better:
             break
@@ -177,7 +178,7 @@ def clip_point(problem, state, point):
 
 
 @inner_kernel
-def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_high, is_ball):
+def cell_distances(problem, space, region):
     """Radius at which each cell of a problem is reached, rounded down; infinite if never.
 
     In a box that is no ball every cell is at distance 0; otherwise see `cell_distance`.
@@ -189,22 +190,57 @@ def cell_distances(problem, space, row, row_cell, down, up, domain_low, domain_h
     """
     distance = np.zeros(len(problem.cells), dtype=np.float64)
     is_beyond = np.zeros(len(problem.cells), dtype=np.bool_)
-    if not is_ball:
+    if not region.is_ball:
         return distance, is_beyond
     for slot in range(problem.n_slots):
         feature = problem.slots[slot, FEATURE]
-        rates = down[feature], up[feature]
-        sides = domain_low[feature], domain_high[feature]
+        rates = region.down[feature], region.up[feature]
+        sides = region.low[feature], region.high[feature]
         for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
             distance[cell], is_beyond[cell] = cell_distance(
                 space, feature, problem.cells[cell, LOW], problem.cells[cell, HIGH],
-                row_cell[feature], row[feature], rates, sides,
+                region.home[feature], region.row[feature], rates, sides,
             )  # fmt: skip
     return distance, is_beyond
 
 
 NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
 """Positions in the array of counts."""
+
+
+class Found(NamedTuple):
+    """What is known about a row; arrays of one entry are overwritten in place.
+
+    lower      float64 (1,)           no violation nearer
+    upper      float64 (1,)           distance of the witness
+    is_open    bool    (1,)           the witness only approaches it
+    witness    int32   (n_features,)  cells of the witness
+    counts     int64   (4,)           nodes, sweeps, points, restrictions
+    eq6_radius float64 (1,)           radius from which the best leaves of all trees break the claim
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    is_open: np.ndarray
+    witness: np.ndarray
+    counts: np.ndarray
+    eq6_radius: np.ndarray
+
+
+@inner_kernel
+def new_found(n_features):
+    """Nothing known: lower 0, upper infinite."""
+    upper = np.empty(1, dtype=np.float64)
+    upper[0] = np.inf
+    return Found(
+        np.zeros(1, dtype=np.float64),
+        upper,
+        np.zeros(1, dtype=np.bool_),
+        np.zeros(n_features, dtype=np.int32),
+        np.zeros(4, dtype=np.int64),
+        np.zeros(1, dtype=np.float64),
+    )
+
 
 REPAIR_ROUNDS = 2
 """Rounds of ascent after each step closer."""
@@ -225,7 +261,8 @@ class Target(NamedTuple):
     n_steps     int64   (1,)          steps by which the point was moved closer
     saved       int32   (n_slots, 4)  scratch: a box and two points
     misses      int16   (n_leaves,)   scratch, see `count_misses`
-    is_stale    bool    (n_slots,)    scratch
+    is_stale    bool    (n_slots,)    scratch: slots whose best cell may have changed since it was
+                                      chosen
     """
 
     need: float
@@ -244,8 +281,9 @@ class Target(NamedTuple):
 
 
 @inner_kernel
-def new_target(problem, need, floor, distance, is_beyond, found):
+def new_target(problem, space, region, need, floor, found):
     """Target of a search in a problem; ``found`` holds what is known about the row."""
+    distance, is_beyond = cell_distances(problem, space, region)
     return Target(
         need,
         floor,
@@ -320,10 +358,7 @@ def climb(problem, state, target, rounds):
         target.is_stale[slot] = True
     value = count_misses(problem, state, target.point, target.misses)
     if value < target.need:
-        value = ascend(
-            problem, state, target.distance, target.point, value, target.need, rounds,
-            target.misses, target.is_stale, target.values,
-        )  # fmt: skip
+        value = ascend(problem, state, target, value, rounds)
     return value
 
 
@@ -361,7 +396,7 @@ def descend(problem, state, target, value):
             break
         for slot in range(problem.n_slots):
             here = target.point[slot]
-            nearer = min(max(here, state.box[slot, LOW]), state.box[slot, HIGH])
+            nearer = np.int32(min(max(here, state.box[slot, LOW]), state.box[slot, HIGH]))
             if nearer != here:
                 target.point[slot] = nearer
                 value += move_slot(
@@ -369,10 +404,7 @@ def descend(problem, state, target, value):
                 )
                 target.is_stale[slot] = True
         if value < target.need:
-            value = ascend(
-                problem, state, target.distance, target.point, value, target.need,
-                np.int64(REPAIR_ROUNDS), target.misses, target.is_stale, target.values,
-            )  # fmt: skip
+            value = ascend(problem, state, target, value, np.int64(REPAIR_ROUNDS))
             if value < target.need:
                 break
         target.n_steps[0] += 1

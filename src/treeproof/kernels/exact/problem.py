@@ -62,29 +62,52 @@ class Problem(NamedTuple):
     slot_pair: np.ndarray
 
 
+class Draft(NamedTuple):
+    """A problem under construction; see `Problem` for what is not described here.
+
+    ranges    uint32 (n_ranges, 3)   LOW, HIGH: cells of a leaf's range; RANGE_SLOT
+    bounds    uint32 (n_entries,)    scratch: for each pair of a factor, the number of cells at
+                                     which segments but the first begin, and these cells, sorted;
+                                     fewer than leaves, since some leaf holds the slot's first cell
+    stamp     uint32 (n_slots,)      scratch: the last tree that tested a slot
+    position  uint32 (n_slots,)      scratch: the slot's place among those of that tree
+    """
+
+    slots: np.ndarray
+    cells: np.ndarray
+    unary: np.ndarray
+    factors: np.ndarray
+    leaf_gain: np.ndarray
+    pairs: np.ndarray
+    segments: np.ndarray
+    entries: np.ndarray
+    ranges: np.ndarray
+    bounds: np.ndarray
+    stamp: np.ndarray
+    position: np.ndarray
+
+
 @inner_kernel
-def find_slots(feature, n_features, ranges):
+def find_slots(leaves, n_features, ranges):
     """Number the features that occur in any range, in order of appearance; fills RANGE_SLOT.
 
-    Returns
-    -------
-    n_slots  int
-    slots    uint32 (n_slots + 1, 3)   with FEATURE filled in
+    Returns the number of slots, and the table of slots with FEATURE filled in.
     """
     slot_of = np.full(n_features, NOTHING, dtype=np.uint32)
-    slots = np.zeros((min(n_features, len(feature)) + 1, 3), dtype=np.uint32)
+    slots = np.zeros((min(n_features, len(leaves.feature)) + 1, 3), dtype=np.uint32)
     n_slots = np.uint32(0)
-    for entry in range(len(feature)):
-        if slot_of[feature[entry]] == NOTHING:
-            slot_of[feature[entry]] = n_slots
-            slots[n_slots, FEATURE] = feature[entry]
+    for entry in range(len(leaves.feature)):
+        feature = np.uint32(leaves.feature[entry])
+        if slot_of[feature] == NOTHING:
+            slot_of[feature] = n_slots
+            slots[n_slots, FEATURE] = feature
             n_slots = np.uint32(n_slots + ONE)
-        ranges[entry, RANGE_SLOT] = slot_of[feature[entry]]
+        ranges[entry, RANGE_SLOT] = slot_of[feature]
     return np.int64(n_slots), slots[: n_slots + ONE]
 
 
 @inner_kernel
-def find_cells(low, high, low_cell, high_cell, n_slots, slots, ranges):
+def find_cells(leaves, box, n_slots, slots, ranges):
     """Cut every slot's box range at the bounds of all ranges; returns the cells.
 
     ranges  uint32 (n_ranges, 3)  RANGE_SLOT; LOW, HIGH filled in: first and last cell
@@ -95,21 +118,21 @@ def find_cells(low, high, low_cell, high_cell, n_slots, slots, ranges):
     shift = np.empty(n_slots, dtype=np.uint64)
     n_positions = np.uint64(0)
     for slot in range(n_slots):
-        first = np.uint64(low_cell[slots[slot, FEATURE]])
+        first = np.uint64(box.low[slots[slot, FEATURE]])
         shift[slot] = n_positions - first
-        n_positions += np.uint64(high_cell[slots[slot, FEATURE]]) - first + ONE + ONE
+        n_positions += np.uint64(box.high[slots[slot, FEATURE]]) - first + ONE + ONE
     cell_at = np.zeros(np.int64(n_positions), dtype=np.uint32)
     for entry in range(len(ranges)):
         start = shift[ranges[entry, RANGE_SLOT]]
-        cell_at[start + low[entry]] = 1
-        cell_at[start + high[entry] + ONE] = 1
+        cell_at[start + np.uint64(leaves.low[entry])] = 1
+        cell_at[start + np.uint64(leaves.high[entry]) + ONE] = 1
     cells = np.zeros((np.int64(n_positions), 3), dtype=np.uint32)
     cell = np.uint64(0)
     for slot in range(n_slots):
-        first = np.uint64(low_cell[slots[slot, FEATURE]])
+        first = np.uint64(box.low[slots[slot, FEATURE]])
         begins = first
         cell_at[shift[slot] + first] = 0  # the slot's first cell has begun
-        for position in range(first, np.uint64(high_cell[slots[slot, FEATURE]]) + ONE):
+        for position in range(first, np.uint64(box.high[slots[slot, FEATURE]]) + ONE):
             # Without a branch: where cells begin cannot be foreseen.
             is_new = cell_at[shift[slot] + position]
             cell += is_new
@@ -121,43 +144,38 @@ def find_cells(low, high, low_cell, high_cell, n_slots, slots, ranges):
         slots[slot + 1, CELL_START] = cell
     for entry in range(len(ranges)):
         start = shift[ranges[entry, RANGE_SLOT]]
-        ranges[entry, LOW] = cell_at[start + low[entry]]
-        ranges[entry, HIGH] = cell_at[start + high[entry]]
+        ranges[entry, LOW] = cell_at[start + np.uint64(leaves.low[entry])]
+        ranges[entry, HIGH] = cell_at[start + np.uint64(leaves.high[entry])]
     return cells[: np.int64(cell)]
 
 
 @inlined_kernel
-def find_pairs(ranges, begin, end, tree, stamp, position, pairs, first_pair):
+def find_pairs(draft, begin, end, tree, first_pair):
     """Give every slot that a tree's ranges test a pair; returns how many there are."""
     width = np.uint64(0)
     for entry in range(begin, end):
-        slot = ranges[entry, RANGE_SLOT]
-        if stamp[slot] != tree:
-            stamp[slot] = tree
-            position[slot] = width
-            pairs[first_pair + width, SLOT] = slot
+        slot = draft.ranges[entry, RANGE_SLOT]
+        if draft.stamp[slot] != tree:
+            draft.stamp[slot] = tree
+            draft.position[slot] = width
+            draft.pairs[first_pair + width, SLOT] = slot
             width += ONE
     return width
 
 
 @inlined_kernel
-def find_segments(ranges, begin, end, position, n_leaves, pairs, first_pair, width, slots, bounds,
-                  segments):  # fmt: skip
-    """Cut the slots of a factor where its leaves begin.
-
-    bounds  uint32 (n_leaves * width,)  out: for each pair, the number of cells at which segments
-                                        but the first begin, and these cells, sorted; fewer than
-                                        leaves, since some leaf holds the slot's first cell
-    """
+def find_segments(draft, begin, end, n_leaves, first_pair, width):
+    """Cut the slots of a factor where its leaves begin; fills ``bounds`` for the entries."""
+    bounds, segments, slots = draft.bounds, draft.segments, draft.slots
     for step in range(width):
         bounds[step * n_leaves] = 0
     for entry in range(begin, end):
-        slot = ranges[entry, RANGE_SLOT]
-        cell = ranges[entry, LOW]
+        slot = draft.ranges[entry, RANGE_SLOT]
+        cell = draft.ranges[entry, LOW]
         if cell == slots[slot, CELL_START]:
             continue
         # Insertion: the lists are short.
-        start = position[slot] * n_leaves
+        start = draft.position[slot] * n_leaves
         at = start + bounds[start]
         while at > start and bounds[at] > cell:
             at -= ONE
@@ -169,9 +187,9 @@ def find_segments(ranges, begin, end, position, n_leaves, pairs, first_pair, wid
             bounds[other] = bounds[other - ONE]
             other -= ONE
         bounds[at + ONE] = cell
-    n_segments = np.uint64(pairs[first_pair, SEGMENT_START])
+    n_segments = np.uint64(draft.pairs[first_pair, SEGMENT_START])
     for step in range(width):
-        slot = pairs[first_pair + step, SLOT]
+        slot = draft.pairs[first_pair + step, SLOT]
         start = step * n_leaves
         segments[n_segments, LOW] = slots[slot, CELL_START]
         for index in range(start + ONE, start + ONE + bounds[start]):
@@ -180,7 +198,7 @@ def find_segments(ranges, begin, end, position, n_leaves, pairs, first_pair, wid
             segments[n_segments, LOW] = bounds[index]
         segments[n_segments, HIGH] = slots[slot + ONE, CELL_START] - ONE
         n_segments += ONE
-        pairs[first_pair + step + ONE, SEGMENT_START] = n_segments
+        draft.pairs[first_pair + step + ONE, SEGMENT_START] = n_segments
 
 
 @inlined_kernel
@@ -193,34 +211,36 @@ def segment_in(bounds, start, cell):
 
 
 @inlined_kernel
-def fill_entries(ranges, range_start, first, last, position, width, bounds, entries, start):
+def fill_entries(draft, leaves, first, last, width, start):
     """Segment ranges of a factor's leaves in each of its pairs."""
+    ranges, bounds, entries = draft.ranges, draft.bounds, draft.entries
     n_leaves = last - first
     row = np.uint64(start)
     for leaf in range(first, last):
         for step in range(width):
             entries[row + step, LOW] = 0
             entries[row + step, HIGH] = bounds[step * n_leaves]
-        for entry in range(range_start[leaf], range_start[leaf + ONE]):
-            step = np.uint64(position[ranges[entry, RANGE_SLOT]])
+        for entry in range(
+            np.uint64(leaves.range_start[leaf]), np.uint64(leaves.range_start[leaf + ONE])
+        ):
+            step = np.uint64(draft.position[ranges[entry, RANGE_SLOT]])
             entries[row + step, LOW] = segment_in(bounds, step * n_leaves, ranges[entry, LOW])
             entries[row + step, HIGH] = segment_in(bounds, step * n_leaves, ranges[entry, HIGH])
         row += width
 
 
 @inlined_kernel
-def add_unary(ranges, range_start, first, last, leaf_gain, cells, unary):
+def add_unary(draft, leaves, first, last):
     """Add a tree of one slot to the unary terms."""
     for leaf in range(first, last):
-        entry = range_start[leaf]
-        cells[ranges[entry, LOW], EDGE] = 1
-        for cell in range(ranges[entry, LOW], ranges[entry, HIGH] + ONE):
-            unary[cell] += leaf_gain[leaf]
+        entry = np.uint64(leaves.range_start[leaf])
+        draft.cells[draft.ranges[entry, LOW], EDGE] = 1
+        for cell in range(draft.ranges[entry, LOW], draft.ranges[entry, HIGH] + ONE):
+            draft.unary[cell] += leaves.leaf_gain[leaf]
 
 
 @noalloc_kernel
-def add_trees(base, leaf_start, leaf_gain, range_start, ranges, slots, cells, unary, factors, gain,
-              pairs, segments, entries, bounds, stamp, position):  # fmt: skip
+def add_trees(draft, leaves, base):
     """Sort trees into constants, unary terms and factors.
 
     Returns
@@ -229,42 +249,40 @@ def add_trees(base, leaf_start, leaf_gain, range_start, ranges, slots, cells, un
     n_factors    int
     has_room     bool     False when entries or bounds do not suffice
     """
+    factors = draft.factors
     gross = abs(base)
     n_factors = np.uint64(0)
-    for tree in range(len(leaf_start) - 1):
-        first = leaf_start[tree]
-        last = leaf_start[tree + 1]
+    for tree in range(len(leaves.leaf_start) - 1):
+        first = np.uint64(leaves.leaf_start[tree])
+        last = np.uint64(leaves.leaf_start[tree + 1])
         if first == last:
             continue
         largest = 0.0
         for leaf in range(first, last):
-            largest = max(largest, abs(leaf_gain[leaf]))
+            largest = max(largest, abs(leaves.leaf_gain[leaf]))
         gross += largest
         n_leaves = last - first
         if n_leaves == 1:
-            base += leaf_gain[first]
+            base += leaves.leaf_gain[first]
             continue
-        begin = range_start[first]
-        end = range_start[last]
+        begin = np.uint64(leaves.range_start[first])
+        end = np.uint64(leaves.range_start[last])
         first_pair = factors[n_factors, PAIR_START]
-        width = find_pairs(ranges, begin, end, tree, stamp, position, pairs, first_pair)
+        width = find_pairs(draft, begin, end, tree, first_pair)
         if width == 1:
-            add_unary(ranges, range_start, first, last, leaf_gain, cells, unary)
+            add_unary(draft, leaves, first, last)
             continue
         first_leaf = factors[n_factors, LEAF_START]
         start = factors[n_factors, ENTRY_START]
         stop = start + n_leaves * width
-        if stop > len(entries) or n_leaves * width > len(bounds):
+        if stop > len(draft.entries) or n_leaves * width > len(draft.bounds):
             return base, gross, n_factors, False
-        find_segments(
-            ranges, begin, end, position, n_leaves, pairs, first_pair, width, slots, bounds,
-            segments,
-        )  # fmt: skip
-        fill_entries(ranges, range_start, first, last, position, width, bounds, entries, start)
+        find_segments(draft, begin, end, n_leaves, first_pair, width)
+        fill_entries(draft, leaves, first, last, width, start)
         for leaf in range(n_leaves):
-            gain[first_leaf + leaf] = leaf_gain[first + leaf]
+            draft.leaf_gain[first_leaf + leaf] = leaves.leaf_gain[first + leaf]
         for step in range(width):
-            pairs[first_pair + step, FACTOR] = n_factors
+            draft.pairs[first_pair + step, FACTOR] = n_factors
         factors[n_factors, TREE] = tree
         n_factors += ONE
         factors[n_factors, LEAF_START] = first_leaf + n_leaves
@@ -274,22 +292,15 @@ def add_trees(base, leaf_start, leaf_gain, range_start, ranges, slots, cells, un
 
 
 @inner_kernel
-def build_problem(base, leaf_start, leaf_gain, range_start, feature, low, high, low_cell,
-                  high_cell):  # fmt: skip
-    """Turn the output of `restrict` into a `Problem`.
-
-    base         float64                gain before any tree
-    others       see `treeproof.kernels.core.leaves.restrict`
-    """
-    n_trees = len(leaf_start) - 1
-    n_ranges = len(feature)
+def build_problem(base, leaves, box):
+    """The `Problem` of the `Leaves` of a `CellBox`; base is the gain before any tree."""
+    n_trees = len(leaves.leaf_start) - 1
+    n_ranges = len(leaves.feature)
     ranges = np.empty((n_ranges, 3), dtype=np.uint32)
-    n_slots, slots = find_slots(feature.view(np.uint32), len(low_cell), ranges)
-    cells = find_cells(
-        low.view(np.uint32), high.view(np.uint32), low_cell, high_cell, n_slots, slots, ranges
-    )
+    n_slots, slots = find_slots(leaves, len(box.low), ranges)
+    cells = find_cells(leaves, box, n_slots, slots, ranges)
     factors = np.zeros((n_trees + 1, 4), dtype=np.uint32)
-    gain = np.empty(len(leaf_gain), dtype=np.float64)
+    gain = np.empty(len(leaves.leaf_gain), dtype=np.float64)
     pairs = np.zeros((n_ranges + 2, 3), dtype=np.uint32)
     segments = np.empty((2 * n_ranges + 2, 2), dtype=np.uint32)
     position = np.empty(n_slots, dtype=np.uint32)
@@ -297,12 +308,12 @@ def build_problem(base, leaf_start, leaf_gain, range_start, feature, low, high, 
     while True:
         unary = np.zeros(len(cells), dtype=np.float64)
         entries = np.empty((n_entries, 2), dtype=np.uint32)
-        own, gross, count, has_room = add_trees(
-            base, leaf_start.view(np.uint64), leaf_gain, range_start.view(np.uint64), ranges,
-            slots, cells, unary, factors, gain, pairs, segments, entries,
+        draft = Draft(
+            slots, cells, unary, factors, gain, pairs, segments, entries, ranges,
             np.empty(n_entries, dtype=np.uint32), np.full(n_slots, NOTHING, dtype=np.uint32),
             position,
         )  # fmt: skip
+        own, gross, count, has_room = add_trees(draft, leaves, base)
         if has_room:
             break
         n_entries *= 2

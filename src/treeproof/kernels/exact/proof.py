@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arrays import copy_into, grow_table, sorted_order
-from treeproof.kernels.core.cells import box_cells
+from treeproof.kernels.core.arrays import copy_into, sorted_order
+from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import restrict, summation_slack
+from treeproof.kernels.core.leaves import best_sum, restrict, summation_slack
+from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
 from treeproof.kernels.exact.problem import (
     FACTOR,
@@ -26,15 +27,15 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.kernels.exact.search import (
-    OpenBoxes,
+    Budget,
     choose_branch,
     eliminate,
-    load_open,
-    new_waiting,
-    save_open,
+    new_stack,
+    pop,
+    push_part,
+    with_room,
 )
 
-RECORDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT = 0, 1, 2, 3
 PLAIN, LAMBDA, SPLIT, TRIM, EXACT = 80, 76, 83, 84, 69
 """The letters P, L, S, T, E."""
 
@@ -78,7 +79,7 @@ def new_tape(size):
 
 
 @inner_kernel
-def with_room(tape, size):
+def with_bytes(tape, size):
     """The tape, in a larger array where `size` more bytes would not fit."""
     needed = tape.used[0] + size
     if needed <= len(tape.data):
@@ -153,7 +154,7 @@ def round_multipliers(problem, state, recorder, n_bytes):
 def put_multipliers(problem, state, recorder, tape, n_bytes):
     """Append the rounded multipliers of all pairs but for each pair's first segment."""
     exponent = recorder.exponent[0]
-    tape = with_room(tape, 3 + n_bytes * len(state.multiplier))
+    tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
     put(tape, exponent, 2)
     put(tape, n_bytes, 1)
     for index in range(problem.n_pairs):
@@ -239,10 +240,10 @@ def trim(problem, state, recorder, floor):
 @inner_kernel
 def put_trims(problem, state, recorder, tape, n_trimmed):
     """Append multipliers, and what is left of every slot that lost cells."""
-    tape = with_room(tape, 1)
+    tape = with_bytes(tape, 1)
     put(tape, TRIM, 1)
     tape = put_multipliers(problem, state, recorder, tape, 4)
-    tape = with_room(tape, 4 + 12 * n_trimmed)
+    tape = with_bytes(tape, 4 + 12 * n_trimmed)
     put(tape, n_trimmed, 4)
     cells = problem.cells
     for slot in range(problem.n_slots):
@@ -259,28 +260,25 @@ def put_trims(problem, state, recorder, tape, n_trimmed):
 
 
 @inner_kernel
-def record_problem(problem, state, recorder, tape, floor, node_limit, deadline, memory_limit):
+def record_problem(problem, state, recorder, tape, floor, budget):
     """Prove that a problem stays below the floor, and write the proof down.
 
-    Returns
-    -------
-    status  int   RECORDED, or the limit that was reached
-    tape    Tape  with the nodes of the proof in preorder, left parts first
+    Returns PROVED, or the limit that was reached, and the tape with the nodes of the proof in
+    preorder, left parts first.
     """
-    n_slots = problem.n_slots
     clock = np.empty(2, dtype=np.int64)
-    waiting = new_waiting(problem, state)
+    stack = new_stack(state, np.int64(8))
     n_nodes = 0
     while True:
         n_nodes += 1
-        if n_nodes > node_limit:
+        if n_nodes > budget.nodes:
             return NODE_LIMIT, tape
-        if n_nodes > 1 and seconds_now(clock) > deadline:
+        if n_nodes > 1 and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, tape
         is_open = False
         n_bytes = close_box(problem, state, recorder, floor)
         if n_bytes > 0:
-            tape = with_room(tape, 1)
+            tape = with_bytes(tape, 1)
             put(tape, LAMBDA, 1)
             tape = put_multipliers(problem, state, recorder, tape, n_bytes)
         else:
@@ -289,7 +287,7 @@ def record_problem(problem, state, recorder, tape, floor, node_limit, deadline, 
                 tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
             slot, cell = choose_branch(problem, state, gap)
-            tape = with_room(tape, 9)
+            tape = with_bytes(tape, 9)
             if slot < 0:
                 put(tape, EXACT, 1)
                 is_open = False
@@ -298,42 +296,14 @@ def record_problem(problem, state, recorder, tape, floor, node_limit, deadline, 
                 put(tape, problem.slots[slot, FEATURE], 4)
                 put(tape, problem.cells[cell, HIGH], 4)
         if is_open:
-            number = waiting.n_open[0]
-            if number == len(waiting.values):
-                if 16.0 * number * (waiting.values.shape[1] + n_slots) > memory_limit:
-                    return MEMORY_LIMIT, tape
-                waiting = OpenBoxes(
-                    grow_table(waiting.values, 2 * number),
-                    grow_table(waiting.boxes, 2 * number),
-                    waiting.n_open,
-                )
-            save_open(state, waiting.values[number], waiting.boxes[number])
-            waiting.boxes[number, slot] = cell + 1
-            waiting.n_open[0] += 1
-            state.box[slot, HIGH] = cell
-        elif waiting.n_open[0] == 0:
-            return RECORDED, tape
+            stack, has_room = with_room(stack, budget.memory_bytes)
+            if not has_room:
+                return MEMORY_LIMIT, tape
+            push_part(stack, state, slot, cell, True)
+        elif stack.size[0] == 0:
+            return PROVED, tape
         else:
-            waiting.n_open[0] -= 1
-            number = waiting.n_open[0]
-            load_open(state, waiting.values[number], waiting.boxes[number])
-
-
-class Ways(NamedTuple):
-    """The ways to break a claim, each a sum of outputs that must not reach a number.
-
-    start        int64   (n_groups + 1,)   ways of a group of rows
-    coefficient  float64 (n_ways, n_outputs)
-    need         float64 (n_ways,)         smallest exact sum that breaks the claim
-    slack        float64 (n_ways,)         how far links and finishing can shift it
-    unit         float64                   rounding unit of the library's sums; 0 if they are exact
-    """
-
-    start: np.ndarray
-    coefficient: np.ndarray
-    need: np.ndarray
-    slack: np.ndarray
-    unit: float
+            pop(stack, state)
 
 
 class RecordLimits(NamedTuple):
@@ -345,64 +315,47 @@ class RecordLimits(NamedTuple):
     least_exponent: int
 
 
-@noalloc_kernel
-def plain_sum(leaf_start, leaf_gain):
-    """Sum of each tree's largest gain, and the sum of the largest magnitudes."""
-    total = 0.0
-    gross = 0.0
-    for tree in range(len(leaf_start) - 1):
-        if leaf_start[tree] < leaf_start[tree + 1]:
-            largest = leaf_gain[leaf_start[tree]]
-            magnitude = abs(largest)
-            for leaf in range(leaf_start[tree] + 1, leaf_start[tree + 1]):
-                largest = max(largest, leaf_gain[leaf])
-                magnitude = max(magnitude, abs(leaf_gain[leaf]))
-            total += largest
-            gross += magnitude
-    return total, gross
-
-
 @inner_kernel
-def record_way(trees, space, start, zero_band, ways, way, row, low_cell, high_cell, tape, limits,
-               deadline):  # fmt: skip
-    """Record the proof of one way to break a claim in a box of cells; see `record_problem`."""
-    coefficient = ways.coefficient[way]
-    leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
-        trees, space, row, low_cell, high_cell, coefficient, zero_band
+def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
+    """Record the proof that an alternative happens nowhere in a box; see `record_problem`.
+
+    alternatives  Alternatives of row.py, of plain outputs, each one constraint
+    """
+    coefficient = alternatives.coefficient[number]
+    start = forest.semantics.start
+    leaves = restrict(
+        forest.trees, forest.space, row, box.low, box.high, coefficient, forest.semantics.zero_band
     )
     base = 0.0
     for output in range(len(coefficient)):
         base += coefficient[output] * start[output]
-    slack = summation_slack(trees, coefficient, start, ways.unit, leaf_start, leaf_row)
-    total, gross = plain_sum(leaf_start, leaf_gain)
+    slack = summation_slack(
+        forest.trees, coefficient, start, alternatives.unit[number], leaves.leaf_start,
+        leaves.leaf_row,
+    )  # fmt: skip
+    total, gross = best_sum(leaves)
     # What the checker computes exactly is computed in doubles here: a little room on top of every
     # slack keeps its verdict the same. What only this room keeps open ends in exact sums.
     room = 1e-6 * slack + 2.0**-42 * (gross + abs(base))
-    floor = ways.need[way] - slack - ways.slack[way] - room
+    floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
     if base + total < floor:
-        tape = with_room(tape, 1)
+        tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
-        return RECORDED, tape
-    problem = build_problem(
-        base, leaf_start, leaf_gain, range_start, feature, range_low, range_high, low_cell,
-        high_cell,
-    )  # fmt: skip
-    state = new_state(problem)
+        return PROVED, tape
+    problem = build_problem(base, leaves, box)
     recorder = new_recorder(problem, len(row), limits.least_exponent)
-    return record_problem(
-        problem, state, recorder, tape, floor, limits.nodes, deadline, limits.memory_bytes
-    )
+    budget = Budget(limits.nodes, limits.memory_bytes, deadline)
+    return record_problem(problem, new_state(problem), recorder, tape, floor, budget)
 
 
 @kernel
-def record_batch(trees, space, start, zero_band, ways, groups, rows, low, high, wanted, limits,
-                 status, seconds):  # fmt: skip
-    """Record proofs for every wanted row of a batch.
+def record_batch(forest, alternatives, batch, limits, status, seconds):
+    """Record proofs for every row of a batch but those to skip.
 
-    low, high  float64 (n_rows, n_features)  ends such that the thresholds up to each are the ones
-                                             that the set passes
-    wanted     bool    (n_rows,)
-    status     int64   (n_rows,)             out: RECORDED or the limit that was reached
+    The batch's low and high are ends such that the thresholds up to each are the ones that the set
+    passes.
+
+    status     int64   (n_rows,)             out: PROVED or the limit that was reached
     seconds    float64 (n_rows,)             out
 
     Returns
@@ -411,20 +364,22 @@ def record_batch(trees, space, start, zero_band, ways, groups, rows, low, high, 
     ends  int64 (n_rows,)  where each row's record ends
     """
     clock = np.empty(2, dtype=np.int64)
-    low_cell = np.empty(rows.shape[1], dtype=np.int32)
-    high_cell = np.empty(rows.shape[1], dtype=np.int32)
-    ends = np.zeros(len(rows), dtype=np.int64)
+    ends = np.zeros(len(batch.rows), dtype=np.int64)
     tape = new_tape(4096)
-    for number in range(len(rows)):
-        if wanted[number]:
+    for number in range(len(batch.rows)):
+        if not batch.skip[number]:
             began = seconds_now(clock)
-            box_cells(space, rows[number], low[number], high[number], low_cell, high_cell)
-            for way in range(ways.start[groups[number]], ways.start[groups[number] + 1]):
-                status[number], tape = record_way(
-                    trees, space, start, zero_band, ways, way, rows[number], low_cell, high_cell,
-                    tape, limits, began + limits.time_s,
+            region = new_region(forest.space, batch, number, np.bool_(False))
+            box = new_box(forest.space, region)
+            group = batch.groups[number]
+            for alternative in range(
+                alternatives.group_start[group], alternatives.group_start[group + 1]
+            ):
+                status[number], tape = record_alternative(
+                    forest, alternatives, alternative, region.row, box, tape, limits,
+                    began + limits.time_s,
                 )  # fmt: skip
-                if status[number] != RECORDED:
+                if status[number] != PROVED:
                     break
             seconds[number] = seconds_now(clock) - began
         ends[number] = tape.used[0]

@@ -5,45 +5,26 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into, sorted_order
-from treeproof.kernels.core.cells import FIXED, box_cells, cell_from, cell_of, home_cells
+from treeproof.kernels.core.cells import FIXED, cell_from, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, judge
-from treeproof.kernels.core.leaves import combination_up, restrict, summation_slack
+from treeproof.kernels.core.emulation import Claim
+from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
+from treeproof.kernels.core.status import PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.dual import new_state
-from treeproof.kernels.exact.initial_radius import plan
-from treeproof.kernels.exact.primal import (
-    POINTS,
-    RESTRICTIONS,
-    SWEEPS,
-    accept_point,
-    cell_distances,
-    new_target,
-    take_back,
-)
-from treeproof.kernels.exact.problem import FEATURE, HIGH, LOW, build_problem
-from treeproof.kernels.exact.search import (
-    FRESH,
-    JUDGE,
-    NEAR_TIE,
-    PROVED,
-    REJECTED,
-    SETTLED,
-    TIME_LIMIT,
-    UNDECIDED,
-    WITNESSED,
-    new_waiting,
-    search,
-)
+from treeproof.kernels.exact.initial_radius import order_alternatives
+from treeproof.kernels.exact.primal import RESTRICTIONS, SWEEPS, new_found, new_target
+from treeproof.kernels.exact.problem import build_problem
+from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
 
-CHEAP_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
-"""How a trial radius grows after a cheap bound, after a quick proof, after giving up."""
+EQ6_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
+"""How a trial radius grows after a proof by best leaves, after a quick proof, after giving up."""
 
 SURELY_NEARER = 0.9
 """Part of the suggested radius at which best leaves are asked for a proof."""
 
-FAR_CLOSER = 0.5
-"""A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
+SMALLEST_START = 1e-300
+"""Trial radii begin here at least: the smallest doubles times a factor may not grow at all."""
 
 
 class Alternatives(NamedTuple):
@@ -59,35 +40,42 @@ class Alternatives(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Budget of one row."""
+    """Limits of one row."""
 
     time_s: float
     nodes: int
     memory_bytes: float
 
 
-class Found(NamedTuple):
-    """What is known about a row; arrays of one entry are overwritten in place.
+class FirstGuess(NamedTuple):
+    """Where to look first.
 
-    lower      float64 (1,)           no violation nearer
-    upper      float64 (1,)           distance of the witness
-    is_open    bool    (1,)           the witness only approaches it
-    witness    int32   (n_features,)  cells of the witness
-    counts     int64   (4,)           nodes, sweeps, points, restrictions
-    cheap      float64 (1,)           radius from which the best leaves of all trees break the claim
+    radius  float64  near the answers; not positive: taken from the rows themselves
+    margin  float64  first trial radius over the one from which the best leaves of all trees break
+                     the claim
     """
 
+    radius: float
+    margin: float
+
+
+class Columns(NamedTuple):
+    """Results of a batch, one row each; see `treeproof.results.outcomes.Outcomes`."""
+
+    status: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     is_open: np.ndarray
     witness: np.ndarray
+    seconds: np.ndarray
     counts: np.ndarray
-    cheap: np.ndarray
+    eq6_radius: np.ndarray
 
 
 @inner_kernel
-def claim_of(alternatives, group, constraint):
-    """The constraint as a `Claim`."""
+def claim_of(alternatives, group, number):
+    """An alternative of a group as a `Claim`."""
+    constraint = alternatives.alternative_start[number]
     return Claim(
         alternatives.coefficient[constraint],
         alternatives.need[constraint],
@@ -98,43 +86,24 @@ def claim_of(alternatives, group, constraint):
 
 
 @noalloc_kernel
-def largest_sum(leaf_start, leaf_gain):
-    """The paper's eq. 6, every tree takes its best reachable leaf; rounded up.
-
-    Sound: adding n doubles errs by at most n * 2**-53 times the sum of their magnitudes.
-    """
-    total = 0.0
-    gross = 0.0
-    for tree in range(len(leaf_start) - 1):
-        if leaf_start[tree] < leaf_start[tree + 1]:
-            largest = leaf_gain[leaf_start[tree]]
-            for leaf in range(leaf_start[tree] + 1, leaf_start[tree + 1]):
-                largest = max(largest, leaf_gain[leaf])
-            total += largest
-            gross += abs(largest)
-    return total + (len(leaf_start) + 4) * 2.0**-52 * gross
+def base_and_floor(forest, claim, leaves):
+    """Gain before any tree, and the gain below which nothing can break a claim in a box."""
+    start = forest.semantics.start
+    slack = summation_slack(
+        forest.trees, claim.coefficient, start, claim.unit, leaves.leaf_start, leaves.leaf_row
+    )
+    return combination_up(claim.coefficient, start), claim.need - slack - claim.link_slack
 
 
 @noalloc_kernel
-def is_out_of_reach(base, floor, leaf_start, leaf_gain):
+def is_excluded_by_eq6(base, floor, leaves):
     """Whether the floor is not reached even if every tree takes its best leaf.
 
-    Sound: `largest_sum` is rounded up, and so is what adding it to the base may lose.
+    Sound: the sum is rounded up, and so is what adding it to the base may lose.
     """
-    return base + largest_sum(leaf_start, leaf_gain) + 2.0**-50 * abs(base) < floor
-
-
-@noalloc_kernel
-def base_and_floor(trees, semantics, claim, leaf_start, leaf_row):
-    """Gain before any tree, and the gain below which nothing can break a claim in a box.
-
-    leaf_start, leaf_row  from `restrict`
-    """
-    base = combination_up(claim.coefficient, semantics.start)
-    slack = summation_slack(
-        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
-    )
-    return base, claim.need - slack - claim.link_slack
+    total, gross = best_sum(leaves)
+    total += (len(leaves.leaf_start) + 4) * 2.0**-52 * gross
+    return base + total + 2.0**-50 * abs(base) < floor
 
 
 @inlined_kernel
@@ -144,215 +113,88 @@ def farthest_move(radius, rate):
 
 
 @noalloc_kernel
-def ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell):
+def ball_cells(space, region, radius, box):
     """Cells of a box that holds the closed ball, and perhaps a little more.
 
     Sound: the move is rounded up before it is taken, since its own rounding error may be much
     larger than a float of the end where the two cancel; then the end is rounded outwards.
     """
-    for feature in range(len(row)):
-        if row_cell[feature] == FIXED:
-            low_cell[feature] = FIXED
-            high_cell[feature] = FIXED
+    for feature in range(len(region.row)):
+        home = region.home[feature]
+        if home == FIXED:
+            box.low[feature] = FIXED
+            box.high[feature] = FIXED
             continue
-        least = row[feature]
-        most = row[feature]
-        if down[feature] > 0.0:
-            least = np.nextafter(row[feature] - farthest_move(radius, down[feature]), -np.inf)
-            least = min(max(least, low[feature]), row[feature])
-        if up[feature] > 0.0:
-            most = np.nextafter(row[feature] + farthest_move(radius, up[feature]), np.inf)
-            most = max(min(most, high[feature]), row[feature])
-        low_cell[feature] = cell_from(space, feature, least, row_cell[feature])
-        high_cell[feature] = cell_from(space, feature, most, row_cell[feature])
+        value = region.row[feature]
+        least = value
+        most = value
+        if region.down[feature] > 0.0:
+            least = np.nextafter(value - farthest_move(radius, region.down[feature]), -np.inf)
+            least = min(max(least, region.low[feature]), value)
+        if region.up[feature] > 0.0:
+            most = np.nextafter(value + farthest_move(radius, region.up[feature]), np.inf)
+            most = max(min(most, region.high[feature]), value)
+        box.low[feature] = cell_from(space, feature, least, home)
+        box.high[feature] = cell_from(space, feature, most, home)
 
 
 @inner_kernel
-def nearest_cells(row_cell, low_cell, high_cell):
-    """Cells of a box that are nearest to the row's own."""
-    cells = np.empty(len(row_cell), dtype=np.int32)
-    for feature in range(len(cells)):
-        cells[feature] = min(max(row_cell[feature], low_cell[feature]), high_cell[feature])
-    return cells
-
-
-@noalloc_kernel
-def point_cells(problem, point, template, cells):
-    """Global cells of a point: nearest to the template inside the point's cells."""
-    for feature in range(len(template)):
-        cells[feature] = template[feature]
-    for slot in range(problem.n_slots):
-        feature = problem.slots[slot, FEATURE]
-        cell = point[slot]
-        low = problem.cells[cell, LOW]
-        cells[feature] = min(max(template[feature], low), problem.cells[cell, HIGH])
-
-
-@noalloc_kernel
-def judge_point(
-    trees, space, semantics, claim, row, problem, target, template, cells, total, found
-):
-    """Judge `target.point`, or what it was before its descent; a violation becomes the witness."""
-    while True:
-        found.counts[POINTS] += 1
-        point_cells(problem, target.point, template, cells)
-        verdict = judge(trees, space, semantics, claim, row, cells, total)
-        if verdict == BROKEN:
-            accept_point(problem, target)
-            for feature in range(len(cells)):
-                found.witness[feature] = cells[feature]
-            return verdict
-        if not take_back(problem, target):
-            return verdict
-
-
-@inner_kernel
-def explore(
-    trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell, high_cell,
-    is_ball, is_quick, radius, found, limits, deadline,
-):  # fmt: skip
-    """Restrict, bound cheaply, and search one box of cells; returns a status of `search`.
-
-    For balls the nearest violation is sought, and what is found is proved nearest unless
-    `is_quick`; a quick search also ends when a violation is so much nearer than the ball's radius
-    that a smaller ball pays. For other boxes any violation will do.
-    """
+def explore(forest, claim, region, box, radius, is_quick, found, budget):
+    """Restrict the trees to one box of cells, bound cheaply, and `search` it."""
     found.counts[RESTRICTIONS] += 1
-    leaf_start, leaf_gain, leaf_row, range_start, feature, range_low, range_high = restrict(
-        trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
-    )
-    base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-    if is_out_of_reach(base, floor, leaf_start, leaf_gain):
+    leaves = restrict(
+        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+        forest.semantics.zero_band,
+    )  # fmt: skip
+    base, floor = base_and_floor(forest, claim, leaves)
+    if is_excluded_by_eq6(base, floor, leaves):
         return PROVED
-    problem = build_problem(
-        base,
-        leaf_start,
-        leaf_gain,
-        range_start,
-        feature,
-        range_low,
-        range_high,
-        low_cell,
-        high_cell,
-    )
-    state = new_state(problem)
-    distance, is_beyond = cell_distances(
-        problem, space, row, row_cell, down, up, low, high, is_ball
-    )
-    template = nearest_cells(row_cell, low_cell, high_cell)
-    target = new_target(problem, claim.need, floor, distance, is_beyond, found)
-    waiting = new_waiting(problem, state)
-    cells = np.empty(len(row), dtype=np.int32)
-    total = np.empty(len(semantics.start), dtype=np.float64)
-    is_near_tie = False
-    # Variables, not literals: search would be compiled once for each.
-    is_root = np.bool_(True)
-    taken_up = np.int64(FRESH)
-    while True:
-        nodes = found.counts[0]
-        status, waiting, is_tuple = search(
-            problem, state, target, waiting, is_root, is_quick, taken_up, limits.nodes, deadline,
-            limits.memory_bytes,
-        )  # fmt: skip
-        if status != JUDGE:
-            return NEAR_TIE if status == PROVED and is_near_tie else status
-        is_root = is_root and found.counts[0] <= nodes + 1
-        verdict = judge_point(
-            trees, space, semantics, claim, row, problem, target, template, cells, total, found
-        )
-        taken_up = REJECTED
-        if verdict == BROKEN:
-            taken_up = WITNESSED
-            if not is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
-                return PROVED
-            if is_quick and found.upper[0] < FAR_CLOSER * radius:
-                return UNDECIDED
-        elif is_tuple:
-            # Sound: all that is left of the box reaches the leaves just judged.
-            is_near_tie = is_near_tie or verdict == AMBIGUOUS
-            taken_up = SETTLED
+    problem = build_problem(base, leaves, box)
+    target = new_target(problem, forest.space, region, claim.need, floor, found)
+    judge = new_judge(forest, claim, region, box, found)
+    return search(problem, new_state(problem), target, judge, is_quick, radius, budget)
 
 
 @inner_kernel
-def is_proved_by_best_leaves(
-    trees, space, semantics, alternatives, group, row, down, up, low, high, radius
-):
-    """Whether no alternative can happen in a ball even if every tree takes its best leaf."""
-    row_cell = np.empty(len(row), dtype=np.int32)
-    low_cell = np.empty(len(row), dtype=np.int32)
-    high_cell = np.empty(len(row), dtype=np.int32)
-    home_cells(space, row, np.bool_(True), row_cell)
-    ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
+def is_proved_by_eq6(forest, alternatives, group, region, radius):
+    """Whether no alternative can happen in a ball even if every tree takes its best leaf.
+
+    Sound: the cells of `ball_cells` hold the closed ball, and in them no alternative reaches its
+    floor. That the radius was only suggested does not matter.
+    """
+    box = new_box(forest.space, region)
+    ball_cells(forest.space, region, radius, box)
     for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
-        claim = claim_of(alternatives, group, alternatives.alternative_start[number])
-        leaf_start, leaf_gain, leaf_row, _, _, _, _ = restrict(
-            trees, space, row, low_cell, high_cell, claim.coefficient, semantics.zero_band
-        )
-        base, floor = base_and_floor(trees, semantics, claim, leaf_start, leaf_row)
-        if not is_out_of_reach(base, floor, leaf_start, leaf_gain):
+        claim = claim_of(alternatives, group, number)
+        leaves = restrict(
+            forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+            forest.semantics.zero_band,
+        )  # fmt: skip
+        base, floor = base_and_floor(forest, claim, leaves)
+        if not is_excluded_by_eq6(base, floor, leaves):
             return False
     return True
 
 
 @inner_kernel
-def solve_row(
-    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
-    margin, found, limits,
-):  # fmt: skip
-    """As `search_row`; a search that ends too early for a lower bound gets a cheap one.
-
-    Sound: the cells of `ball_cells` hold the closed ball, and in them no alternative reaches its
-    floor. That the radius was only suggested does not matter.
-    """
-    status = search_row(
-        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
-        start_radius, margin, found, limits,
-    )  # fmt: skip
-    radius = SURELY_NEARER * found.cheap[0]
-    is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf
-    if is_wanted and is_proved_by_best_leaves(
-        trees, space, semantics, alternatives, group, row, down, up, low, high, radius
-    ):
-        found.lower[0] = radius
-    return status
-
-
-@inner_kernel
-def search_row(
-    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
-    margin, found, limits,
-):  # fmt: skip
+def search_row(forest, alternatives, group, region, guess, found, limits):
     """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
-
-    low, high  float64 (n_features,)  the domain of a ball; or the box, rounded as in
-                                      query/rounding.py
-    start_radius  float64             of a ball: a first guess
-    margin        float64             first trial radius over the one from which the best leaves of
-                                      all trees break the claim
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
     Trial radii grow until a witness is found; then every alternative is searched inside the
     nearest witness so far.
     """
-    n_features = len(row)
     clock = np.empty(2, dtype=np.int64)
-    deadline = seconds_now(clock) + limits.time_s
-    row_cell = np.empty(n_features, dtype=np.int32)
-    low_cell = np.empty(n_features, dtype=np.int32)
-    high_cell = np.empty(n_features, dtype=np.int32)
-    home_cells(space, row, is_ball, row_cell)
-    if not is_ball:
-        box_cells(space, row, low, high, low_cell, high_cell)
-    order, radius = plan(
-        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
-        start_radius,
-    )  # fmt: skip
+    budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
+    is_ball = region.is_ball
+    box = new_box(forest.space, region)
+    order, radius = order_alternatives(forest, alternatives, group, region, guess.radius)
     if len(order) == 0:  # nothing could break the claim
         found.lower[0] = np.inf
         return PROVED
     is_quick = is_ball
-    found.cheap[0] = radius
-    radius *= margin
+    found.eq6_radius[0] = radius
+    radius *= guess.margin
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
@@ -361,12 +203,9 @@ def search_row(
             if is_ball:
                 radius = min(radius, found.upper[0])
                 searched = radius
-                ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
-            claim = claim_of(alternatives, group, alternatives.alternative_start[number])
-            status = explore(
-                trees, space, semantics, claim, row, row_cell, down, up, low, high, low_cell,
-                high_cell, is_ball, is_quick, radius, found, limits, deadline,
-            )  # fmt: skip
+                ball_cells(forest.space, region, radius, box)
+            claim = claim_of(alternatives, group, number)
+            status = explore(forest, claim, region, box, radius, is_quick, found, budget)
             worst = max(worst, status)
             if status > UNDECIDED:
                 return status
@@ -382,33 +221,35 @@ def search_row(
         if found.upper[0] < np.inf:
             is_quick = found.upper[0] < FAR_CLOSER * radius
             radius = found.upper[0]
-        elif covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
+        elif covers_everything(forest.space, region, box):
             if worst == PROVED:
                 found.lower[0] = np.inf
                 return PROVED
             is_quick = False
         elif found.counts[SWEEPS] == sweeps:
-            radius *= CHEAP_GROWTH
+            radius *= EQ6_GROWTH
         else:
             radius *= QUICK_GROWTH if worst == PROVED else GIVEN_UP_GROWTH
-        if seconds_now(clock) > deadline:
+        if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
 
 
 @noalloc_kernel
-def covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high):
+def covers_everything(space, region, box):
     """Whether a box of cells holds everything that the row can ever reach."""
-    for feature in range(len(low_cell)):
-        if low_cell[feature] == FIXED:
+    for feature in range(len(box.low)):
+        if box.low[feature] == FIXED:
             continue
-        n_cuts = space.cut_start[feature + 1] - space.cut_start[feature]
-        if down[feature] > 0.0:
-            least = cell_of(space, feature, low[feature])
-            if low_cell[feature] > min(least, row_cell[feature]):
+        home = region.home[feature]
+        if region.down[feature] > 0.0:
+            least = cell_of(space, feature, region.low[feature])
+            if box.low[feature] > min(least, home):
                 return False
-        if up[feature] > 0.0:
-            most = cell_of(space, feature, high[feature]) if high[feature] < np.inf else n_cuts
-            if high_cell[feature] < max(most, row_cell[feature]):
+        if region.up[feature] > 0.0:
+            most = space.cut_start[feature + 1] - space.cut_start[feature]
+            if region.high[feature] < np.inf:
+                most = cell_of(space, feature, region.high[feature])
+            if box.high[feature] < max(most, home):
                 return False
     return True
 
@@ -428,16 +269,18 @@ def into_box(value, low, high, is_single):
 
 
 @noalloc_kernel
-def witness_point(space, row, cells, is_single, low, high, is_ball, point):
+def witness_point(forest, region, cells, point):
     """Nearest row of the model's input precision in the given cells.
 
     Upwards a cell starts at a threshold, which is a number of that precision; downwards the last
     number below the cell's end is taken. Where a set holds real numbers of the cell but none of
     that precision, the point lies one step outside the set.
     """
-    for feature in range(len(row)):
-        value = row[feature]
+    space, is_single = forest.space, forest.semantics.is_input_single
+    for feature in range(len(cells)):
+        value = region.row[feature]
         if cells[feature] != FIXED:
+            low, high = region.low[feature], region.high[feature]
             cuts = space.cut_start[feature]
             here = cell_of(space, feature, value)
             if cells[feature] > here:
@@ -448,111 +291,77 @@ def witness_point(space, row, cells, is_single, low, high, is_ball, point):
                     value = np.float64(np.nextafter(np.float32(value), np.float32(-np.inf)))
                 else:
                     value = np.nextafter(value, -np.inf)
-            if not is_ball:
-                inside = into_box(value, low[feature], high[feature], is_single)
+            if not region.is_ball:
+                inside = into_box(value, low, high, is_single)
                 if cell_of(space, feature, inside) != cells[feature]:
                     # The cell and the box share real numbers but none of float32; the nearest
                     # float32 of the cell is the one just outside the box.
-                    away = np.float32(-np.inf if value < low[feature] else np.inf)
+                    away = np.float32(-np.inf if value < low else np.inf)
                     inside = np.float64(np.nextafter(np.float32(inside), away))
                 value = inside
         point[feature] = value
 
 
-SMALLEST_START = 1e-300
-"""Trial radii begin here at least: the smallest doubles times a factor may not grow at all."""
-
-
-class Columns(NamedTuple):
-    """Results of a batch, one row each; see `treeproof.results.outcomes.Outcomes`."""
-
-    status: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    is_open: np.ndarray
-    witness: np.ndarray
-    seconds: np.ndarray
-    counts: np.ndarray
-    cheap: np.ndarray
-
-
-@inner_kernel
-def new_found(n_features):
-    """Nothing known: lower 0, upper infinite."""
-    upper = np.empty(1, dtype=np.float64)
-    upper[0] = np.inf
-    return Found(
-        np.zeros(1, dtype=np.float64),
-        upper,
-        np.zeros(1, dtype=np.bool_),
-        np.zeros(n_features, dtype=np.int32),
-        np.zeros(4, dtype=np.int64),
-        np.zeros(1, dtype=np.float64),
-    )
+@noalloc_kernel
+def write_columns(forest, region, found, columns, number):
+    """Write down what was found about a row."""
+    columns.lower[number] = found.lower[0]
+    columns.upper[number] = found.upper[0]
+    columns.is_open[number] = found.is_open[0]
+    copy_into(columns.counts[number], found.counts)
+    columns.eq6_radius[number] = found.eq6_radius[0]
+    if found.upper[0] < np.inf:
+        witness_point(forest, region, found.witness, columns.witness[number])
 
 
 @kernel
-def solve_batch(
-    trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
-    is_ball, start_radius, margin, skip, limits, columns,
-):  # fmt: skip
-    """Solve every row of a batch but those in `skip`.
-
-    down, up       float64 (n_features,)         rates of a ball
-    low, high      float64 (n_rows, n_features)  domain of a ball, or the boxes
-    is_ball        bool                          nearest violation; otherwise any in the box
-    start_radius   float64   near the answers; not positive: taken from the rows themselves
-    margin         float64   see `search_row`
-    """
+def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
+    """Solve every row of a batch but those to skip; in balls the nearest violation is sought."""
     clock = np.empty(2, dtype=np.int64)
-    for number in range(len(rows)):
-        if skip[number]:
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
             continue
         started = seconds_now(clock)
-        found = new_found(rows.shape[1])
-        radius = start_radius
+        group = batch.groups[number]
+        region = new_region(forest.space, batch, number, is_ball)
+        found = new_found(len(region.row))
+        radius = guess.radius
         if not radius > 0.0:
-            radius = first_step(space, rows[number], down, up)
-        radius = max(radius, SMALLEST_START)
-        columns.status[number] = solve_row(
-            trees, space, semantics, alternatives, groups[number], rows[number], down, up,
-            low[number], high[number], is_ball, radius, margin, found,
-            limits,
-        )  # fmt: skip
-        columns.lower[number] = found.lower[0]
-        columns.upper[number] = found.upper[0]
-        columns.is_open[number] = found.is_open[0]
-        copy_into(columns.counts[number], found.counts)
-        columns.cheap[number] = found.cheap[0]
-        if found.upper[0] < np.inf:
-            witness_point(
-                space, rows[number], found.witness, is_input_single, low[number], high[number],
-                is_ball, columns.witness[number],
-            )  # fmt: skip
+            radius = first_step(forest.space, region)
+        first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
+        status = search_row(forest, alternatives, group, region, first, found, limits)
+        radius = SURELY_NEARER * found.eq6_radius[0]
+        # A search that ended too early for a lower bound gets a cheap one.
+        is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf
+        if is_wanted and is_proved_by_eq6(forest, alternatives, group, region, radius):
+            found.lower[0] = radius
+        columns.status[number] = status
+        write_columns(forest, region, found, columns, number)
         columns.seconds[number] = seconds_now(clock) - started
 
 
 @inner_kernel
-def first_step(space, row, down, up):
+def first_step(space, region):
     """A part of the distance to the nearest threshold that a tenth of the features have.
 
     A radius to begin with: few features move by small steps where others are flags, and too small
     a radius costs little, too large a one much.
     """
-    steps = np.empty(len(row), dtype=np.float64)
+    steps = np.empty(len(region.row), dtype=np.float64)
     count = 0
-    for feature in range(len(row)):
-        rate = max(down[feature], up[feature])
+    for feature in range(len(steps)):
+        value = region.row[feature]
+        rate = max(region.down[feature], region.up[feature])
         first = space.cut_start[feature]
         last = space.cut_start[feature + 1]
-        if rate == 0.0 or first == last or np.isnan(row[feature]) or space.categorical[feature]:
+        if rate == 0.0 or first == last or np.isnan(value) or space.categorical[feature]:
             continue
-        cell = first + cell_of(space, feature, row[feature])
+        cell = first + cell_of(space, feature, value)
         nearest = np.inf
         if cell < last:
-            nearest = space.cut[cell] - row[feature]
+            nearest = space.cut[cell] - value
         if cell > first:
-            nearest = min(nearest, row[feature] - space.cut[cell - 1])
+            nearest = min(nearest, value - space.cut[cell - 1])
         if 0.0 < nearest < np.inf:
             steps[count] = nearest / rate
             count += 1

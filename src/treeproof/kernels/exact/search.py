@@ -1,44 +1,93 @@
-"""Parts of a box that wait to be searched."""
+"""Branch and bound over boxes of cells: bounds from the dual, points from the primal.
+
+A node is a box with its multipliers. It is closed when its bound falls below the floor or no cell
+nearer than the witness is left, and split in two otherwise; on the way it proposes points, which
+are judged by the library's own arithmetic.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from treeproof.kernels.core.arrays import grow_table
+from treeproof.kernels.core.cells import Region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, Forest, judge
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+    UNDECIDED,
+)
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
-from treeproof.kernels.exact.primal import NODES, SWEEPS, decode, reaches_need, shrink_box
-from treeproof.kernels.exact.problem import EDGE, FACTOR, HIGH, LOW, PAIR_START, SEGMENT_START
+from treeproof.kernels.exact.primal import (
+    NODES,
+    POINTS,
+    SWEEPS,
+    Found,
+    accept_point,
+    decode,
+    reaches_need,
+    shrink_box,
+    take_back,
+)
+from treeproof.kernels.exact.problem import (
+    EDGE,
+    FACTOR,
+    FEATURE,
+    HIGH,
+    LOW,
+    PAIR_START,
+    SEGMENT_START,
+)
 
 
-class OpenBoxes(NamedTuple):
-    """Parts that are searched later, and how the current one is to be taken up.
+class NodeStack(NamedTuple):
+    """Nodes that are searched later.
 
     values  float64 (capacity, n_segments + n_cells + 1)  multipliers, rest, constant
     boxes   int32   (capacity, 2 * n_slots)               lows, then highs
-    n_open  int64   (1,)
+    size    int64   (1,)
     """
 
     values: np.ndarray
     boxes: np.ndarray
-    n_open: np.ndarray
+    size: np.ndarray
 
 
 @inner_kernel
-def new_waiting(problem, state):
-    """Room for a few open boxes."""
-    size = len(state.multiplier) + len(state.rest) + 1
-    return OpenBoxes(
-        np.empty((8, size), dtype=np.float64),
-        np.empty((8, 2 * problem.n_slots), dtype=np.int32),
+def new_stack(state, capacity):
+    """Empty stack with room for some nodes."""
+    width = len(state.multiplier) + len(state.rest) + 1
+    return NodeStack(
+        np.empty((capacity, width), dtype=np.float64),
+        np.empty((capacity, 2 * len(state.box)), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
     )
 
 
+@inner_kernel
+def with_room(stack, memory_bytes):
+    """The stack, in larger arrays when it is full, and whether the memory allows for one more."""
+    size = stack.size[0]
+    if size < len(stack.values):
+        return stack, True
+    if 16.0 * size * (stack.values.shape[1] + stack.boxes.shape[1] // 2) > memory_bytes:
+        return stack, False
+    larger = NodeStack(
+        grow_table(stack.values, 2 * size), grow_table(stack.boxes, 2 * size), stack.size
+    )
+    return larger, True
+
+
 @noalloc_kernel
-def save_open(state, values, box):
-    """Keep multipliers, rest, constant and box of a part that is searched later."""
+def push(stack, state):
+    """Put multipliers, rest, constant and box of a state onto a stack that has room."""
+    top = stack.size[0]
+    values, box = stack.values[top], stack.boxes[top]
     n_segments = len(state.multiplier)
     n_cells = len(state.rest)
     for index in range(n_segments):
@@ -50,11 +99,14 @@ def save_open(state, values, box):
     for slot in range(n_slots):
         box[slot] = state.box[slot, LOW]
         box[n_slots + slot] = state.box[slot, HIGH]
+    stack.size[0] = top + 1
 
 
 @noalloc_kernel
-def load_open(state, values, box):
-    """Bring back what `save_open` kept."""
+def pop(stack, state):
+    """Bring back what was pushed last."""
+    top = stack.size[0] - 1
+    values, box = stack.values[top], stack.boxes[top]
     n_segments = len(state.multiplier)
     n_cells = len(state.rest)
     for index in range(n_segments):
@@ -66,15 +118,100 @@ def load_open(state, values, box):
     for slot in range(n_slots):
         state.box[slot, LOW] = box[slot]
         state.box[slot, HIGH] = box[n_slots + slot]
+    stack.size[0] = top
 
 
-PROVED, UNDECIDED, NODE_LIMIT, TIME_LIMIT, MEMORY_LIMIT, NEAR_TIE, JUDGE = 0, 1, 2, 3, 4, 5, 6
-"""Nothing nearer exists; a quick search gave up; a limit was reached; a link's rounding decides; a
-point has to be judged."""
+@noalloc_kernel
+def push_part(stack, state, slot, cell, is_right):
+    """Push the part of the box left or right of a cut, and keep the other one."""
+    push(stack, state)
+    box = stack.boxes[stack.size[0] - 1]
+    if is_right:
+        box[slot] = cell + 1
+        state.box[slot, HIGH] = cell
+    else:
+        box[len(state.box) + slot] = cell
+        state.box[slot, LOW] = cell + 1
+
+
+class Judge(NamedTuple):
+    """What decides whether a point breaks the claim, and where it is written down.
+
+    nearest  int32   (n_features,)  cells of the searched box that are nearest to the row's own
+    cells    int32   (n_features,)  scratch: cells of the point
+    total    float64 (n_outputs,)   scratch
+    found    Found                  what is known about the row
+    """
+
+    forest: Forest
+    claim: Claim
+    region: Region
+    nearest: np.ndarray
+    cells: np.ndarray
+    total: np.ndarray
+    found: Found
+
+
+@inner_kernel
+def new_judge(forest, claim, region, box, found):
+    """Judge of points in a box of cells."""
+    nearest = np.empty(len(box.low), dtype=np.int32)
+    for feature in range(len(nearest)):
+        nearest[feature] = min(max(region.home[feature], box.low[feature]), box.high[feature])
+    return Judge(
+        forest,
+        claim,
+        region,
+        nearest,
+        np.empty(len(nearest), dtype=np.int32),
+        np.empty(len(forest.semantics.start), dtype=np.float64),
+        found,
+    )
+
+
+@noalloc_kernel
+def judge_point(judge_of, problem, target):
+    """Judge `target.point`, or what it was before its descent; a violation becomes the witness."""
+    cells, nearest, found = judge_of.cells, judge_of.nearest, judge_of.found
+    while True:
+        found.counts[POINTS] += 1
+        for feature in range(len(cells)):
+            cells[feature] = nearest[feature]
+        for slot in range(problem.n_slots):
+            feature = problem.slots[slot, FEATURE]
+            cell = target.point[slot]
+            low = problem.cells[cell, LOW]
+            cells[feature] = min(max(nearest[feature], low), problem.cells[cell, HIGH])
+        verdict = judge(judge_of.forest, judge_of.claim, judge_of.region.row, cells, judge_of.total)
+        if verdict == BROKEN:
+            accept_point(problem, target)
+            for feature in range(len(cells)):
+                found.witness[feature] = cells[feature]
+            return verdict
+        if not take_back(problem, target):
+            return verdict
+
+
+class Budget(NamedTuple):
+    """What a search may use.
+
+    nodes         int64    counted over all searches of the row
+    memory_bytes  float64  for open nodes
+    deadline      float64  on `seconds_now`
+    """
+
+    nodes: int
+    memory_bytes: float
+    deadline: float
+
 
 CLOSED, SPLIT, CANDIDATE = 0, 1, 2
-FRESH, WITNESSED, REJECTED, SETTLED = 0, 1, 2, 3
+"""What became of a box: nothing is left, it has to be split, it shows a point to be judged."""
+FRESH, WITNESSED, REJECTED = 0, 1, 2
+"""A box that is new, whose last point broke the claim, whose last point did not."""
 
+FAR_CLOSER = 0.5
+"""A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
 WORTH_ANOTHER_TRY = 0.8
 """Sweeping goes on in a box of which at most this share of cells is left."""
@@ -167,16 +304,13 @@ def choose_branch(problem, state, gap):
 
 
 @noalloc_kernel
-def close_or_split(problem, state, target, is_root, is_quick, taken_up):
+def close_or_split(problem, state, target, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
-    taken_up  int   FRESH: a new box; WITNESSED: the last point broke the claim, so the box
-                    shrinks; REJECTED: it did not, so no more points of this box are proposed
+    history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
 
-    Returns
-    -------
-    outcome  int      CLOSED, SPLIT or CANDIDATE
-    gap      float64  for SPLIT: how far the bound is above the floor, rounding included
+    Returns CLOSED, SPLIT or CANDIDATE, and for SPLIT how far the bound is above the floor, rounding
+    included.
     """
     floor = target.floor
     if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
@@ -197,12 +331,12 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
         if bound < floor and turn < limit:
             continue
         if is_root:
-            if turn == (1 if taken_up == FRESH else 2) and taken_up != REJECTED:
+            if turn == (1 if history == FRESH else 2) and history != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)
                 if reaches_need(problem, state, target, np.int64(3)):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
-                outcome, gap, _ = look_closer(problem, state, target, taken_up != REJECTED)
+                outcome, gap, _ = look_closer(problem, state, target, history != REJECTED)
                 if outcome != SPLIT or is_quick:
                     return outcome, gap
                 bound = enter_box(problem, state)
@@ -210,7 +344,7 @@ def close_or_split(problem, state, target, is_root, is_quick, taken_up):
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             # The sweeps will not get there; a smaller box or splitting will.
-            outcome, gap, kept = look_closer(problem, state, target, taken_up != REJECTED)
+            outcome, gap, kept = look_closer(problem, state, target, history != REJECTED)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
                 return outcome, gap
             bound = enter_box(problem, state)
@@ -236,74 +370,67 @@ def look_closer(problem, state, target, may_propose):
 
 
 @inner_kernel
-def search(problem, state, target, waiting, is_root, is_quick, taken_up, node_limit, deadline,
-           memory_limit):  # fmt: skip
-    """Go on with a search until a point has to be judged or the search ends.
+def search(problem, state, target, judge_of, is_quick, radius, budget):
+    """Search a box of cells; what is found is written into ``judge_of.found`` at once.
 
-    waiting     OpenBoxes  parts still to be searched
-    is_root     bool       the current box is the first
-    is_quick    bool       root only, a few sweeps; ends UNDECIDED when not proved
-    taken_up    int        see `close_or_split`; SETTLED: nothing is left of the current box
-    node_limit  int64      counted over all searches of the row
-    deadline    float64    on `seconds_now`
-    memory_limit  float64  bytes for open boxes
+    In balls the nearest violation is sought. A quick search looks at the root only, a few sweeps,
+    and ends UNDECIDED when nothing is proved, or when a witness is so much nearer than the radius
+    that a smaller ball pays. In other boxes any violation will do.
 
     Returns
     -------
-    status   int        PROVED: nothing nearer than ``target.upper`` is left; JUDGE: decide
-                        ``target.point`` and come again; or why the search ended
-    waiting  OpenBoxes  the parts, perhaps in larger arrays
-    is_tuple bool       the point stands for all that is left of the current box
+    int
+        PROVED: nothing nearer than the witness is left, if there is one; or why the search ended.
     """
-    n_slots = problem.n_slots
+    found = judge_of.found
     clock = np.empty(2, dtype=np.int64)
+    stack = new_stack(state, np.int64(8))
+    is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
+    is_near_tie = False
     while True:
-        if taken_up == FRESH:
-            target.counts[NODES] += 1
-            if target.counts[NODES] > node_limit:
-                return NODE_LIMIT, waiting, False
-            if not is_root and seconds_now(clock) > deadline:
-                return TIME_LIMIT, waiting, False
-        outcome = CLOSED
-        gap = 0.0
-        if taken_up != SETTLED:
-            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, taken_up)
-        if outcome == CANDIDATE:
-            return JUDGE, waiting, False
-        if outcome == SPLIT:
-            if is_quick:
-                return UNDECIDED, waiting, False
-            slot, cell = choose_branch(problem, state, gap)
-            if slot < 0:
+        found.counts[NODES] += 1
+        if found.counts[NODES] > budget.nodes:
+            return NODE_LIMIT
+        if not is_root and seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT
+        history = np.int64(FRESH)
+        slot = np.int64(-1)
+        cell = np.int64(0)
+        while True:
+            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
+            if outcome == CLOSED:
+                break
+            if outcome == SPLIT:
+                if is_quick:
+                    return UNDECIDED
+                slot, cell = choose_branch(problem, state, gap)
+                if slot >= 0:
+                    break
                 # One leaf tuple is left, within the slack: only the library's own sum can tell.
-                for other in range(n_slots):
+                for other in range(problem.n_slots):
                     target.point[other] = state.box[other, LOW]
-                return JUDGE, waiting, True
-            number = waiting.n_open[0]
-            if number == len(waiting.values):
-                if 16.0 * number * (waiting.values.shape[1] + n_slots) > memory_limit:
-                    return MEMORY_LIMIT, waiting, False
-                waiting = OpenBoxes(
-                    grow_table(waiting.values, 2 * number),
-                    grow_table(waiting.boxes, 2 * number),
-                    waiting.n_open,
-                )
-            save_open(state, waiting.values[number], waiting.boxes[number])
-            if peaks_right(state, slot, cell):
-                waiting.boxes[number, n_slots + slot] = cell
-                state.box[slot, LOW] = cell + 1
-            else:
-                waiting.boxes[number, slot] = cell + 1
-                state.box[slot, HIGH] = cell
-            waiting.n_open[0] += 1
-        elif waiting.n_open[0] == 0:
-            return PROVED, waiting, False
+            verdict = judge_point(judge_of, problem, target)
+            history = np.int64(REJECTED)
+            if verdict == BROKEN:
+                history = np.int64(WITNESSED)
+                if not judge_of.region.is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
+                    return PROVED
+                if is_quick and found.upper[0] < FAR_CLOSER * radius:
+                    return UNDECIDED
+            elif outcome == SPLIT:
+                # Sound: all that is left of the box reaches the leaves just judged.
+                is_near_tie = is_near_tie or verdict == AMBIGUOUS
+                break
+        is_root = np.bool_(False)
+        if slot >= 0:
+            stack, has_room = with_room(stack, budget.memory_bytes)
+            if not has_room:
+                return MEMORY_LIMIT
+            push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))
+        elif stack.size[0] > 0:
+            pop(stack, state)
         else:
-            waiting.n_open[0] -= 1
-            number = waiting.n_open[0]
-            load_open(state, waiting.values[number], waiting.boxes[number])
-        is_root = False
-        taken_up = FRESH
+            return NEAR_TIE if is_near_tie else PROVED
 
 
 @noalloc_kernel

@@ -5,242 +5,262 @@ larger one's is its parent's minus that. The smaller child is grown first, so th
 log2(n_rows) + 2 histograms are alive at a time, however deep the tree.
 """
 
+import math
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from treeproof.kernels.core.compiler import inner_kernel, kernel
-from treeproof.kernels.training.histograms import add_rows, random_bits
-from treeproof.kernels.training.search import (
-    LARGE,
-    N_FREE,
-    N_NODES,
-    SEARCHED,
-    SMALL,
-    STACK_SIZE,
-    search_pair,
+from treeproof.kernels.core.compiler import kernel, noalloc_kernel
+from treeproof.kernels.training.histograms import add_rows
+from treeproof.kernels.training.sampling import random_bits
+from treeproof.kernels.training.search import search_pair, stable_partition
+from treeproof.kernels.training.splits import leaf_weight
+
+NODE = np.dtype(
+    [
+        ("left", np.int64),  # children; -1 unless the node was split
+        ("right", np.int64),
+        ("begin", np.int64),  # its rows are Growth.rows[begin:end]
+        ("end", np.int64),
+        ("depth", np.int64),
+        ("buffer", np.int64),  # the histogram that it owns; -1 for none
+        ("key", np.uint64),  # random number of its place in the tree, whatever the order of growth
+        ("gradient", np.float64),  # sums over its rows
+        ("hessian", np.float64),
+        ("low", np.float64),  # bounds of leaf weights from monotone constraints
+        ("high", np.float64),
+        ("value", np.float64),  # a float32 number: what a leaf of the complete tree adds to margins
+    ]
 )
-from treeproof.kernels.training.splits import (
-    SPLIT_FEATURE,
-    SPLIT_GAIN,
-    SPLIT_GRADIENT,
-    SPLIT_HESSIAN,
-    SPLIT_MISSING_LEFT,
-    SPLIT_THRESHOLD,
-    leaf_weight,
+"""A node of a tree that is being grown; children have larger numbers than their parent."""
+
+STATE = np.dtype(
+    [(name, np.int64) for name in ("n_nodes", "stack_size", "n_free", "small", "large", "searched")]
 )
-
-DONE = 0
-SEARCH_WANTED = 1
+"""Where growth stands: `small` and `large` are children to be searched, -1 for none."""
 
 
-@inner_kernel
-def add_node(nodes, work, begin, end, depth, low, high, gradient, hessian, key):
-    """Append a node that is a leaf as yet; return its number."""
-    node = work.counters[N_NODES]
-    work.counters[N_NODES] += 1
-    nodes.split[node] = 0.0
-    nodes.split[node, SPLIT_FEATURE] = -1
-    nodes.left[node] = nodes.right[node] = nodes.buffer[node] = -1
-    nodes.begin[node], nodes.end[node], nodes.depth[node] = begin, end, depth
-    nodes.low[node], nodes.high[node] = low, high
-    nodes.gradient[node], nodes.hessian[node] = gradient, hessian
-    nodes.key[node] = key
-    return node
+class GrowthSettings(NamedTuple):
+    """Numbers that rule growth; the first four as in XGBoost."""
+
+    reg_lambda: float
+    gamma: float
+    min_child_weight: float
+    learning_rate: float
+    max_depth: int  # nodes at this depth are leaves
+    features_per_node: int  # how many features, chosen at random, each node may split on
+    seed: int = 0  # for that choice
+    parallel_rows: int = np.iinfo(np.int64).max  # larger nodes are searched by the caller's threads
 
 
-@inner_kernel
-def take_buffer(work):
+class Growth(NamedTuple):
+    """A tree that is being grown."""
+
+    gradients: NDArray[np.float64]  # (n_rows, 2) gradients and hessians, on their grid
+    features: NDArray[np.int32]  # features that the tree may use, ascending
+    rows: NDArray[np.int32]  # (n_sampled,) those of a node lie together, in ascending order
+    order: NDArray[np.int32]  # (n_sorted, n_sampled) as in `TrainingTable`, by node
+    goes_left: NDArray[np.uint8]  # (n_rows,) side of each row at the split made last
+    nodes: NDArray[np.void]  # (capacity,) NODE
+    splits: NDArray[np.void]  # (capacity,) SPLIT: the best one of each node
+    histograms: NDArray[np.float64]  # (n_buffers, n_bins, 2 or 3)
+    free: NDArray[np.int64]  # (n_buffers,) histograms in nobody's hands
+    stack: NDArray[np.int64]  # (capacity + 1,) nodes to be split or left
+    state: NDArray[np.void]  # (1,) STATE, all zero before the first call of `grow`
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread."""
+
+    groups: NDArray[np.float64]  # (6, n + 2) groups of one feature, see `splits`
+    rows: NDArray[np.int32]  # (n_sampled,) rows set aside in a partition
+    keys: NDArray[np.uint64]  # (n_features,) random keys of features
+    drawn: NDArray[np.uint8]  # (2, n_features) which features may split either child
+    ceilings: NDArray[np.float64]  # (n_features,) upper bounds of the gains of sorted features
+    runs: NDArray[np.float64]  # (n, 4) stretches of a column: its values, and sums before them
+    found: NDArray[np.void]  # (2,) SPLIT: best ones of the smaller and the larger child
+
+
+@noalloc_kernel
+def add_node(growth, begin, end, gradient, hessian):
+    """Append a node, at the root's place and without bounds as yet; return its number."""
+    state = growth.state[0]
+    node = growth.nodes[state.n_nodes]
+    node.left = node.right = node.buffer = -1
+    node.begin, node.end, node.depth = begin, end, 0
+    node.low, node.high = -np.inf, np.inf
+    node.gradient, node.hessian = gradient, hessian
+    growth.splits[state.n_nodes].feature = -1
+    state.n_nodes += 1
+    return state.n_nodes - 1
+
+
+@noalloc_kernel
+def take_buffer(growth):
     """Number of a free histogram, filled with zeros."""
-    work.counters[N_FREE] -= 1
-    buffer = work.free[work.counters[N_FREE]]
-    work.histograms[buffer] = 0.0
+    state = growth.state[0]
+    state.n_free -= 1
+    buffer = growth.free[state.n_free]
+    histogram = growth.histograms[buffer]
+    for number in range(histogram.shape[0]):
+        for column in range(histogram.shape[1]):
+            histogram[number, column] = 0.0
     return buffer
 
 
-@inner_kernel
-def release_buffer(nodes, work, node):
+@noalloc_kernel
+def release_buffer(growth, node):
     """Give back the histogram of a node."""
-    work.free[work.counters[N_FREE]] = nodes.buffer[node]
-    work.counters[N_FREE] += 1
-    nodes.buffer[node] = -1
+    state = growth.state[0]
+    growth.free[state.n_free] = node.buffer
+    state.n_free += 1
+    node.buffer = -1
 
 
-@inner_kernel
-def send_rows(table, nodes, work, node, spare):
+@noalloc_kernel
+def send_rows(table, growth, node, split, spare):
     """Move the rows of a node to their sides, keeping their order; return the border."""
-    split = nodes.split[node]
-    column = table.values[np.int64(split[SPLIT_FEATURE])]
-    threshold, missing_left = split[SPLIT_THRESHOLD], np.int64(split[SPLIT_MISSING_LEFT])
-    rows, goes_left = work.rows, work.goes_left
-    border = nodes.begin[node]
-    n_right = 0
-    for i in range(nodes.begin[node], nodes.end[node]):
+    column, rows, goes_left = table.values[split.feature], growth.rows, growth.goes_left
+    threshold, missing_left = split.threshold, np.uint8(split.missing_left)
+    for i in range(node.begin, node.end):
         row = np.uint64(rows[i])
         value = column[row]
-        left = missing_left if np.isnan(value) else np.int64(value < threshold)
-        goes_left[row] = left
-        # Without a branch: what does not belong here is overwritten by the next row.
-        rows[border] = row
-        spare[n_right] = row
-        border += left
-        n_right += 1 - left
-    rows[border : nodes.end[node]] = spare[:n_right]
-    return border
+        goes_left[row] = missing_left if math.isnan(value) else np.uint8(value < threshold)
+    return stable_partition(rows, node.begin, node.end, goes_left, spare)
 
 
-@inner_kernel
-def child_bounds(table, settings, nodes, node):
-    """Bounds of leaf weights (low and high, left then right) below the children of a split."""
-    low, high = nodes.low[node], nodes.high[node]
-    monotone = table.monotone[np.int64(nodes.split[node, SPLIT_FEATURE])]
+@noalloc_kernel
+def bound_children(monotone, reg_lambda, node, left, right):
+    """Bound the leaf weights below the two children of a split."""
+    left.low = right.low = node.low
+    left.high = right.high = node.high
     if monotone == 0:
-        return low, high, low, high
-    gradient, hessian = nodes.split[node, SPLIT_GRADIENT], nodes.split[node, SPLIT_HESSIAN]
-    left = leaf_weight(gradient, hessian, settings.reg_lambda, low, high)
-    gradient, hessian = nodes.gradient[node] - gradient, nodes.hessian[node] - hessian
-    right = leaf_weight(gradient, hessian, settings.reg_lambda, low, high)
-    middle = 0.5 * (left + right)
-    if monotone > 0:
-        return low, middle, middle, high
-    return middle, high, low, middle
-
-
-@inner_kernel
-def split_node(table, settings, nodes, work, node, spare):
-    """Make the two children of a node and, unless they are at full depth, a pair to be searched."""
-    border = send_rows(table, nodes, work, node, spare)
-    gradient, hessian = nodes.split[node, SPLIT_GRADIENT], nodes.split[node, SPLIT_HESSIAN]
-    begin, end, depth = nodes.begin[node], nodes.end[node], nodes.depth[node] + 1
-    bounds = child_bounds(table, settings, nodes, node)
-    keys = (random_bits(nodes.key[node], 1), random_bits(nodes.key[node], 2))
-    low, high = bounds[0], bounds[1]
-    left = add_node(nodes, work, begin, border, depth, low, high, gradient, hessian, keys[0])
-    low, high = bounds[2], bounds[3]
-    gradient, hessian = nodes.gradient[node] - gradient, nodes.hessian[node] - hessian
-    right = add_node(nodes, work, border, end, depth, low, high, gradient, hessian, keys[1])
-    nodes.left[node], nodes.right[node] = left, right
-    if depth >= settings.max_depth:
-        release_buffer(nodes, work, node)
         return
-    small, large = (left, right) if border - begin <= end - border else (right, left)
-    nodes.buffer[large] = nodes.buffer[node]
-    nodes.buffer[node] = -1
-    nodes.buffer[small] = take_buffer(work)
-    work.counters[SMALL], work.counters[LARGE] = small, large
+    left_weight = leaf_weight(left.gradient, left.hessian, reg_lambda, node.low, node.high)
+    right_weight = leaf_weight(right.gradient, right.hessian, reg_lambda, node.low, node.high)
+    middle = 0.5 * (left_weight + right_weight)
+    if monotone > 0:
+        left.high = right.low = middle
+    else:
+        left.low = right.high = middle
 
 
-@kernel
-def begin_tree(gradients, settings, nodes, work):
-    """Make the root from all rows of ``work.rows`` and ask for its search."""
+@noalloc_kernel
+def split_node(table, settings, growth, number, spare):
+    """Make the two children of a node and, unless they are at full depth, a pair to be searched."""
+    state, nodes = growth.state[0], growth.nodes
+    node, split = nodes[number], growth.splits[number]
+    border = send_rows(table, growth, node, split, spare)
+    node.left = add_node(growth, node.begin, border, split.gradient, split.hessian)
+    gradient, hessian = node.gradient - split.gradient, node.hessian - split.hessian
+    node.right = add_node(growth, border, node.end, gradient, hessian)
+    left, right = nodes[node.left], nodes[node.right]
+    left.depth = right.depth = node.depth + 1
+    left.key = random_bits(node.key, np.uint64(1))
+    right.key = random_bits(node.key, np.uint64(2))
+    monotone = table.features[split.feature].monotone
+    bound_children(monotone, settings.reg_lambda, node, left, right)
+    if left.depth >= settings.max_depth:
+        release_buffer(growth, node)
+        return
+    left_is_small = border - node.begin <= node.end - border
+    state.small = node.left if left_is_small else node.right
+    state.large = node.right if left_is_small else node.left
+    nodes[state.large].buffer = node.buffer
+    node.buffer = -1
+    nodes[state.small].buffer = take_buffer(growth)
+
+
+@noalloc_kernel
+def begin_tree(settings, growth):
+    """Make the root from all rows and ask for its search."""
+    state = growth.state[0]
     gradient = hessian = 0.0
-    for row in work.rows:
-        gradient += gradients[row, 0]
-        hessian += gradients[row, 1]
-    work.counters[:] = 0
-    work.counters[N_FREE] = len(work.free)
-    for buffer in range(len(work.free)):
-        work.free[buffer] = buffer
-    key = random_bits(settings.seed, 0)
-    root = add_node(nodes, work, 0, len(work.rows), 0, -np.inf, np.inf, gradient, hessian, key)
-    work.counters[SMALL] = work.counters[LARGE] = -1
-    if settings.max_depth > 0:
-        nodes.buffer[root] = take_buffer(work)
-        work.counters[SMALL] = root
+    for row in growth.rows:
+        gradient += growth.gradients[row, 0]
+        hessian += growth.gradients[row, 1]
+    for buffer in range(len(growth.free)):
+        growth.free[buffer] = buffer
+    state.n_free = len(growth.free)
+    root = growth.nodes[add_node(growth, np.int64(0), len(growth.rows), gradient, hessian)]
+    root.key = random_bits(np.uint64(settings.seed), np.uint64(0))
+    root.buffer = take_buffer(growth)
+    state.small, state.large = 0, -1
 
 
-@kernel
-def store_pair(nodes, work, found):
-    """Give the children of the pair the splits that were found; float64 (2, 6)."""
-    nodes.split[work.counters[SMALL]] = found[0]
-    if work.counters[LARGE] >= 0:
-        nodes.split[work.counters[LARGE]] = found[1]
-    work.counters[SEARCHED] = 1
-
-
-@kernel
-def grow(table, gradients, settings, nodes, work, features, scratch):
-    """Grow until the tree is complete (DONE) or a large pair waits for the caller.
-
-    After SEARCH_WANTED the caller adds the rows of the smaller child to its histogram, searches
-    the pair (`search_pair`), stores what was found (`store_pair`), and calls again.
-    """
-    found = np.empty((2, 6))
-    while True:
-        small, large = work.counters[SMALL], work.counters[LARGE]
-        if small >= 0:
-            if work.counters[SEARCHED] == 0:
-                n_rows = nodes.end[small] - nodes.begin[small]
-                if n_rows >= settings.parallel_rows:
-                    return SEARCH_WANTED
-                histogram = work.histograms[nodes.buffer[small]]
-                add_rows(
-                    table.entry_start,
-                    table.entries,
-                    gradients,
-                    work.rows,
-                    nodes.begin[small],
-                    nodes.end[small],
-                    histogram,
-                )
-                n_features = len(features)
-                search_pair(
-                    table, gradients, settings, nodes, work, features, 0, n_features, scratch, found
-                )
-                store_pair(nodes, work, found)
-            for node in (large, small):
-                if node >= 0:
-                    work.stack[work.counters[STACK_SIZE]] = node
-                    work.counters[STACK_SIZE] += 1
-            work.counters[SMALL] = work.counters[LARGE] = -1
-            work.counters[SEARCHED] = 0
-        if work.counters[STACK_SIZE] == 0:
-            return DONE
-        work.counters[STACK_SIZE] -= 1
-        node = work.stack[work.counters[STACK_SIZE]]
-        if nodes.split[node, SPLIT_FEATURE] < 0:
-            release_buffer(nodes, work, node)
-        else:
-            split_node(table, settings, nodes, work, node, scratch.rows)
-
-
-@inner_kernel
-def prune(nodes, n_nodes, gamma):
-    """Undo splits of leaves whose gain is below gamma, from the bottom up, as XGBoost does."""
-    for node in range(n_nodes - 1, -1, -1):
-        left = nodes.left[node]
-        if left < 0:
+@noalloc_kernel
+def finish_tree(settings, growth, margins):
+    """Prune, then write the values of all leaves and add them to the margins of their rows."""
+    nodes, n_nodes = growth.nodes, growth.state[0].n_nodes
+    # Splits of leaves whose gain is below gamma are undone, from the bottom up, as in XGBoost.
+    for number in range(n_nodes - 1, -1, -1):
+        node = nodes[number]
+        if node.left < 0 or growth.splits[number].gain >= settings.gamma:
             continue
-        right = nodes.right[node]
-        if nodes.left[left] < 0 and nodes.left[right] < 0 and nodes.split[node, SPLIT_GAIN] < gamma:
-            nodes.left[node] = nodes.right[node] = -1
-
-
-@kernel
-def finish_tree(settings, nodes, work, values, margins):
-    """Write the values of all leaves, and add them to the margins of the rows of the tree.
-
-    values   float32 (n_nodes,)    out: 0 at inner nodes
-    margins  float32 (n_rows,)     in/out
-    """
-    n_nodes = work.counters[N_NODES]
-    prune(nodes, n_nodes, settings.gamma)
-    work.stack[0] = 0
+        if nodes[node.left].left < 0 and nodes[node.right].left < 0:
+            node.left = node.right = -1
+    growth.stack[0] = 0
     size = 1
     while size > 0:
         size -= 1
-        node = work.stack[size]
-        if nodes.left[node] >= 0:
-            values[node] = 0.0
-            work.stack[size] = nodes.left[node]
-            work.stack[size + 1] = nodes.right[node]
+        node = nodes[growth.stack[size]]
+        node.value = 0.0
+        if node.left >= 0:
+            growth.stack[size] = node.left
+            growth.stack[size + 1] = node.right
             size += 2
             continue
-        weight = leaf_weight(
-            nodes.gradient[node],
-            nodes.hessian[node],
-            settings.reg_lambda,
-            nodes.low[node],
-            nodes.high[node],
-        )
-        values[node] = np.float32(weight * settings.learning_rate)
-        for row in work.rows[nodes.begin[node] : nodes.end[node]]:
-            margins[row] += values[node]
+        reg_lambda = settings.reg_lambda
+        weight = leaf_weight(node.gradient, node.hessian, reg_lambda, node.low, node.high)
+        value = np.float32(weight * settings.learning_rate)
+        node.value = value
+        for i in range(node.begin, node.end):
+            margins[growth.rows[i]] += value
+
+
+@noalloc_kernel
+def grow_further(table, settings, growth, scratch, margins):
+    """Do what `grow` says."""
+    state = growth.state[0]
+    if state.n_nodes == 0:
+        begin_tree(settings, growth)
+    while state.small >= 0 or state.stack_size > 0:
+        if state.small >= 0:
+            small = growth.nodes[state.small]
+            if state.searched == 0:
+                if small.end - small.begin >= settings.parallel_rows:
+                    return False
+                histogram = growth.histograms[small.buffer]
+                add_rows(table, growth.gradients, growth.rows, small.begin, small.end, histogram)
+                search_pair(table, settings, growth, 0, len(growth.features), scratch)
+            for child in (1, 0):
+                number = state.large if child else state.small
+                if number >= 0:
+                    growth.splits[number] = scratch.found[child]
+                    growth.stack[state.stack_size] = number
+                    state.stack_size += 1
+            state.small = state.large = -1
+            state.searched = 0
+        state.stack_size -= 1
+        number = growth.stack[state.stack_size]
+        if growth.splits[number].feature < 0:
+            release_buffer(growth, growth.nodes[number])
+        else:
+            split_node(table, settings, growth, number, scratch.rows)
+    finish_tree(settings, growth, margins)
+    return True
+
+
+@kernel
+def grow(table, settings, growth, scratch, margins):
+    """Grow until the tree is complete, or a large pair of nodes waits for the caller's threads.
+
+    Where it returns False, the caller adds the rows of the smaller child to its histogram, searches
+    the pair (`search_in_thread`), leaves the best splits in ``scratch.found``, sets
+    ``state.searched`` to 1, and calls again. When the tree is complete, its leaves are added to the
+    margins of its rows.
+
+    margins  float32 (n_rows,)    in/out
+    """
+    return grow_further(table, settings, growth, scratch, margins)

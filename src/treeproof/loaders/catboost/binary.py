@@ -8,28 +8,25 @@ import json
 import struct
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.catboost.model import (
+    CTR_REFUSAL,
     MAX_TREE_DEPTH,
     CatBoostModel,
     CategoricalFeature,
     FeaturesInfo,
     FloatFeature,
-    Node,
-    ObliviousTree,
-    Split,
+    IntArray,
+    Tree,
     check_features,
-    split_table,
+    oblivious_tree,
 )
+from treeproof.model.ensemble import FloatArray
 
 MAGIC = b"CBM1"
-
-_MAX_FREE_DEPTH = 256
-"""Nested nodes are walked by Python's own memory management, which must not go too deep."""
 
 # Fields of the tables, by their numbers in CatBoost's schema.
 _CORE_TREES, _CORE_INFO, _CORE_PARTS, _CORE_FIELDS = 1, 2, 3, 4
@@ -127,16 +124,8 @@ def _damaged(reason: str) -> BrokenModelFile:
     return BrokenModelFile(f"The .cbm file is damaged: {reason}. Save the model again.")
 
 
-def parse_binary(content: bytes) -> tuple[CatBoostModel, list[list[int]] | None]:
-    """Read and check a model.
-
-    Returns
-    -------
-    CatBoostModel
-        The model.
-    list of list of int or None
-        CatBoost's numbers of the leaves of trees of any shape, each tree from left to right.
-    """
+def parse_binary(content: bytes) -> CatBoostModel:
+    """Read and check a model."""
     start = len(MAGIC) + 4
     size = int(_Buffer(content).number(len(MAGIC), "<I"))
     if not content.startswith(MAGIC) or start + size > len(content):
@@ -151,21 +140,22 @@ def parse_binary(content: bytes) -> tuple[CatBoostModel, list[list[int]] | None]
             raise UnsupportedModel(
                 f"Models with {word} features cannot be represented. Train without them."
             )
+    features = _features(trees)
+    check_features(features)
+    information = _information(core)
+    _check_unread_parts(core, trees, features)
     dimension = int(trees.number(_DIMENSION, "<i", 0))
-    bias = trees.array(_MULTI_BIAS, "<f8").tolist() or [trees.number(_BIAS, "<d", 0.0)]
-    model = CatBoostModel(
-        features_info=_features(trees),
-        scale_and_bias=(float(trees.number(_SCALE, "<d", 1.0)), tuple(bias)),
-        model_info=_information(core),
+    if dimension < 1:
+        raise _damaged("its leaf values do not fit its trees")
+    is_oblivious = len(trees.array(_STEPS, "<u4")) == 0
+    return CatBoostModel(
+        features_info=features,
+        n_outputs=dimension,
+        trees=(_oblivious_trees if is_oblivious else _free_trees)(trees, dimension),
+        scale=float(trees.number(_SCALE, "<d", 1.0)),
+        bias=tuple(trees.array(_MULTI_BIAS, "<f8").tolist() or [trees.number(_BIAS, "<d", 0.0)]),
+        info=information,
     )
-    check_features(model)
-    splits = _splits(model)
-    _check_unread_parts(core, trees, model)
-    if len(trees.array(_STEPS, "<u4")) == 0:
-        oblivious = _oblivious_trees(trees, splits, dimension)
-        return msgspec.structs.replace(model, oblivious_trees=oblivious), None
-    free, numbers = _free_trees(trees, splits, dimension)
-    return msgspec.structs.replace(model, trees=free), numbers
 
 
 def _features(trees: _Table) -> FeaturesInfo:
@@ -219,32 +209,18 @@ def _information(core: _Table) -> dict[str, Any]:
     return found
 
 
-def _splits(model: CatBoostModel) -> list[Split]:
-    """Every entry of the list of splits that trees refer to by number."""
-    found = []
-    for number, (kind, index, value) in enumerate(split_table(model)):
-        if kind == "OneHotFeature":
-            found.append(Split(kind, number, cat_feature_index=index, value=int(value)))
-        else:
-            found.append(Split(kind, number, float_feature_index=index, border=value))
-    return found
-
-
-def _check_unread_parts(core: _Table, trees: _Table, model: CatBoostModel) -> None:
+def _check_unread_parts(core: _Table, trees: _Table, features: FeaturesInfo) -> None:
     """Refuse damage to what CatBoost uses beside the tables that are read here."""
+    splits = _packed_splits(features)
+    asked = trees.array(_SPLITS, "<i4")
     if len(core.array(_CORE_PARTS, "<u4")) or len(trees.array(_CTR, "<u4")):
-        raise UnsupportedModel(
-            "The .cbm file holds statistics of categories (CTR) or of texts, which cannot be"
-            " represented. Train with one_hot_max_size above the number of categories of every"
-            " feature, or encode categories before training."
-        )
+        raise UnsupportedModel(f"{_first_beyond(trees, len(splits))} {CTR_REFUSAL}")
     if (len(trees.array(_STEPS, "<u4")) == 0) != (len(trees.array(_LEAF_OF_NODE, "<u4")) == 0):
         raise _damaged("its arrays of nodes differ in length")
     n_leaves = len(trees.array(_LEAVES, "<f8")) // max(int(trees.number(_DIMENSION, "<i", 0)), 1)
     if len(trees.array(_WEIGHTS, "<f8")) not in (0, n_leaves):
         raise _damaged("its weights do not fit its leaves")
-    packed = np.array(_packed_splits(model) or [(0, 0, 0)], dtype="<u2,u1,u1")
-    asked = trees.array(_SPLITS, "<i4")
+    packed = np.array(splits or [(0, 0, 0)], dtype="<u2,u1,u1")
     if np.any((asked < 0) | (asked >= len(packed))):
         raise _damaged("a tree asks a split that does not exist")
     stored = trees.array(_PACKED, "<u2,u1,u1")
@@ -252,13 +228,21 @@ def _check_unread_parts(core: _Table, trees: _Table, model: CatBoostModel) -> No
         raise _damaged("its packed splits differ from its splits")
 
 
-def _packed_splits(model: CatBoostModel) -> list[tuple[int, int, int]]:
+def _first_beyond(trees: _Table, n_splits: int) -> str:
+    """Place of the first split that is numbered after those of numbers and categories."""
+    beyond = np.flatnonzero(trees.array(_SPLITS, "<i4") >= n_splits)
+    starts = trees.array(_STARTS, "<i4")
+    tree = int(np.searchsorted(starts, beyond[0], side="right")) - 1 if beyond.size else -1
+    return "The model" if tree < 0 else f"Tree {tree}, split {beyond[0] - starts[tree]}"
+
+
+def _packed_splits(features: FeaturesInfo) -> list[tuple[int, int, int]]:
     """Each split as CatBoost's evaluation takes it: a group of values, a mask, and a place."""
     found: list[tuple[int, int, int]] = []
     group = 0
     for kind, lengths in (
-        ("border", [len(feature.borders or ()) for feature in model.float_features]),
-        ("value", [len(feature.values or ()) for feature in model.categorical_features]),
+        ("border", [len(feature.borders or ()) for feature in features.float_features or ()]),
+        ("value", [len(feature.values or ()) for feature in features.categorical_features or ()]),
     ):
         for length in lengths:
             for number in range(length):
@@ -278,95 +262,73 @@ def _tree_ranges(trees: _Table, n_entries: int) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), sizes.tolist(), strict=True))
 
 
-def _oblivious_trees(
-    trees: _Table, splits: list[Split], dimension: int
-) -> tuple[ObliviousTree, ...]:
-    asked = trees.array(_SPLITS, "<i4")
+def _oblivious_trees(trees: _Table, dimension: int) -> list[Tree]:
+    asked = trees.array(_SPLITS, "<i4").astype(np.int64)
     leaves = trees.array(_LEAVES, "<f8")
     found, first = [], 0
     for start, depth in _tree_ranges(trees, len(asked)):
         last = first + dimension * 2 ** min(depth, MAX_TREE_DEPTH + 1)
-        if depth > MAX_TREE_DEPTH or dimension < 1 or last > len(leaves):
+        if depth > MAX_TREE_DEPTH or last > len(leaves):
             raise _damaged("its leaf values do not fit its trees")
-        values = tuple(leaves[first:last].tolist())
-        tree_splits = tuple(splits[number] for number in asked[start : start + depth].tolist())
-        found.append(ObliviousTree(leaf_values=values, splits=tree_splits))
+        values = leaves[first:last].reshape(-1, dimension)
+        found.append(oblivious_tree(asked[start : start + depth], values))
         first = last
     if first != len(leaves):
         raise _damaged("its leaf values do not fit its trees")
-    return tuple(found)
+    return found
 
 
-def _free_trees(
-    trees: _Table, splits: list[Split], dimension: int
-) -> tuple[tuple[Node, ...], list[list[int]]]:
+def _free_trees(trees: _Table, dimension: int) -> list[Tree]:
     steps = trees.array(_STEPS, "<u2,<u2")
     left, right = steps["f0"].astype(np.int64), steps["f1"].astype(np.int64)
-    asked = trees.array(_SPLITS, "<i4")
+    asked = trees.array(_SPLITS, "<i4").astype(np.int64)
     leaf_of = trees.array(_LEAF_OF_NODE, "<u4").astype(np.int64)
     leaves = trees.array(_LEAVES, "<f8")
-    inner = (left > 0) | (right > 0)
-    if not len(steps) == len(asked) == len(leaf_of) or dimension < 1:
+    if not len(steps) == len(asked) == len(leaf_of):
         raise _damaged("its arrays of nodes differ in length")
-    if len(splits) == 0 and inner.any():
-        raise _damaged("a tree asks a split that does not exist")
     ends = (left == 0) | (right == 0)
     if np.any(ends & ((leaf_of % dimension != 0) | (leaf_of + dimension > len(leaves)))):
         raise _damaged("a leaf has no value")
-    found, numbers = [], []
+    found = []
     for start, size in _tree_ranges(trees, len(steps)):
         part = slice(start, start + size)
-        _check_tree(left[part], right[part])
-        nodes: list[Node | None] = [None] * size
-        for node in reversed(range(size)):
-            place = start + node
-            first = int(leaf_of[place])
-            value = tuple(leaves[first : first + dimension].tolist())
-            own = Node(value=value if dimension > 1 else value[0]) if ends[place] else None
-            nodes[node] = own
-            if inner[place]:
-                nodes[node] = Node(
-                    split=splits[int(asked[place])],
-                    left=nodes[node + int(left[place])] if left[place] else own,
-                    right=nodes[node + int(right[place])] if right[place] else own,
-                )
-        root = nodes[0]
-        if root is None:
-            raise _damaged("a tree has no nodes")
-        found.append(root)
-        numbers.append(_leaf_numbers(left[part], right[part], leaf_of[part] // dimension))
-    return tuple(found), numbers
+        found.append(
+            _free_tree(left[part], right[part], asked[part], leaf_of[part], leaves, dimension)
+        )
+    return found
 
 
-def _check_tree(left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
-    """Children come after their parent, so one parent for every node but the first is a tree."""
+def _free_tree(
+    left: IntArray,
+    right: IntArray,
+    asked: IntArray,
+    leaf_of: IntArray,
+    leaves: FloatArray,
+    dimension: int,
+) -> Tree:
+    """Tree of nodes that count the steps to their children.
+
+    Two steps of 0 make a leaf. One of them is a leaf that belongs to the node itself; it becomes a
+    node of its own behind the others.
+    """
     nodes = np.arange(len(left))
+    # Children come after their parent, so one parent for every node but the first is a tree.
     children = np.concatenate([(nodes + left)[left > 0], (nodes + right)[right > 0]])
-    if len(left) == 0 or not np.array_equal(np.sort(children), nodes[1:]):
+    if len(nodes) == 0 or not np.array_equal(np.sort(children), nodes[1:]):
         raise _damaged("its nodes do not form trees")
-    depth = [0] * len(left)
-    for node, steps in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
-        for step in steps:
-            if step:
-                depth[node + step] = depth[node] + 1
-    if max(depth) > _MAX_FREE_DEPTH:
-        raise _damaged(f"a tree is deeper than {_MAX_FREE_DEPTH} levels")
-
-
-def _leaf_numbers(
-    left: NDArray[np.int64], right: NDArray[np.int64], leaf_of: NDArray[np.int64]
-) -> list[int]:
-    """Numbers of a tree's leaves from left to right, counted from its first one."""
-    order: list[int] = []
-    # A step of 0 is a leaf that belongs to the node itself; both 0 mean that it is one leaf.
-    stack = [(0, False)]
-    while stack:
-        node, is_leaf = stack.pop()
-        step_left, step_right = int(left[node]), int(right[node])
-        if is_leaf or step_left == step_right == 0:
-            order.append(int(leaf_of[node]))
-        else:
-            stack.append((node + step_right, step_right == 0))
-            stack.append((node + step_left, step_left == 0))
-    smallest = min(order)
-    return [number - smallest for number in order]
+    inner = (left > 0) | (right > 0)
+    own = np.flatnonzero(inner & ((left == 0) | (right == 0)))
+    place = np.zeros(len(nodes), dtype=np.int64)
+    place[own] = len(nodes) + np.arange(len(own))
+    none = np.full(len(own), -1)
+    sides = [
+        np.concatenate([np.where(inner, np.where(step > 0, nodes + step, place), -1), none])
+        for step in (left, right)
+    ]
+    first = np.concatenate([np.where(inner, -1, leaf_of), leaf_of[own]])
+    leaf = first >= 0
+    value = np.zeros((len(first), dimension))
+    value[leaf] = leaves[first[leaf][:, np.newaxis] + np.arange(dimension)]
+    number = np.where(leaf, (first - first[leaf].min()) // dimension, 0)
+    split = np.concatenate([np.where(inner, asked, 0), np.zeros(len(own), dtype=np.int64)])
+    return Tree(sides[0], sides[1], split, value, number)

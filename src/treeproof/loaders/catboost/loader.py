@@ -1,10 +1,9 @@
 """CatBoost: live models, .cbm and .json files.
 
-Files are read without CatBoost; live models are read through the JSON that CatBoost writes of them,
-which carries every number in full.
+Files are read without CatBoost; live models are read through the .cbm file that CatBoost writes of
+them, which carries every number in full.
 """
 
-import importlib.util
 import math
 import re
 import tempfile
@@ -20,18 +19,23 @@ from numpy.typing import NDArray
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import (
     Loaded,
+    Loader,
     LoadOptions,
-    ModelFile,
     Reference,
+    class_numbers,
     has_base_class,
     read_model_file,
     version_notes,
 )
 from treeproof.loaders.catboost.binary import MAGIC, parse_binary
 from treeproof.loaders.catboost.json import checked_json, parse_json
-from treeproof.loaders.catboost.model import CatBoostModel
-from treeproof.loaders.catboost.trees import CatBoostTrees, category_key
-from treeproof.loaders.decisions import binary_decision, refuse_threshold
+from treeproof.loaders.catboost.model import (
+    CatBoostModel,
+    category_key,
+    raw_categories,
+    tree_arrays,
+)
+from treeproof.loaders.rules import cut_decision, elementwise, refuse_threshold
 from treeproof.model.category_hashes import category_hash, category_with_hash
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
 from treeproof.model.links import sigmoid_float64
@@ -43,8 +47,13 @@ _JSON_START = re.compile(
     rb'\s*\{\s*"(?:ctr_data|features_info|model_info|oblivious_trees|trees|scale_and_bias)"\s*:'
 )
 
+_JSON_NOTE = (
+    "Leaf values are those that CatBoost reads from its JSON; some differ in the last bit from the"
+    " model that was saved. The .cbm file carries them exactly."
+)
 
-class CatBoostLoader:
+
+class CatBoostLoader(Loader):
     """Loads `catboost.CatBoost` and its subclasses, .cbm files, and .json files."""
 
     name: ClassVar[str] = "catboost"
@@ -59,69 +68,33 @@ class CatBoostLoader:
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a live model."""
-        return _load_live(source, options)
+        import catboost
+
+        if not source.is_fitted():
+            raise UnsupportedModel(f"The {type(source).__name__} is not fitted. Call .fit() first.")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.cbm"
+            source.save_model(str(file), format="cbm")
+            model = parse_binary(file.read_bytes())
+        provenance = _provenance(catboost.__version__, type(source).__name__)
+        ensemble = _ensemble(model, options, provenance)
+        return Loaded(ensemble, _reference(ensemble, options, lambda: source))
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a model file; CatBoost, where importable, serves the self-test only."""
         file = read_model_file(path)
-        if file.content.startswith(MAGIC):
-            return _load_binary(path, file, options)
-        return _load_json(path, file, options)
-
-
-def _load_live(source: Any, options: LoadOptions) -> Loaded:
-    import catboost
-
-    if not source.is_fitted():
-        raise UnsupportedModel(f"The {type(source).__name__} is not fitted. Call .fit() first.")
-    model = parse_json(_exported(source), as_catboost_reads=False)
-    ensemble = _ensemble(
-        model,
-        options,
-        leaf_numbers=_leaf_numbers(source, len(model.trees or ())),
-        provenance=_provenance(catboost.__version__, type(source).__name__),
-    )
-    return Loaded(ensemble, _reference(ensemble, options, lambda: source))
-
-
-def _load_binary(path: Path, file: ModelFile, options: LoadOptions) -> Loaded:
-    model, leaf_numbers = parse_binary(file.content)
-    ensemble = _ensemble(
-        model,
-        options,
-        leaf_numbers=leaf_numbers,
-        provenance=_provenance(_version(model), path.name, file.sha256),
-    )
-    return _with_reference(ensemble, options, lambda: _opened(file.content))
-
-
-def _load_json(path: Path, file: ModelFile, options: LoadOptions) -> Loaded:
-    model = parse_json(file.content, as_catboost_reads=True)
-    ensemble = _ensemble(
-        model,
-        options,
-        leaf_numbers=None,
-        provenance=_provenance(
-            _version(model),
-            path.name,
-            file.sha256,
-            "Leaf values are those that CatBoost reads from its JSON; some differ in the last bit"
-            " from the model that was saved. The .cbm file carries them exactly.",
-        ),
-    )
-    return _with_reference(ensemble, options, lambda: _reopened(checked_json(file.content)))
-
-
-def _with_reference(
-    ensemble: Ensemble, options: LoadOptions, open_source: Callable[[], Any]
-) -> Loaded:
-    if importlib.util.find_spec("catboost") is None:
-        return Loaded(ensemble, None)
-    return Loaded(ensemble, _reference(ensemble, options, open_source))
+        content = file.content
+        is_binary = content.startswith(MAGIC)
+        model = parse_binary(content) if is_binary else parse_json(content)
+        notes = () if is_binary else (_JSON_NOTE,)
+        provenance = _provenance(_version(model), path.name, file.sha256, *notes)
+        ensemble = _ensemble(model, options, provenance)
+        opened = cache(lambda: _opened(content if is_binary else checked_json(content), is_binary))
+        return Loaded(ensemble, _reference(ensemble, options, opened))
 
 
 def _provenance(version: str, source: str, file_sha256: str = "", *notes: str) -> Provenance:
-    tested = version_notes("CatBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION)
+    tested = version_notes("CatBoost", version, OLDEST_VERSION, NEWEST_VERSION)
     return Provenance(
         library="catboost",
         library_version=version,
@@ -133,134 +106,57 @@ def _provenance(version: str, source: str, file_sha256: str = "", *notes: str) -
 
 def _version(model: CatBoostModel) -> str:
     """CatBoost's version in the description that it stores with a model."""
-    text = str(model.model_info.get("catboost_version_info", ""))[:10_000]
+    text = str(model.info.get("catboost_version_info", ""))[:10_000]
     match = re.search(r"(?:tags/v|release )(\d+(?:\.\d+)+)", text)
     return match[1] if match else "unknown"
 
 
-def _opened(content: bytes) -> Any:
-    """Open a .cbm file that was checked before."""
-    import catboost
-
-    try:
-        return catboost.CatBoost().load_model(blob=content)
-    except Exception as error:  # CatBoost's own parser of its parameters raises anything
-        raise BrokenModelFile(
-            f"CatBoost itself refuses the model file: {str(error)[:200]}."
-        ) from error
-
-
-def _reopened(content: bytes) -> Any:
-    """Open JSON with CatBoost, which reads it from files only."""
+def _opened(content: bytes, is_binary: bool) -> Any:
+    """Open the content of a file that was checked before; CatBoost reads JSON from files only."""
     import catboost
 
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.json"
+        file = Path(folder) / "model"
         file.write_bytes(content)
         try:
-            return catboost.CatBoost().load_model(str(file), format="json")
-        except Exception as error:  # the same
+            return catboost.CatBoost().load_model(str(file), "cbm" if is_binary else "json")
+        except Exception as error:  # CatBoost's own parser of its parameters raises anything
             raise BrokenModelFile(
                 f"CatBoost itself refuses the model file: {str(error)[:200]}."
             ) from error
 
 
-def _exported(source: Any) -> bytes:
-    """Return the model as CatBoost's JSON."""
-    import catboost
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.json"
-        try:
-            source.save_model(str(file), format="json")
-        except catboost.CatBoostError as error:
-            reason = str(error).partition(": ")[2][:200] or str(error)[:200]
-            raise UnsupportedModel(
-                f"CatBoost cannot describe its trees: {reason}. Train on numeric features and"
-                " one-hot categories only."
-            ) from error
-        return file.read_bytes()
-
-
-def _leaf_numbers(source: Any, n_trees: int) -> list[list[int]] | None:
-    """CatBoost's own numbers of the leaves of trees of any shape, each tree from left to right."""
-    inner = source._object
-    if not n_trees or not hasattr(inner, "_get_tree_node_to_leaf"):
-        return None
-    numbers = []
-    for tree in range(n_trees):
-        steps = inner._get_tree_step_nodes(tree)
-        leaf_of = inner._get_tree_node_to_leaf(tree)
-        order: list[int] = []
-        # A step of 0 is a leaf that belongs to the node itself; both 0 mean that it is one leaf.
-        stack = [(0, False)]
-        while stack:
-            node, is_leaf = stack.pop()
-            left, right = steps[node]
-            if is_leaf or (left == 0 and right == 0):
-                order.append(int(leaf_of[node]))
-            else:
-                stack.append((node + right, right == 0))
-                stack.append((node + left, left == 0))
-        numbers.append(order)
-    return numbers
-
-
-def _ensemble(
-    model: CatBoostModel,
-    options: LoadOptions,
-    *,
-    leaf_numbers: list[list[int]] | None,
-    provenance: Provenance,
-) -> Ensemble:
-    n_outputs = _n_outputs(model)
-    trees = CatBoostTrees(model, n_outputs)
-    arrays = trees.arrays(leaf_numbers)
+def _ensemble(model: CatBoostModel, options: LoadOptions, provenance: Provenance) -> Ensemble:
+    categories = raw_categories(model)
     loss = _loss(model)
-    decision, classes = _decision(model, n_outputs, loss, options)
+    decision, classes = _decision(model, loss, options)
     names = _feature_names(model)
     notes = list(provenance.notes)
     if decision.kind == "score" and loss.startswith(("Poisson", "Tweedie")):
         notes.append("Margins are raw scores x; CatBoostRegressor's predict gives exp(x).")
-    for feature, entries in trees.categories.items():
+    for feature, entries in categories.items():
         if entries and entries[0] != "0":
             notes.append(
                 f"Feature {feature}{f' ({names[feature]!r})' if names else ''} is categorical: data"
                 " frames hold its categories, plain arrays their numbers in the model's list."
             )
     return Ensemble(
-        trees=arrays,
-        n_features=len(model.float_features) + len(model.categorical_features),
-        n_outputs=n_outputs,
+        trees=tree_arrays(model, categories),
+        n_features=len(model.features),
+        n_outputs=model.n_outputs,
         input_precision="float32",
-        aggregation=_aggregation(model, n_outputs),
+        aggregation=_aggregation(model),
         decision=decision,
         classes=classes,
         feature_names=names,
-        categories={feature: tuple(entries) for feature, entries in trees.categories.items()},
+        categories=dict(categories),
         provenance=replace(provenance, objective=loss, notes=tuple(notes)),
     )
 
 
-def _n_outputs(model: CatBoostModel) -> int:
-    """Width of the leaves, by the first tree."""
-    if (model.oblivious_trees is None) == (model.trees is None):
-        raise BrokenModelFile("A CatBoost model must have 'oblivious_trees' or 'trees', not both.")
-    if model.oblivious_trees:
-        first = model.oblivious_trees[0]
-        return max(len(first.leaf_values) >> len(first.splits or ()), 1)
-    if model.trees:
-        node = model.trees[0]
-        while node.left is not None:
-            node = node.left
-        return len(node.value) if isinstance(node.value, tuple) else 1
-    raise UnsupportedModel("A model must have at least one tree. Got none. Train it first.")
-
-
-def _aggregation(model: CatBoostModel, n_outputs: int) -> Aggregation:
-    scale, bias = model.scale_and_bias[0], tuple(model.scale_and_bias[1] or ())
-    if not any(bias):
-        bias = (0.0,) * n_outputs
+def _aggregation(model: CatBoostModel) -> Aggregation:
+    n_outputs, scale = model.n_outputs, model.scale
+    bias = model.bias if any(model.bias) else (0.0,) * n_outputs
     if len(bias) != n_outputs or not all(map(math.isfinite, (scale, *bias))):
         raise BrokenModelFile(
             f"'scale_and_bias' must hold a finite scale and {n_outputs} finite biases."
@@ -277,23 +173,24 @@ def _aggregation(model: CatBoostModel, n_outputs: int) -> Aggregation:
 
 
 def _loss(model: CatBoostModel) -> str:
-    parameters = model.model_info.get("params")
+    parameters = model.info.get("params")
     loss = parameters.get("loss_function") if isinstance(parameters, dict) else None
     name = loss.get("type") if isinstance(loss, dict) else loss
     return str(name)[:100] if name else "unknown"
 
 
 def _decision(
-    model: CatBoostModel, n_outputs: int, loss: str, options: LoadOptions
+    model: CatBoostModel, loss: str, options: LoadOptions
 ) -> tuple[Decision, tuple[Any, ...]]:
     """How CatBoostClassifier labels; models without classes give scores.
 
     One output: class 1 iff the margin is above the logit of the probability threshold. Several:
     the first largest margin, also where probabilities are sigmoids of their own.
     """
-    parameters = model.model_info.get("class_params")
+    parameters, n_outputs = model.info.get("class_params"), model.n_outputs
+    threshold = options.decision_threshold
     if not isinstance(parameters, dict) or (n_outputs > 1 and not loss.startswith("MultiClass")):
-        refuse_threshold(options, f"loss '{loss}'")
+        refuse_threshold(threshold, f"loss '{loss}'")
         return Decision(kind="score"), ()
     names = parameters.get("class_names") or parameters.get("class_to_label")
     expected = max(n_outputs, 2)
@@ -305,13 +202,13 @@ def _decision(
             f" the training data. Got {len(names)}: {str(names)[:60]}. Train with those only."
         )
     if n_outputs > 1:
-        refuse_threshold(options, f"a model of {n_outputs} classes")
+        refuse_threshold(threshold, f"a model of {n_outputs} classes")
         return Decision(kind="argmax"), tuple(names)
-    logit = _logit(model.model_info.get("binclass_probability_threshold", "0.5"))
-    decision = binary_decision(
-        options, probability=sigmoid_float64, is_one=lambda margin: margin > logit
-    )
-    return decision, tuple(names)
+    if threshold is not None:
+        probability = elementwise(sigmoid_float64)
+        return cut_decision(lambda margins: probability(margins) >= threshold), tuple(names)
+    logit = _logit(model.info.get("binclass_probability_threshold", "0.5"))
+    return Decision(kind="threshold", cut=math.nextafter(logit, math.inf)), tuple(names)
 
 
 def _logit(text: Any) -> float:
@@ -329,21 +226,17 @@ def _logit(text: Any) -> float:
 
 
 def _feature_names(model: CatBoostModel) -> tuple[str, ...]:
-    names: dict[int, str] = {}
-    for number in model.float_features:
-        names[number.flat_feature_index] = number.feature_id or number.feature_name
-    for category in model.categorical_features:
-        names[category.flat_feature_index] = category.feature_id or category.feature_name
+    names = {
+        feature.flat_feature_index: feature.feature_id or feature.feature_name
+        for feature in model.features
+    }
     if not any(names.values()):
         return ()
     return tuple(names[place] or str(place) for place in range(len(names)))
 
 
-def _reference(
-    ensemble: Ensemble, options: LoadOptions, open_source: Callable[[], Any]
-) -> Reference:
-    """CatBoost's own margins and labels; a JSON model is opened when it is first asked."""
-    source = cache(open_source)
+def _reference(ensemble: Ensemble, options: LoadOptions, source: Callable[[], Any]) -> Reference:
+    """CatBoost's own margins and labels."""
 
     def predict(rows: FloatArray, prediction_type: str) -> NDArray[Any]:
         import catboost
@@ -363,9 +256,7 @@ def _reference(
         if options.decision_threshold is not None:
             probability = predict(rows, "Probability")[:, 1]
             return (probability >= options.decision_threshold).astype(np.int64)
-        number = {label: index for index, label in enumerate(ensemble.classes)}
-        found = predict(rows, "Class")[:, 0].tolist()
-        return np.array([number[label] for label in found], dtype=np.int64)
+        return class_numbers(ensemble.classes, predict(rows, "Class")[:, 0])
 
     return Reference(margins=margins, labels=None if ensemble.decision.kind == "score" else labels)
 

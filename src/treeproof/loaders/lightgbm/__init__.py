@@ -1,1 +1,1 @@
-"""LightGBM: live models and text files."""
+"""LightGBM: live models and text files; `text.py` reads and checks the text of a model."""

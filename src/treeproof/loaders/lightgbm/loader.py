@@ -5,14 +5,13 @@ it looks at a tree. Both become one canonical threshold. Text files are read wit
 models are read through their own text, which carries every number in full.
 """
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +19,33 @@ from numpy.typing import NDArray
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import (
     Loaded,
+    Loader,
     LoadOptions,
     Reference,
+    class_numbers,
     read_model_file,
     version_notes,
 )
-from treeproof.loaders.decisions import binary_decision, refuse_threshold
-from treeproof.loaders.lightgbm.text import TextModel, parse_model
-from treeproof.loaders.lightgbm.trees import add_tree, coded_features, raw_categories
+from treeproof.loaders.lightgbm.text import TextModel, TextTree, parse_model
+from treeproof.loaders.rules import canonical_splits, cut_decision, elementwise, refuse_threshold
 from treeproof.model.builder import TreeBuilder
-from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
+from treeproof.model.ensemble import (
+    CATEGORICAL,
+    MISSING_LEFT,
+    ZERO_BAND,
+    ZERO_IS_MISSING,
+    Aggregation,
+    Decision,
+    Ensemble,
+    FloatArray,
+    Provenance,
+)
 from treeproof.model.links import sigmoid_float64
 
 OLDEST_VERSION, NEWEST_VERSION = (4, 0), (4, 7)
 """The range of LightGBM versions that this loader is tested with."""
 
+_MISSING_NONE, _MISSING_ZERO = 0, 1  # the third kind, 2, is NaN
 _SIGMOID = ("binary", "cross_entropy", "xentropy")
 _SOFTMAX, _ONE_VERSUS_ALL = "multiclass", "multiclassova"
 _OUTPUT_RULE = {
@@ -44,19 +55,11 @@ _OUTPUT_RULE = {
     "cross_entropy_lambda": "log(1 + exp(x))",
     "xentlambda": "log(1 + exp(x))",
 }
-_PLAIN = (
-    "regression",
-    "regression_l1",
-    "huber",
-    "fair",
-    "quantile",
-    "mape",
-    "lambdarank",
-    "rank_xendcg",
-)
+_REGRESSION = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+_RANKING = ("lambdarank", "rank_xendcg")
 
 
-class LightGBMLoader:
+class LightGBMLoader(Loader):
     """Loads `lightgbm.Booster`, the LGBM estimators, and text model files."""
 
     name: ClassVar[str] = "lightgbm"
@@ -77,11 +80,8 @@ class LightGBMLoader:
         booster = _booster_of(source)
         text = booster.model_to_string()
         used = text.count("\nTree=")
-        notes = list(
-            version_notes(
-                "LightGBM", lightgbm.__version__, oldest=OLDEST_VERSION, newest=NEWEST_VERSION
-            )
-        )
+        version = lightgbm.__version__
+        notes = [*version_notes("LightGBM", version, OLDEST_VERSION, NEWEST_VERSION)]
         if used < booster.num_trees():
             notes.append(
                 f"Only the {used} trees up to the best iteration are used, of"
@@ -95,14 +95,13 @@ class LightGBMLoader:
             notes.append(
                 "The objective is a Python function, so LightGBM's predict gives scores, no labels."
             )
-        ensemble = _ensemble(
-            model,
-            options,
-            classes=classes,
-            kind=type(source).__name__,
-            version=lightgbm.__version__,
-            notes=notes,
+        provenance = Provenance(
+            library="lightgbm",
+            library_version=version,
+            source=type(source).__name__,
+            notes=tuple(notes),
         )
+        ensemble = _ensemble(model, options, classes, provenance)
         return Loaded(ensemble, _reference(ensemble, options, lambda: booster, estimator))
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
@@ -113,26 +112,20 @@ class LightGBMLoader:
         except UnicodeDecodeError as error:
             raise BrokenModelFile(f"'{path.name}' must be UTF-8 text: {error}.") from error
         model = parse_model(text)
-        notes = []
-        if model.version != "v4":
-            notes.append(
-                f"The file has LightGBM 3's format {model.version}; it is read by the rules of"
-                " LightGBM 4, which sends a missing category right at every split."
-            )
-        ensemble = _ensemble(
-            model,
-            options,
-            classes=None,
-            kind=path.name,
-            version=f"format {model.version}",
-            notes=notes,
+        old = (
+            f"The file has LightGBM 3's format {model.version}; it is read by the rules of"
+            " LightGBM 4, which sends a missing category right at every split."
+        )
+        provenance = Provenance(
+            library="lightgbm",
+            library_version=f"format {model.version}",
+            source=path.name,
             file_sha256=file.sha256,
+            notes=() if model.version == "v4" else (old,),
         )
-        if importlib.util.find_spec("lightgbm") is None:
-            return Loaded(ensemble, None)
-        return Loaded(
-            ensemble, _reference(ensemble, options, lambda: _read_booster(model.checked_text), None)
-        )
+        ensemble = _ensemble(model, options, None, provenance)
+        open_booster = cache(lambda: _read_booster(model.checked_text))
+        return Loaded(ensemble, _reference(ensemble, options, open_booster, None))
 
 
 def _booster_of(source: Any) -> Any:
@@ -170,14 +163,10 @@ def _read_booster(text: str) -> Any:
 
 
 def _reference(
-    ensemble: Ensemble,
-    options: LoadOptions,
-    open_booster: Callable[[], Any],
-    estimator: Any,
+    ensemble: Ensemble, options: LoadOptions, booster: Callable[[], Any], estimator: Any
 ) -> Reference:
-    """LightGBM's own margins and labels; a booster is opened when it is first asked."""
-    booster = cache(open_booster)
-    decision, classes = ensemble.decision, ensemble.classes
+    """LightGBM's own margins and labels."""
+    decision = ensemble.decision
 
     def predict(rows: FloatArray, **kind: bool) -> NDArray[Any]:
         predictor = booster() if estimator is None else estimator
@@ -191,8 +180,7 @@ def _reference(
 
     def labels(rows: FloatArray) -> NDArray[np.int64]:
         if estimator is not None and options.decision_threshold is None:
-            number = {label: index for index, label in enumerate(classes)}
-            return np.array([number[label] for label in predict(rows).tolist()], dtype=np.int64)
+            return class_numbers(ensemble.classes, predict(rows))
         probability = np.asarray(booster().predict(rows))
         if decision.kind == "argmax":
             return np.argmax(probability, axis=1)
@@ -248,25 +236,21 @@ def _sigmoid_parameter(text: str) -> float:
 def _ensemble(
     model: TextModel,
     options: LoadOptions,
-    *,
     classes: tuple[Any, ...] | None,
-    kind: str,
-    version: str,
-    notes: list[str],
-    file_sha256: str = "",
+    provenance: Provenance,
 ) -> Ensemble:
     """Translate a parsed model; `classes` are those of an LGBMClassifier."""
     objective = _objective(model)
     builder = TreeBuilder()
     for tree in model.trees:
-        add_tree(builder, tree, tree.number % model.n_outputs)
+        _add_tree(builder, tree, tree.number % model.n_outputs)
     divisor = len(model.trees) / model.n_outputs if model.averaged else 1.0
     decision = _decision(model, objective, divisor, options, classes)
     if decision.kind == "score":
         classes = ()
     elif classes is None:
         classes = tuple(range(max(model.n_outputs, 2)))
-    notes = [*notes, *_notes(objective, decision, divisor)]
+    notes = (*provenance.notes, *_notes(objective, decision, divisor))
     return Ensemble(
         trees=builder.finish(),
         n_features=len(model.feature_names),
@@ -276,16 +260,10 @@ def _ensemble(
         decision=decision,
         classes=classes,
         feature_names=model.feature_names,
-        categories=raw_categories(model),
-        categorical=tuple(coded_features(model)),
-        provenance=Provenance(
-            library="lightgbm",
-            library_version=version,
-            source=kind,
-            file_sha256=file_sha256,
-            objective=model.objective or "custom",
-            notes=tuple(notes),
-        ),
+        categories=_raw_categories(model),
+        # A constant column has no description, but the parameters name it.
+        categorical=tuple(sorted(model.categorical_parameter.union(_coded_features(model)))),
+        provenance=replace(provenance, objective=model.objective or "custom", notes=notes),
     )
 
 
@@ -301,38 +279,28 @@ def _decision(
     It takes the first largest of [1 - p, p], so p = 0.5 means class 0, and small positive margins
     do have p = 0.5.
     """
-    name = objective.name
+    name, threshold = objective.name, options.decision_threshold
     if name in (_SOFTMAX, _ONE_VERSUS_ALL):
-        refuse_threshold(options, f"a model of {model.n_outputs} classes")
-        if name == _SOFTMAX:
-            return Decision(kind="argmax", link="softmax_float64", link_divisor=divisor)
-        return Decision(
-            kind="argmax",
-            link="sigmoid_float64",
-            link_divisor=divisor,
-            link_scale=objective.sigmoid,
-        )
+        refuse_threshold(threshold, f"a model of {model.n_outputs} classes")
+        link: Literal["softmax_float64", "sigmoid_float64"]
+        link = "softmax_float64" if name == _SOFTMAX else "sigmoid_float64"
+        scale = objective.sigmoid
+        return Decision(kind="argmax", link=link, link_divisor=divisor, link_scale=scale)
     if model.n_outputs != 1 and name:
         raise BrokenModelFile(f"Objective '{name}' has one output. Got {model.n_outputs}.")
     if name in _SIGMOID:
-        scale = objective.sigmoid if name == "binary" else 1.0
-
-        def probability(margin: float) -> float:
-            return sigmoid_float64(margin / divisor, scale)
-
-        return binary_decision(
-            options,
-            probability=probability,
-            is_one=lambda margin: probability(margin) > 1.0 - probability(margin),
-        )
-    if name and name not in _PLAIN and name not in _OUTPUT_RULE:
+        probability = elementwise(lambda x: sigmoid_float64(x / divisor, objective.sigmoid))
+        if threshold is not None:
+            return cut_decision(lambda margins: probability(margins) >= threshold)
+        return cut_decision(lambda margins: probability(margins) > 1.0 - probability(margins))
+    if name and name not in (*_REGRESSION, *_RANKING, *_OUTPUT_RULE):
         raise UnsupportedModel(f"LightGBM's objective '{name[:40]}' is not known to treeproof.")
     if classes is not None:
         raise UnsupportedModel(
             f"An LGBMClassifier with objective '{name}' gives no probabilities."
             " Train it with 'binary' or 'multiclass', or pass its booster_ for its scores."
         )
-    refuse_threshold(options, f"objective '{name or 'custom'}'")
+    refuse_threshold(threshold, f"objective '{name or 'custom'}'")
     return Decision(kind="score")
 
 
@@ -347,3 +315,88 @@ def _notes(objective: _Objective, decision: Decision, divisor: float) -> list[st
     if rule and decision.kind == "score":
         notes.append(f"Margins are raw scores x; LightGBM's predict gives {rule}.")
     return notes
+
+
+def _add_tree(builder: TreeBuilder, tree: TextTree, output: int) -> None:
+    """Add a tree; inner nodes keep their numbers, leaf l becomes node ``n_inner + l``."""
+    n_inner, n_leaves = len(tree.feature), len(tree.leaf_value)
+    categorical = (tree.decision_type & 1) == 1
+    left, right = (np.where(c >= 0, c, n_inner - 1 - c) for c in (tree.left, tree.right))
+    threshold, flags, swap = _splits(tree, ~categorical)
+    sets = np.full(n_inner + n_leaves, -1)
+    for node in np.flatnonzero(categorical):
+        words = tree.category_words[int(tree.threshold[node])]
+        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+        sets[node] = builder.add_category_set(np.flatnonzero(bits).tolist())
+    no_child, no_number = np.full(n_leaves, -1), np.zeros(n_leaves)
+    builder.add_tree(
+        feature=np.concatenate([tree.feature, no_child]),
+        threshold=np.concatenate([threshold, no_number]),
+        left=np.concatenate([left, no_child]),
+        right=np.concatenate([right, no_child]),
+        flags=np.concatenate([flags, np.zeros(n_leaves, dtype=np.int64)]),
+        value=np.concatenate([np.zeros(n_inner), tree.leaf_value]),
+        output=output,
+        source=np.concatenate([np.zeros(n_inner, dtype=np.int64), np.arange(n_leaves)]),
+        category_set=sets,
+        swap=np.concatenate([swap, np.zeros(n_leaves, dtype=bool)]),
+    )
+
+
+def _splits(
+    tree: TextTree, numeric: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.bool_]]:
+    """Canonical thresholds, flags, and the nodes that change sides for them."""
+    given = np.where(numeric, tree.threshold, 0.0)
+    largest = np.flatnonzero(given == np.finfo(np.float64).max)
+    if largest.size:
+        raise UnsupportedModel(
+            f"Tree {tree.number}, node {largest[0]} splits at the largest double, which leaves no"
+            " number for its right side. Scale the feature."
+        )
+    threshold, swap = canonical_splits(given, "float64")
+    # Rows are cleaned of |x| <= ZERO_BAND first, so thresholds inside the band move to its edge.
+    edge = np.where(given >= 0.0, np.nextafter(ZERO_BAND, np.inf), -ZERO_BAND)
+    threshold = np.where(np.abs(given) <= ZERO_BAND, edge, threshold)
+    missing_type = tree.decision_type >> 2
+    missing_left = np.where(
+        missing_type == _MISSING_NONE, given >= 0.0, (tree.decision_type & 2) > 0
+    )
+    flags = np.where(missing_left, MISSING_LEFT, 0)
+    flags |= np.where(missing_type == _MISSING_ZERO, ZERO_IS_MISSING, 0)
+    return threshold, np.where(numeric, flags, CATEGORICAL), swap
+
+
+def _raw_categories(model: TextModel) -> dict[int, tuple[Any, ...]]:
+    """Raw categories of pandas columns, by feature.
+
+    The file lists the categories of each categorical column, in order, but not which columns those
+    were. Unordered ones are categorical features (their description lists codes, not a range),
+    unless they are constant; ordered ones are numeric features over codes.
+    """
+    columns = model.pandas_categories
+    if not columns:
+        return {}
+    coded = _coded_features(model)
+    if len(columns) == len(coded):
+        return dict(zip(coded, columns, strict=True))
+    others = [f for f, info in enumerate(model.feature_infos) if _may_be_codes(info)]
+    wanted = len(columns) - len(coded)
+    if wanted > 0 and len(others) == wanted:
+        return dict(zip(sorted([*coded, *others]), columns, strict=True))
+    raise UnsupportedModel(
+        f"The model was trained on a data frame with {len(columns)} categorical columns, but the"
+        " text does not tell which features they are, since some are constant, ordered, or not"
+        " used as categories. Replace them by integer codes before training."
+    )
+
+
+def _coded_features(model: TextModel) -> list[int]:
+    """Features whose description lists codes: those that LightGBM was told to be categorical."""
+    return [f for f, info in enumerate(model.feature_infos) if re.match(r"-?\d+(:|$)", info)]
+
+
+def _may_be_codes(info: str) -> bool:
+    """Whether a feature that is not categorical may hold codes of an ordered or constant column."""
+    match = re.fullmatch(r"\[([^:]*):([^:]*)\]", info)
+    return info == "none" or (match is not None and all(map(str.isdigit, match.groups())))

@@ -67,6 +67,7 @@ class TextModel:
     averaged: bool
     trees: tuple[TextTree, ...]
     pandas_categories: tuple[tuple[Any, ...], ...]
+    categorical_parameter: frozenset[int]
 
     @property
     def checked_text(self) -> str:
@@ -130,6 +131,7 @@ def parse_model(text: str) -> TextModel:
         averaged="average_output" in header,
         trees=tuple(_tree(number, block, len(names)) for number, block in enumerate(blocks)),
         pandas_categories=_pandas_categories(tail),
+        categorical_parameter=_categorical_parameter(tail, len(names)),
     )
 
 
@@ -272,6 +274,15 @@ def _check_nodes(tree: TextTree, n_features: int) -> None:
     numbers = np.isin(category, np.arange(len(tree.category_words)))
     if not numbers.all():
         raise BrokenModelFile(f"Tree {tree.number}: a categorical split names no category set.")
+
+
+def _categorical_parameter(tail: str, n_features: int) -> frozenset[int]:
+    """Features that training was told to take as categories, also where no tree tests them."""
+    found = re.search(r"^\[categorical_feature: ([\d,]+)\]$", tail, re.MULTILINE)
+    numbers = found.group(1).split(",") if found else []
+    return frozenset(int(word) for word in numbers if 0 < len(word) < 10) & frozenset(
+        range(n_features)
+    )
 
 
 def _pandas_categories(tail: str) -> tuple[tuple[Any, ...], ...]:

@@ -1,28 +1,28 @@
 """scikit-learn's GradientBoosting and HistGradientBoosting."""
 
 import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded
-from treeproof.loaders.sklearn.categories import Columns
+from treeproof.loaders.rules import SMALLEST_POSITIVE, canonical_splits, cut_decision
 from treeproof.loaders.sklearn.shared import (
-    SMALLEST_POSITIVE,
-    accepts,
     add_library_tree,
     class_labels,
     feature_count,
     feature_names,
+    loaded_trees,
     plain_rows,
-    probability_decision,
     provenance,
     reference,
     require_fitted,
-    require_no_threshold,
-    require_two_classes,
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -33,9 +33,121 @@ from treeproof.model.ensemble import (
     Aggregation,
     Decision,
     Ensemble,
+    FloatArray,
 )
 
+LARGEST_CATEGORY = 65_535
+"""Largest raw number that a category may be; every split stores one bit per number below it."""
+
+_UNKNOWN = -1.0
+_UNKNOWN_TEXT = "\x00 a category that the model has never seen"
+
 _CONSTANT_STRATEGIES = {"prior", "most_frequent", "constant", "mean", "median", "quantile"}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How columns of a row become the columns that the trees see."""
+
+    feature: NDArray[np.int64]
+    """Feature of the model behind each column of the trees."""
+    codes: dict[int, Sequence[int]] = field(default_factory=dict)
+    """Per categorical column of the trees: category in rows of the model, by the library's code."""
+    categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Raw values in code order for features of the model whose categories are not numbers."""
+    _sets: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Features of the model that hold categories."""
+        return tuple(sorted(int(self.feature[column]) for column in self.codes))
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self:
+        """Read the preprocessor of a fitted HistGradientBoosting estimator."""
+        n_features = feature_count(estimator)
+        if getattr(estimator, "_preprocessor", None) is None:
+            return cls(np.arange(n_features))
+        mask = np.asarray(estimator.is_categorical_, dtype=bool)
+        encoder = estimator._preprocessor.named_transformers_["encoder"]
+        categorical = np.flatnonzero(mask)
+        if mask.shape != (n_features,) or len(encoder.categories_) != len(categorical):
+            raise BrokenModelFile("Every categorical column must have its list of categories.")
+        columns = cls(np.concatenate([categorical, np.flatnonzero(~mask)]))
+        for column, raw in enumerate(encoder.categories_):
+            feature = int(categorical[column])
+            known = [value for value in np.asarray(raw).tolist() if not _is_nan(value)]
+            if all(isinstance(value, Real) for value in known):
+                columns.codes[column] = _whole_numbers(known, feature)
+            else:
+                columns.codes[column] = range(len(known))
+                columns.categories[feature] = tuple(known)
+        return columns
+
+    def add_set(
+        self,
+        builder: TreeBuilder,
+        column: int,
+        left_words: NDArray[np.uint32],
+        *,
+        known_side_is_left: bool,
+    ) -> int:
+        """Store the categories of one side of a split; return the number of the set.
+
+        Bit c of `left_words`, uint32 (8,), is set iff the library's code c goes left. Equal sets
+        are stored once.
+        """
+        if column not in self.codes:
+            raise BrokenModelFile(f"Column {column} has a categorical split but no categories.")
+        chosen = tuple(
+            category
+            for code, category in enumerate(self.codes[column])
+            if bool(int(left_words[code // 32]) >> (code % 32) & 1) == known_side_is_left
+        )
+        if chosen not in self._sets:
+            self._sets[chosen] = builder.add_category_set(chosen)
+        return self._sets[chosen]
+
+    def raw_rows(self, rows: FloatArray) -> Any:
+        """Rows of the model as the estimator takes them, with raw categories."""
+        if not self.codes:
+            return rows
+        features = [int(self.feature[column]) for column in self.codes]
+        plain = rows.copy()
+        # The library refuses an infinite category outright; here it is one it does not know.
+        plain[:, features] = np.where(np.isinf(rows[:, features]), _UNKNOWN, rows[:, features])
+        if not self.categories:
+            return plain
+        raw = plain.astype(object)
+        for feature, known in self.categories.items():
+            raw[:, feature] = [_raw_value(known, value) for value in plain[:, feature]]
+        return raw
+
+
+def _raw_value(known: tuple[Any, ...], code: float) -> Any:
+    if np.isnan(code):
+        return np.nan
+    if code.is_integer() and 0 <= code < len(known):
+        return known[int(code)]
+    return _UNKNOWN_TEXT
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - true for NaN only
+
+
+def _whole_numbers(known: list[Any], feature: int) -> list[int]:
+    for value in known:
+        if value < 0 or value > LARGEST_CATEGORY or value != int(value):
+            raise UnsupportedModel(
+                f"Categories of feature {feature} must be text or whole numbers from 0 to"
+                f" {LARGEST_CATEGORY}. Got {value!r}. Encode the column with small numbers, or as"
+                " text, and train again."
+            )
+    codes = [int(value) for value in known]
+    if sorted(set(codes)) != codes:
+        raise BrokenModelFile(f"Categories of feature {feature} must rise, each listed once.")
+    return codes
 
 
 def load_gradient_boosting(
@@ -65,27 +177,20 @@ def load_gradient_boosting(
                 output=output,
                 n_features=n_features,
             )
-    labels = class_labels(estimator) if hasattr(estimator, "classes_") else ()
-    # This library says class 1 at a score of exactly zero; HistGradientBoosting does not.
-    decision = _decision(estimator, labels, n_outputs, threshold, cut=0.0)
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=n_outputs,
-        input_precision="float32",
+    labels = class_labels(estimator, threshold)
+    return loaded_trees(
+        estimator,
+        builder,
         aggregation=Aggregation(
             precision="float64", start=_initial_scores(estimator, n_features, n_outputs)
         ),
-        decision=decision,
+        # This library says class 1 at a score of exactly zero; HistGradientBoosting does not.
+        decision=_decision(estimator, labels, n_outputs, threshold, cut=0.0),
+        margins=estimator.decision_function if labels else estimator.predict,
+        objective=_objective(estimator, labels),
+        notes=notes,
         classes=labels,
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(estimator.predict, np.nan, n_features),
-        infinite_allowed=accepts(estimator.predict, np.inf, n_features),
-        provenance=provenance(estimator, _objective(estimator, labels), notes),
-    )
-    margins = estimator.decision_function if labels else estimator.predict
-    return Loaded(
-        ensemble, reference(estimator, margins, threshold=threshold, has_labels=bool(labels))
+        threshold=threshold,
     )
 
 
@@ -127,7 +232,7 @@ def load_hist_gradient_boosting(
             raise BrokenModelFile(f"An iteration must have {n_outputs} trees.")
         for output, predictor in enumerate(iteration):
             _add_predictor(builder, predictor, output, columns)
-    labels = class_labels(estimator) if hasattr(estimator, "classes_") else ()
+    labels = class_labels(estimator, threshold)
     notes += _link_notes(estimator, labels)
     ensemble = Ensemble(
         trees=builder.finish(),
@@ -149,16 +254,11 @@ def load_hist_gradient_boosting(
     # Starting threads for every tree costs far more than a self-test does in one thread.
     twin = copy.copy(estimator)
     twin._raw_predict = partial(estimator._raw_predict, n_threads=1)
-    return Loaded(
-        ensemble,
-        reference(
-            twin,
-            twin._raw_predict,
-            threshold=threshold,
-            has_labels=bool(labels),
-            rows=columns.raw_rows,
-        ),
+    has_labels = bool(labels)
+    answers = reference(
+        twin, twin._raw_predict, threshold=threshold, has_labels=has_labels, rows=columns.raw_rows
     )
+    return Loaded(ensemble, answers)
 
 
 def _link_notes(estimator: Any, labels: tuple[Any, ...]) -> tuple[str, ...]:
@@ -198,13 +298,10 @@ def _add_predictor(builder: TreeBuilder, predictor: Any, output: int, columns: C
     column = np.where(inner, nodes["feature_idx"], 0)
     if np.any((column < 0) | (column >= len(columns.feature))):
         raise BrokenModelFile(f"A split must test one of {len(columns.feature)} features.")
-    left = np.where(inner, nodes["left"].astype(np.int64), -1)
-    right = np.where(inner, nodes["right"].astype(np.int64), -1)
     missing_left = nodes["missing_go_to_left"] > 0
     categorical = inner & (nodes["is_categorical"] > 0)
     limit = np.where(inner & ~categorical, nodes["num_threshold"], 0.0)
-    # "All numbers go left" becomes "no number is below minus infinity", with the sides changed.
-    only_missing = np.isposinf(limit)
+    threshold, only_missing = canonical_splits(limit, "float64")
     # An unknown category goes where a missing value goes. Canonically both go right, so the set
     # lists the known categories of the other side.
     swap = only_missing | (categorical & missing_left)
@@ -216,16 +313,17 @@ def _add_predictor(builder: TreeBuilder, predictor: Any, output: int, columns: C
             _left_words(predictor, int(nodes["bitset_idx"][node])),
             known_side_is_left=not missing_left[node],
         )
-    flags = np.where(missing_left ^ swap, MISSING_LEFT, 0)
+    flags = np.where(categorical, CATEGORICAL + WHOLE_CATEGORY + NONNEGATIVE_CATEGORY, 0)
     builder.add_tree(
         feature=columns.feature[column],
-        threshold=np.where(only_missing, -np.inf, np.nextafter(limit, np.inf)),
-        left=np.where(swap, right, left),
-        right=np.where(swap, left, right),
-        flags=np.where(categorical, CATEGORICAL + WHOLE_CATEGORY + NONNEGATIVE_CATEGORY, flags),
+        threshold=threshold,
+        left=np.where(inner, nodes["left"].astype(np.int64), -1),
+        right=np.where(inner, nodes["right"].astype(np.int64), -1),
+        flags=flags + np.where(missing_left, MISSING_LEFT, 0),
         value=nodes["value"],
         output=output,
         category_set=sets,
+        swap=swap,
     )
 
 
@@ -240,13 +338,10 @@ def _decision(
     estimator: Any, labels: tuple[Any, ...], n_outputs: int, threshold: float | None, cut: float
 ) -> Decision:
     if not labels:
-        require_no_threshold(estimator, threshold)
         return Decision(kind="score")
     if threshold is not None:
-        require_two_classes(labels)
-        return probability_decision(
-            lambda margins: estimator._loss.predict_proba(margins)[:, 1], threshold
-        )
+        probabilities = estimator._loss.predict_proba
+        return cut_decision(lambda margins: probabilities(margins)[:, 1] >= threshold)
     expected = 1 if len(labels) == 2 else len(labels)
     if n_outputs != expected:
         raise BrokenModelFile(f"{len(labels)} classes need {expected} scores. Got {n_outputs}.")

@@ -1,18 +1,20 @@
-"""Live scikit-learn estimators: which family they belong to, and what is refused."""
+"""scikit-learn estimators, live or in .skops files: their families, and what is refused."""
 
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from treeproof.errors import InvalidInput, UnsupportedModel
-from treeproof.loaders.base import Loaded, LoadOptions, version_notes
+from treeproof.errors import UnsupportedModel, require_backend
+from treeproof.loaders.base import Loaded, Loader, LoadOptions, read_model_file, version_notes
 from treeproof.loaders.sklearn.boosting import (
     load_gradient_boosting,
     load_hist_gradient_boosting,
 )
-from treeproof.loaders.sklearn.shared import check_threshold, class_names, require_fitted
+from treeproof.loaders.sklearn.shared import class_names, require_fitted
+from treeproof.loaders.sklearn.skops import guarded, read_estimator
 from treeproof.loaders.sklearn.trees import (
     load_adaboost,
     load_forest,
@@ -39,6 +41,8 @@ _FAMILIES: dict[str, Family] = {
     "DecisionTreeRegressor": load_single_tree,
 }
 
+_MEMBERS = "Pass one of its members"
+_FOREST = "Train a RandomForest or ExtraTrees estimator"
 _REMEDIES = {
     "Pipeline": "Pass its last step, and rows that the steps before it have transformed",
     "ColumnTransformer": "Pass the estimator, and rows that were transformed",
@@ -49,16 +53,12 @@ _REMEDIES = {
     "AdaBoostRegressor": (
         "It answers with a weighted median, which is no sum of leaves; use gradient boosting"
     ),
-    "RandomTreesEmbedding": "Pass a RandomForest or ExtraTrees estimator",
-    "VotingClassifier": "Pass one of its members",
-    "VotingRegressor": "Pass one of its members",
-    "StackingClassifier": "Pass one of its members",
-    "StackingRegressor": "Pass one of its members",
-    "BaggingClassifier": "Train a RandomForest or ExtraTrees estimator",
-    "BaggingRegressor": "Train a RandomForest or ExtraTrees estimator",
-    "MultiOutputClassifier": "Pass one of its estimators_",
-    "MultiOutputRegressor": "Pass one of its estimators_",
-    "OneVsRestClassifier": "Pass one of its estimators_",
+    "RandomTreesEmbedding": _FOREST,
+    **dict.fromkeys(("BaggingClassifier", "BaggingRegressor"), _FOREST),
+    **dict.fromkeys(("VotingClassifier", "VotingRegressor"), _MEMBERS),
+    **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _MEMBERS),
+    **dict.fromkeys(("MultiOutputClassifier", "MultiOutputRegressor"), _MEMBERS),
+    "OneVsRestClassifier": _MEMBERS,
     "TransformedTargetRegressor": "Pass its regressor_",
 }
 
@@ -66,8 +66,8 @@ _REMEDIES = {
 _SHARED_BASES = ("sklearn.base", "sklearn.utils")
 
 
-class SklearnLoader:
-    """scikit-learn estimators in memory; their files are read by `SkopsLoader`."""
+class SklearnLoader(Loader):
+    """scikit-learn estimators in memory, and their ``.skops`` files."""
 
     name: ClassVar[str] = "scikit-learn"
 
@@ -79,26 +79,34 @@ class SklearnLoader:
         )
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
-        """No file: pickles are never opened."""
-        return False
+        """Whether a file is called ``.skops``; pickles are never opened."""
+        return path.suffix.lower() == ".skops"
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a fitted estimator."""
-        notes = _version_notes()
-        threshold = options.decision_threshold
-        check_threshold(threshold)
-        estimator, threshold, notes = _unwrap(source, threshold, notes)
+        estimator, options, notes = _unwrap(source, options, _version_notes())
         names = class_names(estimator)
         for name, family in _FAMILIES.items():
             if name in names:
-                return family(estimator, threshold, notes)
+                return family(estimator, options.decision_threshold, notes)
         raise _refusal(estimator, names)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
-        """Refuse: there is no file format that this loader reads."""
-        raise InvalidInput(
-            f"A scikit-learn model must be given in memory or as a .skops file. Got {path}."
+        """Translate a file in which only known types are allowed."""
+        require_backend("skops.io", "skops")
+        file = read_model_file(path)
+        estimator, notes = read_estimator(file.content, path)
+        if not self.accepts_object(estimator):
+            raise UnsupportedModel(
+                f"The file '{path}' must hold a scikit-learn estimator."
+                f" Got {type(estimator).__name__}. Save the estimator itself."
+            )
+        loaded = guarded(lambda: self.load_object(estimator, options), path)
+        known = loaded.ensemble.provenance
+        ensemble = loaded.ensemble.with_provenance(
+            source=str(path), file_sha256=file.sha256, notes=notes + known.notes
         )
+        return replace(loaded, ensemble=ensemble)
 
 
 def _version_notes() -> tuple[str, ...]:
@@ -109,12 +117,12 @@ def _version_notes() -> tuple[str, ...]:
             f"scikit-learn must be {'.'.join(map(str, OLDEST_VERSION))} or newer, because older"
             f" releases store trees differently. Got {version}. Upgrade it and train again."
         )
-    return version_notes("scikit-learn", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION)
+    return version_notes("scikit-learn", version, OLDEST_VERSION, NEWEST_VERSION)
 
 
 def _unwrap(
-    source: Any, threshold: float | None, notes: tuple[str, ...]
-) -> tuple[Any, float | None, tuple[str, ...]]:
+    source: Any, options: LoadOptions, notes: tuple[str, ...]
+) -> tuple[Any, LoadOptions, tuple[str, ...]]:
     """Look into searches and threshold classifiers for the estimator that they use."""
     estimator = source
     while True:
@@ -125,8 +133,8 @@ def _unwrap(
             estimator = estimator.best_estimator_
         elif "BaseThresholdClassifier" in names:
             own = _own_threshold(estimator)
-            if threshold is None:
-                threshold = own
+            if options.decision_threshold is None:
+                options = replace(options, decision_threshold=own)
                 notes = (*notes, f"decision threshold {own} of {type(estimator).__name__}.")
             estimator = getattr(estimator, "estimator_", estimator.estimator)
         else:
@@ -136,7 +144,7 @@ def _unwrap(
             f"The estimator inside {type(source).__name__} must be scikit-learn's own."
             f" Got {type(estimator).__name__}. Pass that estimator itself."
         )
-    return estimator, threshold, notes
+    return estimator, options, notes
 
 
 def _own_threshold(estimator: Any) -> float:

@@ -5,25 +5,26 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
-from treeproof.loaders.base import Reference
+from treeproof.loaders.base import Loaded, Reference
+from treeproof.loaders.rules import canonical_splits, refuse_threshold
 from treeproof.model.builder import TreeBuilder
-from treeproof.model.ensemble import MISSING_LEFT, Decision, Ensemble, FloatArray, Provenance
-from treeproof.model.links import smallest_true
-from treeproof.model.sums import accumulator_grid
-
-SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))
-"""The cut of the rule ``score > 0``."""
+from treeproof.model.ensemble import (
+    MISSING_LEFT,
+    Aggregation,
+    Decision,
+    Ensemble,
+    FloatArray,
+    Provenance,
+)
 
 MAX_FEATURES = 1 << 20
 """More columns than dense rows can have; a damaged file may claim any number."""
-
-_WINDOW = 2_000
 
 
 def class_names(estimator: Any) -> list[str]:
@@ -62,33 +63,23 @@ def feature_count(estimator: Any) -> int:
     return count
 
 
-def class_labels(estimator: Any) -> tuple[Any, ...]:
-    """Class labels of a classifier as plain Python values."""
+def class_labels(estimator: Any, threshold: float | None) -> tuple[Any, ...]:
+    """Class labels of a classifier as plain Python values; none for a regressor.
+
+    Refuses a decision threshold where there are not two of them.
+    """
+    if not hasattr(estimator, "classes_"):
+        refuse_threshold(threshold, f"a {type(estimator).__name__}")
+        return ()
     labels = tuple(np.asarray(estimator.classes_).tolist())
     if len(labels) < 2:
         raise UnsupportedModel(
             f"A classifier must know at least two classes. Got {len(labels)}:"
             " its answer is the same for every row. Train it on rows of several classes."
         )
+    if len(labels) > 2:
+        refuse_threshold(threshold, f"a {type(estimator).__name__} of {len(labels)} classes")
     return labels
-
-
-def require_no_threshold(estimator: Any, threshold: float | None) -> None:
-    """Refuse a decision threshold where there is no probability of class 1."""
-    if threshold is not None:
-        raise InvalidInput(
-            "A decision threshold needs a binary classifier with probabilities."
-            f" Got a {type(estimator).__name__}. Leave the threshold out."
-        )
-
-
-def require_two_classes(labels: tuple[Any, ...]) -> None:
-    """Refuse a decision threshold for a multi-class model."""
-    if len(labels) != 2:
-        raise InvalidInput(
-            f"A decision threshold needs exactly two classes. Got {len(labels)}."
-            " Leave the threshold out."
-        )
 
 
 def feature_names(estimator: Any) -> tuple[str, ...]:
@@ -104,21 +95,6 @@ def provenance(estimator: Any, objective: str, notes: tuple[str, ...]) -> Proven
         source=f"{type(estimator).__name__} object",
         objective=objective,
         notes=notes,
-    )
-
-
-def order_cautions(estimator: Any, ensemble: Ensemble) -> tuple[str, ...]:
-    """Caution where the library itself does not fix the order of a sum that depends on it."""
-    if getattr(estimator, "n_jobs", None) in (None, 1):
-        return ()
-    # Sound: exact sums do not depend on the order of the trees, and neither does the sum of two.
-    if accumulator_grid(ensemble) > 0.0 or ensemble.n_trees < 3:
-        return ()
-    return (
-        f"n_jobs={estimator.n_jobs}: scikit-learn adds these trees in the order in which its"
-        " threads finish, so the last bits of its scores, and labels that hang on them, vary from"
-        " call to call. Answers here are about the trees added in order, as with n_jobs=1. Deploy"
-        " the forest with n_jobs=1, by set_params(n_jobs=1), to have exactly that.",
     )
 
 
@@ -150,18 +126,8 @@ def reference(
 ) -> Reference:
     """Answers of a live estimator.
 
-    Parameters
-    ----------
-    estimator : object
-        The estimator whose ``predict`` gives the labels.
-    margins : callable
-        Its raw scores of rows, (n_rows,) or (n_rows, n_outputs).
-    threshold : float or None
-        When given, labels are ``predict_proba[:, 1] >= threshold`` instead.
-    has_labels : bool
-        Whether the estimator decides on classes.
-    rows : callable
-        Turns rows of the model into what the estimator takes.
+    `margins` gives raw scores, and `rows` turns rows of the model into what the estimator takes.
+    Labels are those of ``predict``, or with a threshold ``predict_proba[:, 1] >= threshold``.
     """
 
     def scores(values: FloatArray) -> NDArray[np.floating]:
@@ -193,49 +159,35 @@ def accepts(predict: Callable[[FloatArray], Any], value: float, n_features: int)
     return True
 
 
-def probability_decision(
-    probability: Callable[[NDArray[np.floating]], NDArray[np.floating]],
-    threshold: float,
+def loaded_trees(
+    estimator: Any,
+    builder: TreeBuilder,
     *,
-    precision: Literal["float32", "float64"] = "float64",
-) -> Decision:
-    """Rule ``probability(margin) >= threshold`` as a cut of the margin.
-
-    Parameters
-    ----------
-    probability : callable
-        The library's own probability of class 1 for an array of margins.
-    threshold : float
-        Probability from which on the answer is class 1.
-    precision : {"float32", "float64"}
-        Precision of the margins.
-    """
-    check_threshold(threshold)
-    dtype = np.dtype(precision)
-    with np.errstate(over="ignore"):
-        cut = smallest_true(
-            lambda margin: bool(probability(np.array([margin], dtype))[0] >= threshold), precision
-        )
-        # Exponentials are monotone only up to their last bit. The cut is exact if the rule does
-        # not flicker around it; this far out, the margin has moved by many of its last bits.
-        steps = np.spacing(np.abs(np.array(cut, dtype))) * np.arange(1, _WINDOW, dtype=dtype)
-        near = np.concatenate([cut - steps[::-1], np.array([cut], dtype), cut + steps])
-        near = near[np.isfinite(near)]
-        is_sharp = np.array_equal(probability(near) >= threshold, near >= cut)
-    if not is_sharp:
-        raise UnsupportedModel(
-            f"The probability {threshold!r} has no exact counterpart among the model's margins,"
-            " because the library's exponential is not monotone there. Choose a threshold nearby."
-        )
-    return Decision(kind="threshold", cut=cut)
-
-
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a decision threshold that is no probability."""
-    if threshold is not None and not 0.0 < threshold <= 1.0:
-        raise InvalidInput(
-            f"The decision threshold must be a probability above 0 and up to 1. Got {threshold!r}."
-        )
+    aggregation: Aggregation,
+    decision: Decision,
+    margins: Callable[[FloatArray], NDArray[np.floating]],
+    objective: str,
+    notes: tuple[str, ...],
+    classes: tuple[Any, ...] = (),
+    threshold: float | None = None,
+) -> Loaded:
+    """Model of an estimator over ``sklearn.tree._tree.Tree``, whose rows are cast to float32."""
+    n_features = feature_count(estimator)
+    ensemble = Ensemble(
+        trees=builder.finish(),
+        n_features=n_features,
+        n_outputs=len(aggregation.start),
+        input_precision="float32",
+        aggregation=aggregation,
+        decision=decision,
+        classes=classes,
+        feature_names=feature_names(estimator),
+        missing_allowed=accepts(estimator.predict, np.nan, n_features),
+        infinite_allowed=accepts(estimator.predict, np.inf, n_features),
+        provenance=provenance(estimator, objective, notes),
+    )
+    answers = reference(estimator, margins, threshold=threshold, has_labels=bool(classes))
+    return Loaded(ensemble, answers)
 
 
 def add_library_tree(
@@ -249,20 +201,8 @@ def add_library_tree(
 ) -> None:
     """Add a ``sklearn.tree._tree.Tree``, whose rule is ``float32(x) <= threshold`` goes left.
 
-    Parameters
-    ----------
-    builder : TreeBuilder
-        Receives the tree.
-    tree : Tree
-        The library's tree.
-    values : float64 (n_nodes,) or (n_nodes, leaf_width)
-        What each leaf adds.
-    output : int
-        Output that the tree adds to, or -1 for vector leaves.
-    n_features : int
-        Number of features of the model.
-    columns : int (n,), optional
-        Feature of the model behind each feature of the tree.
+    `values` is what each node adds where it is a leaf, `columns` the feature of the model behind
+    each feature of the tree, by default the same.
     """
     left = np.asarray(tree.children_left)
     right = np.asarray(tree.children_right)
@@ -271,19 +211,19 @@ def add_library_tree(
     _check_nodes(left, right, feature, n_features if columns is None else len(columns))
     if columns is not None:
         feature = np.where(inner, np.asarray(columns)[np.where(inner, feature, 0)], -1)
-    threshold = np.where(inner, np.asarray(tree.threshold, dtype=np.float64), 0.0)
-    missing_left = np.asarray(tree.missing_go_to_left).astype(bool)
     # Training with missing values makes splits with the threshold infinity: all numbers go left.
-    # Canonically all numbers go right at minus infinity, so such a node changes its sides.
-    swap = inner & np.isposinf(threshold)
+    threshold, swap = canonical_splits(
+        np.where(inner, np.asarray(tree.threshold, dtype=np.float64), 0.0), "float32"
+    )
     builder.add_tree(
         feature=feature,
-        threshold=np.where(swap, -np.inf, next_float32(np.where(swap, 0.0, threshold))),
-        left=np.where(swap, right, left),
-        right=np.where(swap, left, right),
-        flags=np.where(missing_left ^ swap, MISSING_LEFT, 0),
+        threshold=threshold,
+        left=left,
+        right=right,
+        flags=np.where(np.asarray(tree.missing_go_to_left) > 0, MISSING_LEFT, 0),
         value=values,
         output=output,
+        swap=swap,
     )
 
 
@@ -300,14 +240,3 @@ def _check_nodes(
     tested = feature[left >= 0]
     if np.any((tested < 0) | (tested >= n_columns)):
         raise BrokenModelFile(f"A split must test one of the {n_columns} features of its tree.")
-
-
-def next_float32(threshold: FloatArray) -> FloatArray:
-    """Smallest float32 above a threshold: ``f32(x) <= t`` is ``f32(x) < next_float32(t)``."""
-    with np.errstate(over="ignore"):
-        nearest = threshold.astype(np.float32)
-    # The nearest float32 may lie above the threshold, and is then itself the answer.
-    above = np.where(
-        nearest.astype(np.float64) > threshold, nearest, np.nextafter(nearest, np.float32(np.inf))
-    )
-    return above.astype(np.float64)

@@ -1,102 +1,68 @@
-"""Types that a skops file of a tree ensemble may name."""
+"""Opens ``.skops`` files in which only the types of tree ensembles are named.
+
+skops builds what a file asks for, so the file is checked first, and compiled trees, whose code
+trusts their arrays, are taken out of it and built here.
+"""
 
 import io
 import json
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from treeproof.errors import (
-    BrokenModelFile,
-    InvalidInput,
-    TreeproofError,
-    UnsupportedModel,
-    require_backend,
-)
-from treeproof.loaders.base import Loaded, LoadOptions, read_model_file
-from treeproof.loaders.sklearn.loader import SklearnLoader
+from treeproof.errors import BrokenModelFile, TreeproofError, UnsupportedModel
 from treeproof.loaders.sklearn.shared import MAX_FEATURES, class_names
 
-_ESTIMATORS = {
-    "sklearn.tree._classes": (
-        "DecisionTreeClassifier",
-        "DecisionTreeRegressor",
-        "ExtraTreeClassifier",
-        "ExtraTreeRegressor",
-    ),
-    "sklearn.ensemble._forest": (
-        "RandomForestClassifier",
-        "RandomForestRegressor",
-        "ExtraTreesClassifier",
-        "ExtraTreesRegressor",
-    ),
-    "sklearn.ensemble._gb": ("GradientBoostingClassifier", "GradientBoostingRegressor"),
-    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": (
-        "HistGradientBoostingClassifier",
-        "HistGradientBoostingRegressor",
-    ),
-    "sklearn.ensemble._hist_gradient_boosting.binning": ("_BinMapper",),
-    "sklearn.ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
-    "sklearn.ensemble._weight_boosting": ("AdaBoostClassifier",),
-    "sklearn.ensemble._iforest": ("IsolationForest",),
-    "sklearn.dummy": ("DummyClassifier", "DummyRegressor"),
-    "sklearn.compose._column_transformer": ("ColumnTransformer", "_RemainderColsList"),
-    "sklearn.preprocessing._encoders": ("OrdinalEncoder",),
-    "sklearn.preprocessing._function_transformer": ("FunctionTransformer",),
-    "sklearn.preprocessing._label": ("LabelEncoder",),
-    "sklearn.model_selection._search": ("GridSearchCV", "RandomizedSearchCV"),
-    "sklearn.model_selection._split": ("KFold", "StratifiedKFold"),
-    "sklearn.model_selection._classification_threshold": (
-        "FixedThresholdClassifier",
-        "TunedThresholdClassifierCV",
-    ),
-    "sklearn.metrics._scorer": ("_PassthroughScorer",),
-    "sklearn.utils._metadata_requests": ("MetadataRequest", "MethodMetadataRequest"),
-    "sklearn._loss.link": (
-        "HalfLogitLink",
-        "IdentityLink",
-        "Interval",
-        "LogLink",
-        "LogitLink",
-        "MultinomialLogit",
-    ),
-    "sklearn._loss.loss": (
-        "AbsoluteError",
-        "ExponentialLoss",
-        "HalfBinomialLoss",
-        "HalfGammaLoss",
-        "HalfMultinomialLoss",
-        "HalfPoissonLoss",
-        "HalfSquaredError",
-        "HuberLoss",
-        "PinballLoss",
-    ),
-}
+# A module in each line, and what it holds that tree ensembles consist of.
+_TYPES = """
+sklearn.tree._classes DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier
+sklearn.tree._classes ExtraTreeRegressor
+sklearn.ensemble._forest RandomForestClassifier RandomForestRegressor ExtraTreesClassifier
+sklearn.ensemble._forest ExtraTreesRegressor
+sklearn.ensemble._gb GradientBoostingClassifier GradientBoostingRegressor
+sklearn.ensemble._hist_gradient_boosting.gradient_boosting HistGradientBoostingClassifier
+sklearn.ensemble._hist_gradient_boosting.gradient_boosting HistGradientBoostingRegressor
+sklearn.ensemble._hist_gradient_boosting.binning _BinMapper
+sklearn.ensemble._hist_gradient_boosting.predictor TreePredictor
+sklearn.ensemble._weight_boosting AdaBoostClassifier
+sklearn.ensemble._iforest IsolationForest
+sklearn.dummy DummyClassifier DummyRegressor
+sklearn.compose._column_transformer ColumnTransformer _RemainderColsList
+sklearn.preprocessing._encoders OrdinalEncoder
+sklearn.preprocessing._function_transformer FunctionTransformer
+sklearn.preprocessing._label LabelEncoder
+sklearn.model_selection._search GridSearchCV RandomizedSearchCV
+sklearn.model_selection._split KFold StratifiedKFold
+sklearn.model_selection._classification_threshold FixedThresholdClassifier
+sklearn.model_selection._classification_threshold TunedThresholdClassifierCV
+sklearn.metrics._scorer _PassthroughScorer
+sklearn.utils._metadata_requests MetadataRequest MethodMetadataRequest
+sklearn._loss.link HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit
+sklearn._loss.loss AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss
+sklearn._loss.loss HalfMultinomialLoss HalfPoissonLoss HalfSquaredError HuberLoss PinballLoss
+"""
 
-_OBJECTS = frozenset(f"{module}.{name}" for module, names in _ESTIMATORS.items() for name in names)
+_OBJECTS = frozenset(
+    f"{module}.{name}"
+    for module, *names in map(str.split, _TYPES.strip().splitlines())
+    for name in names
+)
 
 _FUNCTIONS = frozenset({"sklearn.utils.validation.check_array"})
+_NAMES = {
+    "ObjectNode": _OBJECTS,
+    "FunctionNode": _FUNCTIONS,
+    "PartialNode": frozenset({"functools.partial"}),
+    "TreeNode": frozenset({"sklearn.tree._tree.Tree"}),
+}
 
 # What skops builds from the file's numbers and texts alone, without a type of the file's choice.
-_PLAIN = frozenset(
-    {
-        "CachedNode",
-        "DictNode",
-        "JsonNode",
-        "ListNode",
-        "MaskedArrayNode",
-        "NdArrayNode",
-        "SetNode",
-        "SliceNode",
-        "TupleNode",
-        "TypeNode",
-    }
-)
+_PLAIN = {"CachedNode", "DictNode", "JsonNode", "ListNode", "MaskedArrayNode", "NdArrayNode"}
+_PLAIN |= {"SetNode", "SliceNode", "TupleNode", "TypeNode"}
 
 RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
 """States of random number generators, which no prediction needs."""
@@ -105,24 +71,11 @@ RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
 def is_known(loader: str, name: str) -> bool:
     """Whether a node of a skops file is one that tree ensembles consist of.
 
-    Parameters
-    ----------
-    loader : str
-        Kind of node, which decides how skops builds it.
-    name : str
-        Full name of the type or function that the node asks for.
+    Its `loader` decides how skops builds it, `name` is the type or function that it asks for.
     """
-    if loader == "ObjectNode":
-        return name in _OBJECTS
-    if loader == "FunctionNode":
-        return name in _FUNCTIONS
-    if loader == "PartialNode":
-        return name == "functools.partial"
-    if loader == "TreeNode":
-        return name == "sklearn.tree._tree.Tree"
     if loader == "LossNode":
         return name.startswith(("sklearn._loss._loss.Cy", "_loss.Cy"))
-    return loader in _PLAIN or loader in RANDOM_NODES
+    return name in _NAMES.get(loader, ()) or loader in _PLAIN or loader in RANDOM_NODES
 
 
 def trusted_names() -> list[str]:
@@ -130,60 +83,16 @@ def trusted_names() -> list[str]:
     return sorted(_OBJECTS | _FUNCTIONS | {"functools.partial"})
 
 
-OLDEST_VERSION = (0, 11)
-NEWEST_VERSION = (0, 16)
-"""Releases of skops that the loader is tested with, first and last."""
-
 _EXPANSION = 100
 _SMALL = 64 * 2**20
 
-_NOTHING = {
-    "__class__": "str",
-    "__module__": "builtins",
-    "__loader__": "JsonNode",
-    "content": "null",
-    "is_json": True,
-}
+_NOTHING = {"__loader__": "JsonNode", "content": "null"}
+_NOTHING |= {"__class__": "str", "__module__": "builtins"}
 
 Value = TypeVar("Value")
 
 
-class SkopsLoader:
-    """``.skops`` files of scikit-learn tree ensembles."""
-
-    name: ClassVar[str] = "skops"
-
-    def accepts_object(self, source: Any) -> bool:
-        """No object: skops is a file format."""
-        return False
-
-    def accepts_file(self, path: Path, head: bytes) -> bool:
-        """Whether a file is called ``.skops``."""
-        return path.suffix.lower() == ".skops"
-
-    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
-        """Refuse: live estimators are loaded by `SklearnLoader`."""
-        raise InvalidInput(f"A skops model must be a file. Got {type(source).__name__}.")
-
-    def load_file(self, path: Path, options: LoadOptions) -> Loaded:
-        """Translate a file in which only known types are allowed."""
-        require_backend("skops.io", "skops")
-        file = read_model_file(path)
-        estimator, notes = _read_estimator(file.content, path)
-        if not SklearnLoader().accepts_object(estimator):
-            raise UnsupportedModel(
-                f"The file '{path}' must hold a scikit-learn estimator."
-                f" Got {type(estimator).__name__}. Save the estimator itself."
-            )
-        loaded = _guarded(lambda: SklearnLoader().load_object(estimator, options), path)
-        known = loaded.ensemble.provenance
-        ensemble = loaded.ensemble.with_provenance(
-            source=str(path), file_sha256=file.sha256, notes=notes + known.notes
-        )
-        return replace(loaded, ensemble=ensemble)
-
-
-def _guarded(action: Callable[[], Value], path: Path) -> Value:
+def guarded(action: Callable[[], Value], path: Path) -> Value:
     """Run something on content that anyone may have written; its failures are the file's."""
     try:
         return action()
@@ -197,11 +106,12 @@ def _guarded(action: Callable[[], Value], path: Path) -> Value:
         ) from error
 
 
-def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+def read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
+    """Estimator of a file, and notes on the versions that wrote and read it."""
     import skops.io
     from sklearn.exceptions import InconsistentVersionWarning
 
-    harmless, unknown = _guarded(lambda: _without_trees(content), path)
+    harmless, unknown = guarded(lambda: _without_trees(content), path)
     if unknown:
         raise UnsupportedModel(
             f"The file '{path}' holds types that no tree ensemble needs, and loading them could run"
@@ -210,7 +120,7 @@ def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", InconsistentVersionWarning)
-        untrusted = set(_guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
+        untrusted = set(guarded(lambda: skops.io.get_untrusted_types(data=harmless), path)) - set(
             trusted_names()
         )
         if untrusted:
@@ -218,21 +128,15 @@ def _read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
                 f"The file '{path}' holds types that skops does not trust:"
                 f" {', '.join(sorted(untrusted)[:10])}. Save the tree ensemble alone."
             )
-        estimator = _guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
-    _guarded(lambda: _restore_trees(estimator), path)
-    versions = {
-        (
-            str(warning.message.original_sklearn_version),
-            str(warning.message.current_sklearn_version),
-        )
+        estimator = guarded(lambda: skops.io.loads(harmless, trusted=trusted_names()), path)
+    guarded(lambda: _restore_trees(estimator), path)
+    notes = {
+        f"Written by scikit-learn {warning.message.original_sklearn_version}; margins and labels"
+        f" are those of {warning.message.current_sklearn_version}."
         for warning in caught
         if isinstance(warning.message, InconsistentVersionWarning)
     }
-    notes = tuple(
-        f"Written by scikit-learn {written}; margins and labels are those of {installed}."
-        for written, installed in sorted(versions)
-    )
-    return estimator, notes
+    return estimator, tuple(sorted(notes))
 
 
 def _without_trees(content: bytes) -> tuple[bytes, set[str]]:
@@ -277,7 +181,7 @@ def _simplify(schema: Any) -> set[str]:
                 elif loader in RANDOM_NODES:
                     # No prediction needs random numbers, and seeding can take for ever.
                     item.clear()
-                    item.update(_NOTHING)
+                    item.update(_NOTHING, is_json=True)
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)
@@ -325,12 +229,8 @@ def _tree(arguments: Any, state: Any) -> Any:
     if not fits:
         raise BrokenModelFile("A tree in the file has arrays of the wrong sizes.")
     tree = Tree(n_features, n_classes, n_targets)
+    depth = int(state["max_depth"])
     tree.__setstate__(
-        {
-            "max_depth": int(state["max_depth"]),
-            "node_count": len(nodes),
-            "nodes": nodes,
-            "values": values,
-        }
+        {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
     )
     return tree

@@ -8,26 +8,20 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded
+from treeproof.loaders.rules import SMALLEST_POSITIVE, cut_decision, refuse_threshold
 from treeproof.loaders.sklearn.shared import (
-    SMALLEST_POSITIVE,
-    accepts,
     add_library_tree,
     class_labels,
     class_names,
     feature_count,
-    feature_names,
-    order_cautions,
-    probability_decision,
-    provenance,
-    reference,
+    loaded_trees,
     require_fitted,
-    require_no_threshold,
     require_single_output,
-    require_two_classes,
     sequential,
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray
+from treeproof.model.sums import accumulator_grid
 
 
 def load_single_tree(estimator: Any, threshold: float | None, notes: tuple[str, ...]) -> Loaded:
@@ -41,81 +35,62 @@ def load_forest(estimator: Any, threshold: float | None, notes: tuple[str, ...])
     require_fitted(estimator, "estimators_")
     trees = [_library_tree(member, estimator) for member in estimator.estimators_]
     loaded = _load_average(estimator, trees, threshold, notes)
-    return replace(loaded, cautions=order_cautions(estimator, loaded.ensemble))
+    return replace(loaded, cautions=_order_cautions(estimator, loaded.ensemble))
+
+
+def _order_cautions(estimator: Any, ensemble: Ensemble) -> tuple[str, ...]:
+    """Caution where the library itself does not fix the order of a sum that depends on it."""
+    if getattr(estimator, "n_jobs", None) in (None, 1):
+        return ()
+    # Sound: exact sums do not depend on the order of the trees, and neither does the sum of two.
+    if accumulator_grid(ensemble) > 0.0 or ensemble.n_trees < 3:
+        return ()
+    return (
+        f"n_jobs={estimator.n_jobs}: scikit-learn adds these trees in the order in which its"
+        " threads finish, so the last bits of its scores, and labels that hang on them, vary from"
+        " call to call. Answers here are about the trees added in order, as with n_jobs=1. Deploy"
+        " the forest with n_jobs=1, by set_params(n_jobs=1), to have exactly that.",
+    )
 
 
 def _load_average(
     estimator: Any, trees: list[Any], threshold: float | None, notes: tuple[str, ...]
 ) -> Loaded:
     require_single_output(estimator)
-    if hasattr(estimator, "classes_"):
-        return _load_average_classes(estimator, trees, threshold, notes)
-    require_no_threshold(estimator, threshold)
+    labels = class_labels(estimator, threshold)
     twin = sequential(estimator)
-    n_features = feature_count(estimator)
-    builder = TreeBuilder()
-    for tree in trees:
-        value = _node_values(tree, 1)[:, 0]
-        add_library_tree(builder, tree, values=value, output=0, n_features=n_features)
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=1,
-        input_precision="float32",
-        aggregation=_mean(estimator, len(trees), 1),
-        decision=Decision(kind="score"),
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(twin.predict, np.nan, n_features),
-        infinite_allowed=accepts(twin.predict, np.inf, n_features),
-        provenance=provenance(estimator, f"regression, {estimator.criterion}", notes),
-    )
-    return Loaded(ensemble, reference(twin, twin.predict, has_labels=False))
-
-
-def _load_average_classes(
-    estimator: Any, trees: list[Any], threshold: float | None, notes: tuple[str, ...]
-) -> Loaded:
-    labels = class_labels(estimator)
-    n_classes = len(labels)
-    twin = sequential(estimator)
-    n_features = feature_count(estimator)
     # With a threshold of the user's own, the probability of class 1 is the one output.
-    n_outputs = 1 if threshold is not None else n_classes
+    n_outputs = 1 if threshold is not None else max(len(labels), 1)
     builder = TreeBuilder(leaf_width=n_outputs)
     for tree in trees:
         # Since 1.3 the library stores class fractions, so nothing is left to normalise.
-        value = _node_values(tree, n_classes)
+        value = _node_values(tree, max(len(labels), 1))
         add_library_tree(
             builder,
             tree,
             values=value if threshold is None else value[:, 1],
-            output=-1 if threshold is None else 0,
-            n_features=n_features,
+            output=0 if n_outputs == 1 else -1,
+            n_features=feature_count(estimator),
         )
-    if threshold is None:
-        decision = Decision(kind="argmax")
-    else:
-        require_two_classes(labels)
-        decision = Decision(kind="threshold", cut=threshold)
 
     def margins(rows: FloatArray) -> NDArray[np.floating]:
-        probabilities: NDArray[np.floating] = twin.predict_proba(rows)
-        return probabilities if threshold is None else probabilities[:, 1]
+        answers: NDArray[np.floating] = (twin.predict_proba if labels else twin.predict)(rows)
+        return answers if threshold is None else answers[:, 1]
 
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=n_outputs,
-        input_precision="float32",
+    decision = Decision(kind="argmax" if labels else "score")
+    if threshold is not None:
+        decision = Decision(kind="threshold", cut=threshold)
+    return loaded_trees(
+        twin,
+        builder,
         aggregation=_mean(estimator, len(trees), n_outputs),
         decision=decision,
+        margins=margins,
+        objective=f"{'classification' if labels else 'regression'}, {estimator.criterion}",
+        notes=notes,
         classes=labels,
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(twin.predict, np.nan, n_features),
-        infinite_allowed=accepts(twin.predict, np.inf, n_features),
-        provenance=provenance(estimator, f"classification, {estimator.criterion}", notes),
+        threshold=threshold,
     )
-    return Loaded(ensemble, reference(twin, margins, threshold=threshold))
 
 
 def _mean(estimator: Any, n_trees: int, n_outputs: int) -> Aggregation:
@@ -134,7 +109,7 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
             "AdaBoost must use the algorithm SAMME. Got 'SAMME.R', which scikit-learn itself has"
             " dropped. Train with algorithm='SAMME'."
         )
-    labels = class_labels(estimator)
+    labels = class_labels(estimator, threshold)
     n_classes, n_features = len(labels), feature_count(estimator)
     weights = np.asarray(estimator.estimator_weights_, dtype=np.float64)
     n_outputs = 1 if n_classes == 2 else n_classes
@@ -149,33 +124,25 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
             output=0 if n_classes == 2 else -1,
             n_features=n_features,
         )
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=n_outputs,
-        input_precision="float32",
-        aggregation=Aggregation(
-            precision="float64",
-            start=(0.0,) * n_outputs,
-            finish="divide",
-            divisor=float(weights.sum()),
-        ),
+    divisor = float(weights.sum())
+    start = (0.0,) * n_outputs
+    return loaded_trees(
+        estimator,
+        builder,
+        aggregation=Aggregation(precision="float64", start=start, finish="divide", divisor=divisor),
         decision=_vote_decision(estimator, labels, threshold),
+        margins=estimator.decision_function,
+        objective="classification, SAMME",
+        notes=notes,
         classes=labels,
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(estimator.predict, np.nan, n_features),
-        infinite_allowed=accepts(estimator.predict, np.inf, n_features),
-        provenance=provenance(estimator, "classification, SAMME", notes),
+        threshold=threshold,
     )
-    return Loaded(ensemble, reference(estimator, estimator.decision_function, threshold=threshold))
 
 
 def _vote_decision(estimator: Any, labels: tuple[Any, ...], threshold: float | None) -> Decision:
     if threshold is not None:
-        require_two_classes(labels)
-        return probability_decision(
-            lambda margins: estimator._compute_proba_from_decision(margins, 2)[:, 1], threshold
-        )
+        probabilities = estimator._compute_proba_from_decision
+        return cut_decision(lambda margins: probabilities(margins, 2)[:, 1] >= threshold)
     if len(labels) == 2:
         return Decision(kind="threshold", cut=SMALLEST_POSITIVE)
     return Decision(kind="argmax")
@@ -205,10 +172,9 @@ def load_isolation_forest(
     from sklearn.ensemble._iforest import _average_path_length
 
     require_fitted(estimator, "estimators_")
-    require_no_threshold(estimator, threshold)
-    n_features = feature_count(estimator)
+    refuse_threshold(threshold, f"an {type(estimator).__name__}")
     twin = sequential(estimator)
-    builder = _isolation_trees(estimator, n_features)
+    builder = _isolation_trees(estimator, feature_count(estimator))
     typical = float(_average_path_length([estimator._max_samples])[0])
     divisor = len(estimator.estimators_) * typical
     if divisor == 0.0:
@@ -216,11 +182,9 @@ def load_isolation_forest(
         start, divisor = 1.0, 1.0
     else:
         start = 0.0
-    ensemble = Ensemble(
-        trees=builder.finish(),
-        n_features=n_features,
-        n_outputs=1,
-        input_precision="float32",
+    return loaded_trees(
+        twin,
+        builder,
         aggregation=Aggregation(
             precision="float64",
             start=(start,),
@@ -229,13 +193,11 @@ def load_isolation_forest(
             bias=(float(estimator.offset_),),
         ),
         decision=Decision(kind="threshold", cut=0.0),
+        margins=twin.decision_function,
+        objective="outlier detection",
+        notes=notes,
         classes=(-1, 1),
-        feature_names=feature_names(estimator),
-        missing_allowed=accepts(twin.predict, np.nan, n_features),
-        infinite_allowed=accepts(twin.predict, np.inf, n_features),
-        provenance=provenance(estimator, "outlier detection", notes),
     )
-    return Loaded(ensemble, reference(twin, twin.decision_function))
 
 
 def _isolation_trees(estimator: Any, n_features: int) -> TreeBuilder:

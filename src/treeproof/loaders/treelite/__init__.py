@@ -1,1 +1,1 @@
-"""treelite: live models and checkpoints."""
+"""treelite: live models and checkpoints; `format.py` reads and checks a checkpoint."""

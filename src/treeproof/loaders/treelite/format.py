@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.loaders.rules import Precision
 
 FORMAT_VERSION = 4
 """Major version of treelite that writes this format."""
@@ -54,7 +55,7 @@ class Checkpoint:
     """A whole model as treelite stores it."""
 
     version: str
-    precision: np.dtype[Any]
+    precision: Precision
     n_features: int
     task: str
     is_average: bool
@@ -124,7 +125,7 @@ def _read_header(
         )
     checkpoint = Checkpoint(
         version=version,
-        precision=precision,
+        precision="float32" if precision.itemsize == 4 else "float64",
         n_features=n_features,
         task=TASKS[task],
         is_average=is_average,
@@ -134,17 +135,11 @@ def _read_header(
         class_number=reader.array("<i4", (n_trees,)),
         postprocessor=reader.text(),
         sigmoid_alpha=float(reader.scalar("<f")),
-        base_scores=_skip(reader, "<f").array("<f8", None),
+        base_scores=reader.array("<f8", None, skip="<f"),
     )
     reader.text()  # attributes, for people
     reader.no_extension()
     return checkpoint
-
-
-def _skip(reader: "_Reader", kind: str) -> "_Reader":
-    """Step over a scalar that decides nothing here."""
-    reader.scalar(kind)
-    return reader
 
 
 def _read_tree(reader: "_Reader", precision: np.dtype[Any], number: int) -> CheckpointTree:
@@ -203,8 +198,15 @@ class _Reader:
             )
         return bool(value)
 
-    def array(self, kind: DTypeLike, lengths: tuple[int, ...] | None) -> NDArray[Any]:
-        """Array with its length in front, which must be one of `lengths` where given."""
+    def array(
+        self, kind: DTypeLike, lengths: tuple[int, ...] | None, *, skip: str = ""
+    ) -> NDArray[Any]:
+        """Array with its length in front, which must be one of `lengths` where given.
+
+        A scalar before it that decides nothing here can be skipped.
+        """
+        if skip:
+            self.scalar(skip)
         dtype = np.dtype(kind)
         length = int(self.scalar("<Q"))
         if lengths is not None and length not in lengths:

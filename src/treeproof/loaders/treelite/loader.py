@@ -9,6 +9,8 @@ differ from the original in the last bits, and where LightGBM takes ``|x| <= 1e-
 
 import math
 import warnings
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,14 +19,22 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import (
+    CannotAnswer,
     Loaded,
+    Loader,
     LoadOptions,
     Reference,
     has_base_class,
     read_model_file,
     version_notes,
 )
-from treeproof.loaders.sklearn.shared import next_float32, probability_decision
+from treeproof.loaders.rules import (
+    Precision,
+    canonical_splits,
+    cut_decision,
+    elementwise,
+    refuse_threshold,
+)
 from treeproof.loaders.treelite.format import (
     CATEGORY,
     GREATER,
@@ -49,18 +59,16 @@ from treeproof.model.ensemble import (
     FloatArray,
     Provenance,
 )
-from treeproof.model.links import exp_float32
+from treeproof.model.links import exp_float32, sigmoid_float64
 
 OLDEST_VERSION = (4, 0)
 NEWEST_VERSION = (4, 8)
 """Releases of treelite whose checkpoints are tested, first and last."""
 
-Precision = Literal["float32", "float64"]
-
 _CLASSIFIERS = {"kBinaryClf", "kMultiClf"}
 
 
-class TreeliteLoader:
+class TreeliteLoader(Loader):
     """treelite models, from files (without treelite) or in memory."""
 
     name: ClassVar[str] = "treelite"
@@ -98,8 +106,7 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
             f"There must be one base score per class. Got {n_outputs} classes and"
             f" {len(checkpoint.base_scores)} base scores."
         )
-    precision = _precision(checkpoint)
-    input_precision = _input_precision(options, precision)
+    input_precision = _input_precision(options, checkpoint.precision)
     missing = _missing(options)
     decision, classes = _decision(checkpoint, options, n_outputs)
     width = math.prod(checkpoint.leaf_shape)
@@ -115,7 +122,7 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
         n_features=checkpoint.n_features,
         n_outputs=n_outputs,
         input_precision=input_precision,
-        aggregation=_aggregation(checkpoint, precision, n_outputs),
+        aggregation=_aggregation(checkpoint, n_outputs),
         decision=decision,
         classes=classes,
         provenance=Provenance(
@@ -127,11 +134,7 @@ def _load(content: bytes, options: LoadOptions, *, source: str, sha256: str) -> 
             notes=_notes(checkpoint),
         ),
     )
-    return _with_reference(ensemble, content, missing)
-
-
-def _precision(checkpoint: Checkpoint) -> Precision:
-    return "float32" if checkpoint.precision.itemsize == 4 else "float64"
+    return Loaded(ensemble, _reference(ensemble, content, missing))
 
 
 def _input_precision(options: LoadOptions, precision: Precision) -> Precision:
@@ -174,15 +177,15 @@ def _decision(
 ) -> tuple[Decision, tuple[int, ...]]:
     is_classifier = checkpoint.task in _CLASSIFIERS
     threshold = options.decision_threshold
-    if threshold is not None:
-        if not is_classifier or n_outputs != 1 or checkpoint.postprocessor != "sigmoid":
-            raise InvalidInput(
-                "A decision threshold needs a binary treelite model with a sigmoid."
-                f" Got {checkpoint.task} with {checkpoint.postprocessor}. Leave the threshold out."
-            )
-        return probability_decision(
-            _sigmoid(checkpoint), threshold, precision=_precision(checkpoint)
-        ), (0, 1)
+    if not is_classifier or n_outputs != 1 or checkpoint.postprocessor != "sigmoid":
+        what = f"{checkpoint.task} of {n_outputs} scores with {checkpoint.postprocessor}"
+        refuse_threshold(threshold, f"treelite's {what}")
+    elif threshold is not None:
+        probability = elementwise(_sigmoid(checkpoint))
+        decision = cut_decision(
+            lambda margins: probability(margins) >= threshold, checkpoint.precision
+        )
+        return decision, (0, 1)
     if not is_classifier:
         return Decision(kind="score"), ()
     if options.tie is None:
@@ -192,7 +195,8 @@ def _decision(
             " one (scikit-learn's GradientBoosting)."
         )
     if n_outputs == 1:
-        smallest = float(np.nextafter(checkpoint.precision.type(0), checkpoint.precision.type(1)))
+        zero, one = np.array([0, 1], dtype=checkpoint.precision)
+        smallest = float(np.nextafter(zero, one))
         cut = smallest if options.tie == "lower" else 0.0
         return Decision(kind="threshold", cut=cut), (0, 1)
     if options.tie == "upper":
@@ -202,24 +206,21 @@ def _decision(
     return Decision(kind="argmax"), tuple(range(n_outputs))
 
 
-def _sigmoid(checkpoint: Checkpoint) -> Any:
-    """Treelite's sigmoid of an array of margins, in its own precision."""
+def _sigmoid(checkpoint: Checkpoint) -> Callable[[float], float]:
+    """Treelite's sigmoid of a margin, in its own precision."""
     alpha = checkpoint.sigmoid_alpha
-
-    def of_double(margin: float) -> float:
-        exponent = -alpha * margin
-        return 1.0 / (1.0 + (math.exp(exponent) if exponent < 709.0 else math.inf))
 
     def of_float(margin: float) -> float:
         one = np.float32(1.0)
         exponential = exp_float32(float(np.float32(-alpha) * np.float32(margin)))
         return float(one / (one + np.float32(exponential)))
 
-    scalar = of_float if checkpoint.precision.itemsize == 4 else of_double
-    return lambda margins: np.array([scalar(float(margin)) for margin in margins])
+    is_single = checkpoint.precision == "float32"
+    return of_float if is_single else lambda margin: sigmoid_float64(margin, alpha)
 
 
-def _aggregation(checkpoint: Checkpoint, precision: Precision, n_outputs: int) -> Aggregation:
+def _aggregation(checkpoint: Checkpoint, n_outputs: int) -> Aggregation:
+    precision = checkpoint.precision
     start = (0.0,) * n_outputs
     base = tuple(float(score) for score in checkpoint.base_scores)
     if not checkpoint.is_average:
@@ -268,17 +269,18 @@ def _add_tree(
         # NaN counts as 0.0 in numeric splits, so its direction is the direction of zero.
         zero_left = (threshold > 0.0) ^ swap
         missing_left = np.where(numeric, zero_left, missing_left)
-    flags = np.where(missing_left ^ swap, MISSING_LEFT, 0)
+    flags = np.where(missing_left, MISSING_LEFT, 0)
     flags[categorical] |= CATEGORICAL | NONNEGATIVE_CATEGORY
     builder.add_tree(
         feature=np.where(inner, tree.feature, -1),
         threshold=threshold,
-        left=np.where(inner, np.where(swap, tree.right, tree.left), -1),
-        right=np.where(inner, np.where(swap, tree.left, tree.right), -1),
+        left=np.where(inner, tree.left, -1),
+        right=np.where(inner, tree.right, -1),
         flags=flags,
         value=_leaf_values(tree, number, width),
         output=-1 if is_vector and width > 1 else 0 if is_vector else output,
         category_set=_category_sets(builder, tree, categorical, number),
+        swap=swap,
     )
 
 
@@ -298,17 +300,8 @@ def _thresholds(
     # "x > t" goes left where "x <= t" does not, and likewise for "x >= t" and "x < t".
     swap = numeric & ((comparison == GREATER) | (comparison == GREATER_EQUAL))
     is_closed = numeric & ((comparison == LESS_EQUAL) | (comparison == GREATER))
-    # Every number is <= infinity; canonically none is below minus infinity, on the other side.
-    always = is_closed & np.isposinf(limit)
-    limit = np.where(always, 0.0, limit)
-    if input_precision == "float32":
-        above = next_float32(limit)
-        # Strictly below t is the same as below t itself where t is a float32.
-        exact = limit.astype(np.float32).astype(np.float64) == limit
-        canonical = np.where(is_closed | ~exact, above, limit)
-    else:
-        canonical = np.where(is_closed, np.nextafter(limit, np.inf), limit)
-    return np.where(always, -np.inf, canonical), swap ^ always
+    canonical, always = canonical_splits(limit, input_precision, is_closed)
+    return canonical, swap ^ always
 
 
 def _leaf_values(tree: CheckpointTree, number: int, width: int) -> FloatArray:
@@ -340,9 +333,7 @@ def _category_sets(
 
 
 def _notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    notes = version_notes(
-        "treelite", checkpoint.version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION
-    )
+    notes = version_notes("treelite", checkpoint.version, OLDEST_VERSION, NEWEST_VERSION)
     notes += (
         "Margins are summed as treelite's GTIL sums them; the library that trained the model may"
         " differ in the last bits.",
@@ -354,34 +345,36 @@ def _notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     return notes
 
 
-def _with_reference(ensemble: Ensemble, content: bytes, missing: Literal["nan", "none"]) -> Loaded:
-    """Add treelite's own answers, where it can be imported."""
-    try:
-        import treelite
-    except ImportError:
-        return Loaded(ensemble, None)
-    # The bytes have been checked in full, so treelite's reader cannot be led astray by them.
-    try:
-        with warnings.catch_warnings():
-            # About versions newer than the installed one; the notes say it already.
-            warnings.simplefilter("ignore")
-            model = treelite.Model.deserialize_bytes(content)
-    except treelite.TreeliteError as error:
-        return Loaded(ensemble, None, f"treelite refuses the checkpoint: {str(error)[:200]}")
+def _reference(ensemble: Ensemble, content: bytes, missing: Literal["nan", "none"]) -> Reference:
+    """Answers of treelite, which the bytes cannot lead astray: they have been checked in full."""
     trees = ensemble.trees
     inner = trees.feature >= 0
     is_category = (trees.flags & CATEGORICAL) > 0
     numeric = np.setdiff1d(trees.feature[inner & ~is_category], trees.feature[is_category])
 
+    @cache
+    def model() -> Any:
+        import treelite
+
+        try:
+            with warnings.catch_warnings():
+                # About versions newer than the installed one; the notes say it already.
+                warnings.simplefilter("ignore")
+                return treelite.Model.deserialize_bytes(content)
+        except treelite.TreeliteError as error:
+            raise CannotAnswer(f"treelite refuses the checkpoint: {str(error)[:200]}") from error
+
     def margins(rows: FloatArray) -> NDArray[np.floating]:
+        import treelite
+
         with np.errstate(over="ignore"):
             values = rows.astype(ensemble.input_precision).astype(np.float64)
-            part = values[:, numeric]
             # What the checkpoint cannot say about missing values is done to the rows.
             if missing == "none":
-                part = np.where(np.isnan(part), 0.0, part)
-            values[:, numeric] = part
-            scores = treelite.gtil.predict(model, values, nthread=1, pred_margin=True)
+                values[:, numeric] = np.nan_to_num(
+                    values[:, numeric], posinf=np.inf, neginf=-np.inf
+                )
+            scores = treelite.gtil.predict(model(), values, nthread=1, pred_margin=True)
         return np.asarray(scores).reshape(len(rows), -1)
 
-    return Loaded(ensemble, Reference(margins=margins))
+    return Reference(margins=margins)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
-from treeproof.loaders.ubjson import decode_ubjson
+from treeproof.loaders.xgboost.ubjson import decode_ubjson
 
 MAX_FEATURES = 1 << 20
 MAX_OUTPUTS = 1 << 16
@@ -25,28 +25,25 @@ FloatArray = NDArray[np.float64]
 
 
 class TreeRecord(msgspec.Struct):
-    """One tree. From JSON the arrays are lists, from UBJSON they are NumPy arrays.
+    """One tree; its arrays are lists (JSON) or NumPy arrays (UBJSON), checked when joined."""
 
-    What prediction does not need stays undecoded.
-    """
-
-    left_children: list[int]
-    right_children: list[int]
-    split_indices: list[int]
-    split_conditions: list[float]
-    default_left: list[bool | int]
+    left_children: Any
+    right_children: Any
+    split_indices: Any
+    split_conditions: Any
+    default_left: Any
     tree_param: dict[str, str]
     id: int = 0
-    split_type: list[int] = []
-    categories: list[int] = []
-    categories_nodes: list[int] = []
-    categories_segments: list[int] = []
-    categories_sizes: list[int] = []
-    leaf_weights: msgspec.Raw = msgspec.Raw()
-    base_weights: msgspec.Raw = msgspec.Raw()
-    loss_changes: msgspec.Raw = msgspec.Raw()
-    sum_hessian: msgspec.Raw = msgspec.Raw()
-    parents: msgspec.Raw = msgspec.Raw()
+    split_type: Any = ()
+    categories: Any = ()
+    categories_nodes: Any = ()
+    categories_segments: Any = ()
+    categories_sizes: Any = ()
+    leaf_weights: Any = ()
+    base_weights: Any = ()
+    loss_changes: Any = ()
+    sum_hessian: Any = ()
+    parents: Any = ()
 
     @property
     def leaf_width(self) -> int:
@@ -68,7 +65,6 @@ class _Categories(msgspec.Struct):
 class _TreeModel(msgspec.Struct):
     # Everything has a default, so that the model of a linear booster is read far enough to be
     # refused by its name.
-    trees: list[TreeRecord] = []
     tree_info: list[int] = []
     gbtree_model_param: dict[str, str] = {}
     iteration_indptr: list[int] = []
@@ -126,51 +122,61 @@ class XGBoostDocument:
     version: tuple[int, ...]
     learner: Learner
     model: _TreeModel
+    trees: list[TreeRecord]
     nodes: NodeArrays
     tree_weight: FloatArray | None  # of dart; float32 values
-
-    @property
-    def trees(self) -> list[TreeRecord]:
-        """Records of all trees, in order."""
-        return self.model.trees
 
 
 def parse_json(content: bytes) -> XGBoostDocument:
     """Decode a JSON model document."""
     try:
-        return _joined_document(msgspec.json.decode(content, type=_Document))
-    except msgspec.ValidationError as error:
-        raise _malformed(error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if b"NaN" not in content and b"Infinity" not in content:
-            raise BrokenModelFile(f"The file is not valid JSON: {error}.") from error
-    # XGBoost writes numbers that JSON has no words for. The decoder of the standard library is
-    # slower, but takes them.
-    try:
-        plain = json.loads(content)
+        try:
+            plain = msgspec.json.decode(content)
+        except msgspec.DecodeError:
+            # XGBoost writes numbers that JSON has no words for. The decoder of the standard library
+            # is slower, but takes them.
+            if b"NaN" not in content and b"Infinity" not in content:
+                raise
+            plain = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise BrokenModelFile(f"The file is not valid JSON: {error}.") from error
-    return _from_plain(plain)
+    return _document(plain)
 
 
 def parse_ubjson(content: bytes) -> XGBoostDocument:
     """Decode a UBJSON model document."""
-    return _from_plain(decode_ubjson(content))
+    return _document(decode_ubjson(content))
 
 
-def _from_plain(plain: Any) -> XGBoostDocument:
-    """Document of dicts, lists and arrays, in which the arrays of trees are kept as they are."""
+def _document(plain: Any) -> XGBoostDocument:
+    """Check a document of dicts, lists and arrays; the arrays of trees are kept as they are."""
     booster = _part(_part(plain, "learner"), "gradient_booster")
     is_dart = isinstance(booster.get("name"), str) and booster["name"] == "dart"
-    trees = _part(_part(booster, "gbtree") if is_dart else booster, "model").pop("trees", [])
-    if not isinstance(trees, list):
+    records = _part(_part(booster, "gbtree") if is_dart else booster, "model").pop("trees", [])
+    if not isinstance(records, list):
         raise BrokenModelFile("The model must have a list of trees. The file is damaged.")
     try:
         document = msgspec.convert(_with_lists(plain), _Document)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise _malformed(error) from error
-    _tree_model(document).trees = [_record(tree, number) for number, tree in enumerate(trees)]
-    return _joined_document(document)
+        raise BrokenModelFile(f"The file is no XGBoost model, or damaged: {error}.") from error
+    model = _tree_model(document)
+    trees = [_record(record, number) for number, record in enumerate(records)]
+    if len(model.tree_info) != len(trees):
+        raise BrokenModelFile(
+            f"'tree_info' must have one entry per tree ({len(trees)})."
+            f" Got {len(model.tree_info)}. The file is damaged."
+        )
+    weights = None
+    if is_dart:
+        drop = document.learner.gradient_booster.weight_drop
+        if len(drop) != len(trees):
+            raise BrokenModelFile(
+                f"'weight_drop' must have one entry per tree ({len(trees)}). Got {len(drop)}."
+                " The file is damaged."
+            )
+        weights = as_float32(np.array(drop, dtype=np.float64), "'weight_drop'")
+    version = tuple(document.version)
+    return XGBoostDocument(version, document.learner, model, trees, _joined_nodes(trees), weights)
 
 
 def _part(holder: dict[str, Any], name: str) -> dict[str, Any]:
@@ -221,32 +227,6 @@ def _tree_model(document: _Document) -> _TreeModel:
     )
 
 
-def _joined_document(document: _Document) -> XGBoostDocument:
-    model = _tree_model(document)
-    trees = model.trees
-    if len(model.tree_info) != len(trees):
-        raise BrokenModelFile(
-            f"'tree_info' must have one entry per tree ({len(trees)})."
-            f" Got {len(model.tree_info)}. The file is damaged."
-        )
-    weights = None
-    if document.learner.gradient_booster.name == "dart":
-        drop = document.learner.gradient_booster.weight_drop
-        if len(drop) != len(trees):
-            raise BrokenModelFile(
-                f"'weight_drop' must have one entry per tree ({len(trees)}). Got {len(drop)}."
-                " The file is damaged."
-            )
-        weights = as_float32(np.array(drop, dtype=np.float64), "'weight_drop'")
-    return XGBoostDocument(
-        version=tuple(document.version),
-        learner=document.learner,
-        model=model,
-        nodes=_joined_nodes(trees),
-        tree_weight=weights,
-    )
-
-
 def _joined_nodes(trees: list[TreeRecord]) -> NodeArrays:
     sizes = np.array([len(tree.left_children) for tree in trees], dtype=np.int64)
 
@@ -288,25 +268,14 @@ def joined(parts: Sequence[Any], dtype: Any, name: str) -> Any:
         if parts and all(isinstance(part, np.ndarray) for part in parts):
             whole = np.concatenate(parts)
         else:
-            whole = np.fromiter(
-                itertools.chain.from_iterable(parts), dtype, sum(len(part) for part in parts)
-            )
+            whole = np.array([*itertools.chain.from_iterable(parts)])
+        if whole.size == 0:
+            return np.zeros(0, dtype)
         if whole.ndim == 1 and np.can_cast(whole.dtype, dtype, "safe"):
             return whole.astype(dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise BrokenModelFile(f"{name} must hold numbers: {error}. The file is damaged.") from error
     raise BrokenModelFile(f"{name} must hold {np.dtype(dtype)}. The file is damaged.")
-
-
-def as_numbers(raw: Any, dtype: Any, name: str) -> Any:
-    """Array of a field that may not be decoded yet."""
-    if isinstance(raw, msgspec.Raw):
-        kind = list[int] if np.dtype(dtype).kind == "i" else list[float]
-        try:
-            raw = msgspec.json.decode(raw, type=kind)
-        except msgspec.MsgspecError as error:
-            raise BrokenModelFile(f"{name} must hold numbers: {error}.") from error
-    return joined([raw], dtype, name)
 
 
 def as_float32(values: FloatArray, name: str) -> FloatArray:
@@ -343,7 +312,3 @@ def parse_int(params: dict[str, str], name: str, *, default: int, most: int) -> 
     if int(text) > most:
         raise UnsupportedModel(f"'{name}' may be at most {most}. Got {text}.")
     return int(text)
-
-
-def _malformed(error: Exception) -> BrokenModelFile:
-    return BrokenModelFile(f"The file is no XGBoost model, or damaged: {error}.")

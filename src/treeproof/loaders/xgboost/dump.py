@@ -7,21 +7,29 @@ score, nor the number of classes and features; these are options, and the model 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Never
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
-from treeproof.loaders.base import Loaded, LoadOptions, read_model_file
+from treeproof.loaders.base import (
+    CannotAnswer,
+    Loaded,
+    Loader,
+    LoadOptions,
+    Reference,
+    read_model_file,
+)
+from treeproof.loaders.rules import refuse_threshold
 from treeproof.loaders.xgboost.document import MAX_FEATURES, MAX_OUTPUTS
 from treeproof.loaders.xgboost.objectives import (
+    NO_LABELS,
     OBJECTIVES,
     LabelRule,
     binary_rule,
     class_rule,
-    no_labels,
 )
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -30,6 +38,7 @@ from treeproof.model.ensemble import (
     NONNEGATIVE_CATEGORY,
     Aggregation,
     Ensemble,
+    FloatArray,
     Provenance,
 )
 
@@ -50,23 +59,15 @@ class _Node(msgspec.Struct):
     children: "list[_Node]" = []
 
 
-class XGBoostDumpLoader:
+class XGBoostDumpLoader(Loader):
     """Loads the list of trees that XGBoost's `dump_model` writes."""
 
     name: ClassVar[str] = "xgboost dump"
-
-    def accepts_object(self, source: Any) -> bool:
-        """Never: a dump is a file."""
-        return False
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
         """Whether a file is a JSON list of trees."""
         start = head.lstrip(b" \t\r\n")
         return start.startswith(b"[") and (b'"nodeid"' in start or b'"leaf"' in start)
-
-    def load_object(self, source: Any, options: LoadOptions) -> Loaded:
-        """Refuse: `accepts_object` says no to everything."""
-        raise UnsupportedModel("A text dump must be given as a file.")
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a dump."""
@@ -107,7 +108,11 @@ class XGBoostDumpLoader:
                 notes=_notes(options, start, n_classes, forest.names),
             ),
         )
-        return Loaded(ensemble, None, "XGBoost does not load its own text dumps")
+        return Loaded(ensemble, Reference(margins=_no_answer))
+
+
+def _no_answer(_: FloatArray) -> Never:
+    raise CannotAnswer("XGBoost does not load its own text dumps")
 
 
 def _rule(n_classes: int, threshold: float | None) -> tuple[str, LabelRule]:
@@ -115,13 +120,9 @@ def _rule(n_classes: int, threshold: float | None) -> tuple[str, LabelRule]:
     if n_classes == 2:
         name = "binary:logistic"
         return name, binary_rule(name, OBJECTIVES[name], by_estimator=False, threshold=threshold)
-    if threshold is not None:
-        raise InvalidInput(
-            "A decision threshold needs a binary classifier with one output."
-            f" Got n_classes={n_classes}. Leave the threshold out."
-        )
+    refuse_threshold(threshold, f"n_classes={n_classes}")
     if n_classes == 1:
-        return "score", no_labels()
+        return "score", NO_LABELS
     return "multi:softprob", class_rule(OBJECTIVES["multi:softprob"])
 
 
@@ -178,7 +179,16 @@ class _Forest:
         return column
 
     def _add(self, root: _Node, number: int, output: int) -> None:
-        fields = ("feature", "threshold", "left", "right", "flags", "value", "source", "set")
+        fields = (
+            "category_set",
+            "feature",
+            "threshold",
+            "left",
+            "right",
+            "flags",
+            "value",
+            "source",
+        )
         rows: list[dict[str, Any]] = []
         stack: list[tuple[_Node, int, str]] = [(root, -1, "")]
         while stack:
@@ -186,7 +196,8 @@ class _Forest:
             if parent >= 0:
                 rows[parent][side] = len(rows)
             place = f"Tree {number}, node {node.nodeid}"
-            row: dict[str, Any] = dict.fromkeys(fields, 0) | {"left": -1, "right": -1, "set": -1}
+            row: dict[str, Any] = dict.fromkeys(fields, 0)
+            row |= {"left": -1, "right": -1, "category_set": -1}
             row["source"] = node.nodeid
             if node.leaf is not None:
                 row["value"] = node.leaf
@@ -197,23 +208,14 @@ class _Forest:
                 if isinstance(node.split_condition, list):
                     # A listed category answers yes, and goes left here as everywhere.
                     row["flags"] |= CATEGORICAL | NONNEGATIVE_CATEGORY
-                    row["set"] = self._builder.add_category_set(node.split_condition)
+                    row["category_set"] = self._builder.add_category_set(node.split_condition)
                 else:
                     row["threshold"] = node.split_condition
                 stack += [(no, len(rows), "right"), (yes, len(rows), "left")]
             rows.append(row)
-        columns = {name: [row[name] for row in rows] for name in fields}
-        self._builder.add_tree(
-            feature=columns["feature"],
-            threshold=_float32(columns["threshold"]),
-            left=columns["left"],
-            right=columns["right"],
-            flags=columns["flags"],
-            value=_float32(columns["value"]),
-            output=output,
-            source=columns["source"],
-            category_set=columns["set"],
-        )
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in fields}
+        columns |= {name: _float32(columns[name]) for name in ("threshold", "value")}
+        self._builder.add_tree(output=output, **columns)
 
 
 def _splits(roots: list[_Node]) -> Iterator[int | str]:

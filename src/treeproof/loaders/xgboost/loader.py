@@ -1,48 +1,54 @@
 """XGBoost: Booster, the XGB* estimators, and .json and .ubj files (which need no xgboost)."""
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import (
+    CannotAnswer,
     Loaded,
+    Loader,
     LoadOptions,
+    Reference,
     has_base_class,
     read_model_file,
     version_notes,
 )
+from treeproof.loaders.rules import refuse_threshold
 from treeproof.loaders.xgboost.document import (
     MAX_FEATURES,
     MAX_OUTPUTS,
     Learner,
     XGBoostDocument,
+    joined,
     parse_int,
     parse_json,
     parse_ubjson,
 )
 from treeproof.loaders.xgboost.objectives import (
+    NO_LABELS,
     LabelRule,
     Objective,
     binary_rule,
     class_rule,
-    no_labels,
     objective_named,
     parse_base_score,
     starting_margin,
-)
-from treeproof.loaders.xgboost.reference import (
-    booster_reference,
-    estimator_reference,
-    installed_version,
 )
 from treeproof.loaders.xgboost.trees import (
     raw_categories,
     tree_arrays,
     trees_after_rounds,
 )
-from treeproof.model.ensemble import Aggregation, Ensemble, Provenance
+from treeproof.model.ensemble import Aggregation, Ensemble, FloatArray, Provenance
 
 OLDEST_VERSION = (1, 7)
 NEWEST_VERSION = (3, 2)
@@ -77,16 +83,7 @@ class _Rounds:
     cautions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Translated:
-    """Ensemble of a document, the rule of its labels, and the rounds that are used."""
-
-    ensemble: Ensemble
-    rule: LabelRule
-    rounds: _Rounds
-
-
-class XGBoostLoader:
+class XGBoostLoader(Loader):
     """Loads XGBoost models exactly as XGBoost predicts with them."""
 
     name: ClassVar[str] = "xgboost"
@@ -110,9 +107,12 @@ class XGBoostLoader:
         if has_base_class(source, "xgboost", "XGBModel"):
             return _load_estimator(source, options)
         document = _document_of(source)
-        found = _translated(document, _Source(name="Booster object"), options)
-        reference = booster_reference(source, document, found.rule, rounds=found.rounds.used)
-        return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
+        return _load(
+            document,
+            _Source(name="Booster object"),
+            options,
+            lambda rule, rounds: _booster_reference(lambda: source, document, rule, rounds),
+        )
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a .json or .ubj file."""
@@ -132,17 +132,15 @@ class XGBoostLoader:
             is_estimator=saved_by is not None,
             is_live=False,
         )
-        found = _translated(document, source, options)
-        reference = None
-        if installed_version() is not None:
-            reference = booster_reference(
-                file.content,
-                document,
-                found.rule,
-                rounds=found.rounds.used,
-                in_place=source.is_estimator,
-            )
-        return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
+        opened = cache(lambda: _opened(file.content, document))
+        return _load(
+            document,
+            source,
+            options,
+            lambda rule, rounds: _booster_reference(
+                opened, document, rule, rounds, in_place=source.is_estimator
+            ),
+        )
 
 
 def _is_ubjson(content: bytes) -> bool:
@@ -170,29 +168,25 @@ def _load_estimator(estimator: Any, options: LoadOptions) -> Loaded:
         )
     is_classifier = has_base_class(estimator, "xgboost", "XGBClassifier")
     document = _document_of(estimator.get_booster())
-    source = _Source(
-        name=f"{kind} object",
-        is_classifier=is_classifier,
-        is_estimator=True,
+    source = _Source(name=f"{kind} object", is_classifier=is_classifier, is_estimator=True)
+    # With two outputs, predict of a multi-class objective gives a matrix of indicators.
+    is_pair = _sizes(document.learner)[1] == 2
+    use_predict = is_classifier and options.decision_threshold is None and not is_pair
+    return _load(
+        document,
+        source,
+        options,
+        lambda rule, rounds: _estimator_reference(estimator, rule, rounds, use_predict),
     )
-    found = _translated(document, source, options)
-    rule = found.rule
-    # With two classes, predict of a multi-class objective gives a matrix of indicators.
-    is_pair = rule.decision.kind == "argmax" and found.ensemble.n_outputs == 2
-    own_labels = (
-        is_classifier
-        and rule.decision.kind != "score"
-        and options.decision_threshold is None
-        and not is_pair
-    )
-    reference = estimator_reference(
-        estimator, rule, own_labels=own_labels, rounds=found.rounds.used
-    )
-    return Loaded(found.ensemble, reference, cautions=found.rounds.cautions)
 
 
-def _translated(document: XGBoostDocument, source: _Source, options: LoadOptions) -> _Translated:
-    """Translate a document as its source predicts with it."""
+def _load(
+    document: XGBoostDocument,
+    source: _Source,
+    options: LoadOptions,
+    answers: Callable[[LabelRule, int], Reference],
+) -> Loaded:
+    """Translate a document as its source predicts with it, given its labels and rounds."""
     learner = document.learner
     n_features, n_outputs = _sizes(learner)
     name = learner.objective.name
@@ -229,14 +223,14 @@ def _translated(document: XGBoostDocument, source: _Source, options: LoadOptions
             file_sha256=source.sha256,
             objective=name,
             notes=(
-                *version_notes("XGBoost", version, oldest=OLDEST_VERSION, newest=NEWEST_VERSION),
+                *version_notes("XGBoost", version, OLDEST_VERSION, NEWEST_VERSION),
                 *notes,
                 *rule_notes,
                 *category_notes,
             ),
         ),
     )
-    return _Translated(ensemble=ensemble, rule=rule, rounds=rounds)
+    return Loaded(ensemble, answers(rule, rounds.used), cautions=rounds.cautions)
 
 
 def _sizes(learner: Learner) -> tuple[int, int]:
@@ -317,16 +311,109 @@ def _label_rule(
             notes = (f"binary:logitraw: the label is 1 iff {rule_text}.",)
         rule = binary_rule(name, objective, by_estimator=source.is_classifier, threshold=threshold)
         return rule, notes
-    if threshold is not None:
-        raise InvalidInput(
-            "A decision threshold needs a binary classifier with one output."
-            f" Got {name} with {n_outputs}. Leave the threshold out."
-        )
+    refuse_threshold(threshold, f"{name} with {n_outputs} outputs")
     if objective.task == "classes":
         return class_rule(objective), ()
     if decides:
-        return no_labels(), (
+        return NO_LABELS, (
             f"Multi-label: each of the {n_outputs} outputs has a label of its own; here they are"
             " scores.",
         )
-    return no_labels(), ()
+    return NO_LABELS, ()
+
+
+def _booster_reference(
+    booster: Callable[[], Any],
+    document: XGBoostDocument,
+    rule: LabelRule,
+    rounds: int,
+    *,
+    in_place: bool = False,
+) -> Reference:
+    """Answers of a Booster, which predicts in place, as estimators do, or on a DMatrix."""
+    types = document.learner.feature_types or None
+
+    def predict(rows: FloatArray, *, margin: bool) -> NDArray[np.floating]:
+        import xgboost
+
+        how = {"iteration_range": (0, rounds), "validate_features": False}
+        if in_place:
+            kind = "margin" if margin else "value"
+            return np.asarray(booster().inplace_predict(rows, predict_type=kind, **how))
+        matrix = xgboost.DMatrix(rows, feature_types=types, enable_categorical=True)
+        return np.asarray(booster().predict(matrix, output_margin=margin, **how))
+
+    labels = rule.labels
+    return Reference(
+        margins=lambda rows: predict(rows, margin=True).reshape(len(rows), -1),
+        labels=None if labels is None else lambda rows: labels(predict(rows, margin=False)),
+    )
+
+
+def _estimator_reference(
+    estimator: Any, rule: LabelRule, rounds: int, use_predict: bool
+) -> Reference:
+    """Answers of an XGB* estimator; labels of its `predict`, or made from `predict_proba`."""
+    how = {"iteration_range": (0, rounds), "validate_features": False}
+
+    def margins(rows: FloatArray) -> NDArray[np.floating]:
+        answers = estimator.predict(rows, output_margin=True, **how)
+        return np.asarray(answers).reshape(len(rows), -1)
+
+    def predicted(rows: FloatArray) -> NDArray[np.int64]:
+        return np.asarray(estimator.predict(rows, **how)).astype(np.int64)
+
+    def probabilities(rows: FloatArray) -> NDArray[np.floating]:
+        answers = np.asarray(estimator.predict_proba(rows, **how))
+        return answers if rule.decision.kind == "argmax" else answers[:, 1]
+
+    labels = rule.labels
+    if use_predict and rule.decision.kind != "score":
+        return Reference(margins=margins, labels=predicted)
+    if labels is None or not hasattr(estimator, "predict_proba"):
+        return Reference(margins=margins)
+    return Reference(margins=margins, labels=lambda rows: labels(probabilities(rows)))
+
+
+def _opened(content: bytes, document: XGBoostDocument) -> Any:
+    import xgboost
+
+    _require_loadable(document, xgboost.__version__)
+    return xgboost.Booster(model_file=bytearray(content))
+
+
+def _require_loadable(document: XGBoostDocument, installed: str) -> None:
+    """Refuse to hand a file to XGBoost that could take the process down.
+
+    XGBoost trusts what it loads, also in fields that this loader has no use for, and in fields that
+    one version expects and another did not write.
+    """
+    version = tuple(map(int, re.findall(r"\d+", installed)[:2]))
+    start = 0
+    for number, tree in enumerate(document.trees):
+        n_nodes, width = len(tree.left_children), tree.leaf_width
+        is_old_vector = width > 1 and not len(tree.leaf_weights)
+        if is_old_vector and version >= (3, 2):
+            raise CannotAnswer("XGBoost 3.2 and newer cannot load vector leaves of older versions")
+        sizes = {"parents": n_nodes, "base_weights": n_nodes * width}
+        if not is_old_vector:
+            sizes |= {"loss_changes": n_nodes, "sum_hessian": n_nodes}
+        for name, size in sizes.items():
+            if len(getattr(tree, name)) != size:
+                raise _damaged(number, f"'{name}' must have {size} entries")
+        if parse_int(tree.tree_param, "num_nodes", default=0, most=2**31) != n_nodes:
+            raise _damaged(number, f"'num_nodes' must be {n_nodes}")
+        if not (type(tree.id) is int and 0 <= tree.id < 2**31):
+            raise _damaged(number, "'id' must be a number")
+        part = slice(start, start + n_nodes)
+        left, right = document.nodes.left[part], document.nodes.right[part]
+        parents = joined([tree.parents], np.int64, f"Tree {number}: 'parents'")
+        inner = np.flatnonzero(left >= 0)
+        for child in (left[inner], right[inner]):
+            if child.size and (child.max() >= n_nodes or np.any(parents[child] != inner)):
+                raise _damaged(number, "'parents' must be those of the children")
+        start += n_nodes
+
+
+def _damaged(tree: int, rule: str) -> BrokenModelFile:
+    return BrokenModelFile(f"Tree {tree}: {rule}. The file is damaged.")

@@ -10,33 +10,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.loaders.rules import cut_decision, elementwise, refuse_threshold
 from treeproof.model.ensemble import Decision
-from treeproof.model.links import (
-    exp_float32,
-    log_float32,
-    logit_float32,
-    sigmoid_float32,
-    smallest_true,
-)
+from treeproof.model.links import exp_float32, log_float32, logit_float32, sigmoid_float32
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What an objective does to base score and margin.
-
-    Attributes
-    ----------
-    intercept : {"identity", "logit", "log"}
-        Function from the stored base score (in output space) to the starting margin.
-    transform : str
-        Function from margin to prediction; "step" is 1 for positive margins.
-    task : {"binary", "classes", "score"}
-        What the prediction is for.
-    """
+    """What an objective does to base score and margin."""
 
     intercept: Literal["identity", "logit", "log"]
+    """Function from the stored base score (in output space) to the starting margin."""
     transform: Literal["identity", "sigmoid", "exp", "step", "softmax", "argmax"]
+    """Function from margin to prediction; "step" is 1 for positive margins."""
     task: Literal["binary", "classes", "score"]
 
 
@@ -67,7 +54,6 @@ OBJECTIVES = {
 }
 
 _SMALLEST_PROBABILITY = np.float32(1e-6)
-_WINDOW = 64
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -101,19 +87,7 @@ def parse_base_score(text: str, n_outputs: int) -> tuple[float, ...]:
 def starting_margin(
     name: str, objective: Objective, base_score: float, version: tuple[int, ...]
 ) -> float:
-    """Margin before the first tree, in float32, as XGBoost computes it.
-
-    Parameters
-    ----------
-    name : str
-        Name of the objective, for messages.
-    objective : Objective
-        What it does.
-    base_score : float
-        Stored base score, a float32 value.
-    version : tuple of int
-        XGBoost version that wrote the model.
-    """
+    """Margin before the first tree, in float32, as the XGBoost `version` computes it."""
     if objective.intercept == "identity":
         margin = base_score
     elif objective.intercept == "log":
@@ -145,23 +119,15 @@ def _logit(base_score: float, version: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """How margins become labels, and the same from the library's own predictions.
-
-    Attributes
-    ----------
-    decision : Decision
-        The rule on margins.
-    labels : callable or None
-        Class indices from what the library predicts, where its predictions tell.
-    """
+    """How margins become labels, and the same from the library's own predictions."""
 
     decision: Decision
     labels: Callable[[NDArray[np.floating]], NDArray[np.int64]] | None = None
+    """Class indices from what the library predicts, where its predictions tell."""
 
 
-def no_labels() -> LabelRule:
-    """Rule of a model whose margins are scores."""
-    return LabelRule(Decision(kind="score"))
+NO_LABELS = LabelRule(Decision(kind="score"))
+"""Rule of a model whose margins are scores."""
 
 
 def class_rule(objective: Objective) -> LabelRule:
@@ -180,16 +146,8 @@ def binary_rule(
 ) -> LabelRule:
     """Rule of a model with one output that decides between two classes.
 
-    Parameters
-    ----------
-    name : str
-        Name of the objective, for messages.
-    objective : Objective
-        What it does.
-    by_estimator : bool
-        Whether XGBClassifier decides, whose rule is "prediction above 0.5" whatever the objective.
-    threshold : float or None
-        Probability from which on the label is 1, instead of the library's own rule.
+    XGBClassifier's own rule is "prediction above 0.5", whatever the objective. A threshold is the
+    probability from which on the label is 1 instead.
     """
     if threshold is not None:
         return _threshold_rule(name, objective, threshold)
@@ -202,46 +160,20 @@ def binary_rule(
         "exp": exp_float32,
         "step": lambda margin: float(margin > 0.0),
     }
-    function = predict[objective.transform]
+    predicted = elementwise(predict[objective.transform])
     return LabelRule(
-        Decision(kind="threshold", cut=_cut(lambda margin: function(margin) > limit)),
+        cut_decision(lambda margins: predicted(margins) > limit, "float32"),
         lambda predicted: (predicted > limit).astype(np.int64),
     )
 
 
 def _threshold_rule(name: str, objective: Objective, threshold: float) -> LabelRule:
-    if not 0.0 < threshold <= 1.0:
-        raise InvalidInput(
-            f"The decision threshold must be a probability above 0 and up to 1. Got {threshold!r}."
-        )
     if objective.task != "binary" or objective.transform == "step":
-        raise InvalidInput(
-            "A decision threshold needs a binary classifier with probabilities."
-            f" Got {name}. Leave the threshold out."
-        )
+        refuse_threshold(threshold, name)
     # NumPy rounds a number that is compared with float32 probabilities to float32.
     limit = np.float32(threshold)
-    decision = Decision(
-        kind="threshold", cut=_cut(lambda margin: sigmoid_float32(margin) >= float(limit))
-    )
+    probability = elementwise(sigmoid_float32)
+    decision = cut_decision(lambda margins: probability(margins) >= limit, "float32")
     if objective.transform == "identity":
         return LabelRule(decision)
     return LabelRule(decision, lambda predicted: (predicted >= limit).astype(np.int64))
-
-
-def _cut(is_one: Callable[[float], bool]) -> float:
-    """Smallest float32 margin that is labelled 1."""
-    cut = smallest_true(is_one, "float32")
-    # The C library's exponential is monotone only up to its last bit. The cut is exact if the rule
-    # does not flicker around it; this far out, the margin has moved by many last bits.
-    below = above = np.float32(cut)
-    with np.errstate(over="ignore"):
-        for _ in range(_WINDOW):
-            below = np.nextafter(below, np.float32(-np.inf))
-            above = np.nextafter(above, np.float32(np.inf))
-            if is_one(float(below)) or not is_one(float(above)):
-                raise UnsupportedModel(
-                    "The decision threshold has no exact counterpart among the margins, because the"
-                    " C library's exponential is not monotone there. Choose a threshold nearby."
-                )
-    return cut

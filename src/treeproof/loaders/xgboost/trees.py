@@ -3,7 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +11,6 @@ from treeproof.loaders.xgboost.document import (
     TreeRecord,
     XGBoostDocument,
     as_float32,
-    as_numbers,
     joined,
     parse_int,
 )
@@ -21,6 +19,8 @@ from treeproof.model.ensemble import CATEGORICAL, MISSING_LEFT, NONNEGATIVE_CATE
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+
+_CATEGORY_LISTS = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
 
 def trees_after_rounds(document: XGBoostDocument, n_outputs: int) -> list[int]:
@@ -42,24 +42,12 @@ def trees_after_rounds(document: XGBoostDocument, n_outputs: int) -> list[int]:
 
 
 def tree_arrays(
-    document: XGBoostDocument,
-    n_trees: int,
-    start: tuple[float, ...],
-    *,
-    in_place: bool,
+    document: XGBoostDocument, n_trees: int, start: tuple[float, ...], *, in_place: bool
 ) -> TreeArrays:
     """Canonical arrays of the first trees of a document.
 
-    Parameters
-    ----------
-    document : XGBoostDocument
-        The whole model.
-    n_trees : int
-        How many of its trees are used.
-    start : tuple of float
-        Margin before the first tree, per output.
-    in_place : bool
-        Whether the model predicts in place (estimators) or on a DMatrix, which differ for dart.
+    `start` is the margin before the first tree, per output. Estimators predict in place, others on
+    a DMatrix, which differ for dart.
     """
     n_outputs = len(start)
     trees = document.trees[:n_trees]
@@ -87,20 +75,20 @@ def tree_arrays(
             weight = np.repeat(document.tree_weight[:n_trees], sizes)
             base = np.repeat(np.array(start)[output], sizes) if in_place else None
             value = _dart_values(value, weight, base)
-    # XGBoost sends a category in the listed set right, here it goes left: the children change
-    # places, and with them the direction of missing values.
+    # XGBoost sends a category in the listed set right, here it goes left.
     categorical = nodes.categorical[:n_nodes]
-    missing_left = nodes.default_left[:n_nodes] != categorical
+    other = categorical * (CATEGORICAL | NONNEGATIVE_CATEGORY)
     builder.add_forest(
         sizes=sizes,
         output=output,
         feature=nodes.feature[:n_nodes],
         threshold=nodes.condition[:n_nodes],
-        left=np.where(categorical, right, left),
-        right=np.where(categorical, left, right),
-        flags=missing_left * MISSING_LEFT + categorical * (CATEGORICAL | NONNEGATIVE_CATEGORY),
+        left=left,
+        right=right,
+        flags=nodes.default_left[:n_nodes] * MISSING_LEFT + other,
         value=value,
         category_set=_category_sets(trees, sizes, builder),
+        swap=categorical & (left >= 0),
     )
     return builder.finish()
 
@@ -155,16 +143,17 @@ def _vector_values(
     for number, tree in enumerate(trees):
         stop = start + len(tree.left_children)
         leaves = start + np.flatnonzero(left[start:stop] < 0)
-        rows = _float32_numbers(tree.leaf_weights, f"Tree {number}: 'leaf_weights'")
-        if rows is not None:
-            # Since 3.2: a table of leaves, whose row is kept in the place of the right child.
+        # Since 3.2: a table of leaves, whose row is kept in the place of the right child.
+        name = "leaf_weights" if len(tree.leaf_weights) else "base_weights"
+        where = f"Tree {number}: '{name}'"
+        rows = as_float32(joined([getattr(tree, name)], np.float64, where), where)
+        if name == "leaf_weights":
             index = right[leaves]
             n_rows = len(leaves)
         else:
-            rows = _float32_numbers(tree.base_weights, f"Tree {number}: 'base_weights'")
             index = leaves - start
             n_rows = stop - start
-        if rows is None or len(rows) != n_rows * width:
+        if len(rows) != n_rows * width:
             raise BrokenModelFile(
                 f"Tree {number} must have {n_rows} times {width} leaf weights. The file is damaged."
             )
@@ -177,13 +166,6 @@ def _vector_values(
     return values
 
 
-def _float32_numbers(raw: Any, name: str) -> FloatArray | None:
-    """Float32 numbers of a field that was not decoded yet; None where it is absent."""
-    if isinstance(raw, msgspec.Raw) and not bytes(raw):
-        return None
-    return as_float32(as_numbers(raw, np.float64, name), name)
-
-
 def _category_sets(trees: list[TreeRecord], sizes: IntArray, builder: TreeBuilder) -> IntArray:
     """Number of each categorical node's set; -1 at all other nodes."""
     sets = np.full(int(sizes.sum()), -1, dtype=np.int64)
@@ -192,12 +174,7 @@ def _category_sets(trees: list[TreeRecord], sizes: IntArray, builder: TreeBuilde
         if len(tree.categories_nodes):
             nodes, first, count, codes = (
                 joined([getattr(tree, name)], np.int64, f"Tree {number}: '{name}'")
-                for name in (
-                    "categories_nodes",
-                    "categories_segments",
-                    "categories_sizes",
-                    "categories",
-                )
+                for name in _CATEGORY_LISTS
             )
             is_sound = len(first) == len(count) == len(nodes) == len(np.unique(nodes))
             if is_sound:

@@ -99,7 +99,7 @@
   const curveWords = (r) => {
     const lines = runs.map((run) => {
       const counts = tally(run, r);
-      return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percent(counts.verified / run.n)}, `}attacked ${percent((counts.verified + counts.undecided) / run.n)}`;
+      return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percent(counts.verified / run.n)}, `}resisting ${percent((counts.verified + counts.undecided) / run.n)}`;
     });
     return [`radius ${number(r)}`, ...lines].join("\n");
   };

@@ -1,0 +1,240 @@
+"""The options of commands that ask about the rows of a data file, and what they say."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treeproof.cli.options import (
+    ABOVE_ZERO,
+    DISTANCE,
+    FILE,
+    POSITIVE,
+    SEED,
+    Decorator,
+    FiniteNumber,
+    all_of,
+    label_option,
+    libsvm_options,
+    load_options,
+    rows_option,
+    section,
+)
+from treeproof.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treeproof.data.sources import FileSource, Rows
+    from treeproof.prediction import Model
+    from treeproof.query.goals import ScoreChange
+    from treeproof.query.perturbations import LInf
+    from treeproof.query.threats import ThreatModel
+
+fail_under_option = click.option(
+    "--fail-under",
+    type=FiniteNumber(0.0, 1.0),
+    metavar="SHARE",
+    help="End with exit status 1 when a smaller share of the rows is verified.",
+)
+
+_rows = section("Rows")
+_threat = section("Threat model")
+_engine = section("Engine and limits")
+_output = section("Output")
+
+# Names of parameters are those of `FileSource`, `ThreatModel` and `Question`.
+_ASKED_OPTIONS = all_of(
+    label_option,
+    rows_option,
+    _rows("--sample", type=POSITIVE, help="Number of rows to sample."),
+    _rows("--seed", type=SEED, default=0, help="Seed of --sample."),
+    libsvm_options,
+    _threat(
+        "--threat",
+        metavar="FILE",
+        type=FILE,
+        help="A threat model as a TOML file; command-line options override the file.",
+    ),
+    _threat(
+        "--eps-scale",
+        "scale",
+        type=click.Choice(["one", "std", "range"]),
+        help="Unit of a radius: 1, or each feature's spread over all rows of DATA. [default: one]",
+    ),
+    _threat(
+        "--frozen",
+        multiple=True,
+        metavar="NAME",
+        help="A feature that does not move, by name or number; may be repeated.",
+    ),
+    _threat("--low", type=float, help="Least value of any feature."),
+    _threat("--high", type=float, help="Largest value of any feature."),
+    _threat(
+        "--score-change",
+        type=DISTANCE,
+        metavar="DELTA",
+        help="The claim: the raw score moves by at most DELTA, instead of the label being kept.",
+    ),
+    _threat(
+        "--arithmetic",
+        type=click.Choice(["float64", "real"]),
+        help="What rows are: doubles that the model rounds, or real numbers. [default: float64]",
+    ),
+    _threat(
+        "--domain",
+        type=click.Choice(["float64", "real"]),
+        hidden=True,
+        help="Old name of --arithmetic.",
+    ),
+)
+_ANSWER_OPTIONS = all_of(
+    _engine("--jobs", type=POSITIVE, help="Number of threads. [default: all cores]"),
+    _engine(
+        "--time-limit",
+        "time_limit_s",
+        type=ABOVE_ZERO,
+        metavar="SECONDS",
+        help="Time limit per row; a row that needs more is undecided.",
+    ),
+    _engine("--node-limit", type=POSITIVE, help="Limit of branching nodes per row."),
+    _output("--out", metavar="RUN", type=FILE, help="Save the answers as a run file."),
+    _output(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json", "csv"]),
+        default="table",
+        help="Form of the answers on standard output.",
+    ),
+    _output("--all-rows", is_flag=True, help="Show every row in the table, not only 20."),
+    _output("--strict", is_flag=True, help="End with exit status 3 when rows are undecided."),
+    load_options,
+)
+
+_RUN_OPTIONS = all_of(
+    _threat(
+        "--attacker-class",
+        metavar="LABEL",
+        help="Only rows of this class are attacked; all others stay as they are.",
+    ),
+    _engine(
+        "--memory-limit",
+        "memory_limit_mb",
+        type=ABOVE_ZERO,
+        metavar="MB",
+        help="Limit of working memory per row; a row that needs more is undecided.",
+    ),
+    _engine(
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on a Dask cluster, such as tcp://scheduler:8786.",
+    ),
+    _output("--resume", is_flag=True, help="Resume the run in --out."),
+    _output("--evidence", is_flag=True, help="Save proofs that 'treeproof check' verifies."),
+)
+
+
+def question_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+    """The options of a question; `QuestionOptions.parse` takes what they are given."""
+    chosen = _engine("--engine", default=engine, metavar="NAME", help=engine_help)
+    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS)
+
+
+def run_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+    """The options of a question, and those of runs over many rows."""
+    return all_of(question_options(engine, engine_help), _RUN_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """What `question_options` or `run_options` are given."""
+
+    threat: "ThreatModel"
+    reading: dict[str, Any]
+    """Which rows, as `FileSource` takes it."""
+    limits: dict[str, Any]
+    """Limits that were given, as `treeproof.verify` takes them."""
+    loading: dict[str, Any]
+    """What `load_model` takes."""
+    engine: str
+    output_format: str
+    all_rows: bool
+    strict: bool
+    jobs: int = -1
+    out: str | None = None
+    resume: bool = False
+    dask: str | None = None
+    evidence: bool = False
+
+    @classmethod
+    def parse(cls, options: dict[str, Any]) -> "QuestionOptions":
+        """Sort the options of a command line, and read the threat model."""
+        from treeproof.query.threats import ThreatModel, load_threat
+
+        left = dict(options)
+
+        def take(*names: str) -> dict[str, Any]:
+            values = {name: left.pop(name, None) for name in names}
+            return {name: value for name, value in values.items() if value is not None}
+
+        old_name = left.pop("domain")
+        if old_name is not None and left["arithmetic"] is not None:
+            raise click.UsageError(
+                "--domain is the old name of --arithmetic: give only one of them."
+            )
+        left["arithmetic"] = left["arithmetic"] or old_name
+        file = left.pop("threat")
+        threat = ThreatModel() if file is None else load_threat(file)
+        threat = threat.with_options(
+            **take("frozen", "scale", "low", "high", "score_change", "arithmetic", "attacker_class")
+        )
+        if left.get("resume") and left["out"] is None:
+            raise click.UsageError("--resume needs a run file: give it with --out.")
+        return cls(
+            threat=threat,
+            reading=take("label", "rows", "sample", "seed", "first_index", "absent"),
+            limits=take("time_limit_s", "node_limit", "memory_limit_mb"),
+            **take("engine", "jobs", "out", "output_format", "all_rows", "strict"),
+            **take("resume", "dask", "evidence"),
+            loading=left,
+        )
+
+    @property
+    def goal(self) -> "ScoreChange | None":
+        """The claim, where it is not that the label is kept."""
+        from treeproof.query.goals import ScoreChange
+
+        change = self.threat.score_change
+        return None if change is None else ScoreChange(change)
+
+    def source(self, model: "Model", data_path: str) -> "FileSource":
+        """The rows that were chosen; refused where nothing can be asked about them."""
+        from treeproof.data.sources import FileSource
+
+        if model.ensemble.decision.kind == "score" and self.goal is None:
+            raise InvalidInput(
+                "A model that gives scores has no label to keep."
+                " Say with --score-change by how much its raw score may move."
+            )
+        return FileSource(model.ensemble, data_path, **self.reading)
+
+    def read_rows(self, source: "FileSource") -> "Rows":
+        """All rows in memory, for commands that answer them at once; runs stream them instead."""
+        from treeproof.data.sources import Rows
+
+        if self.threat.attacker_class is not None:
+            raise InvalidInput(
+                "'attacker_class' of a threat model is for the commands radius, verify, attack and"
+                " curve only."
+            )
+        return Rows.join(list(source.parts()))
+
+    def ball(self, source: "FileSource", eps: float | None, *, has_radius: bool) -> "LInf":
+        """The perturbation; without a radius of its own, `eps` or that of the threat model.
+
+        Units come from all rows of the file, so that ranges of it are answered alike.
+        """
+        threat = self.threat if eps is None else self.threat.with_options(eps=eps)
+        spread = None if threat.scale == "one" else source.spread(threat.scale)
+        ensemble = source.ensemble
+        return threat.ball(
+            ensemble.feature_names, ensemble.n_features, spread, has_radius=has_radius
+        )

@@ -1,0 +1,63 @@
+"""`treeproof warmup`: compile the kernels now, so that no later process waits for them."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from treeproof.cli.console import print_note
+from treeproof.cli.options import Command
+
+if TYPE_CHECKING:
+    import treeproof as tp
+
+
+@click.command(cls=Command, example="treeproof warmup --all")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also the paper's engines and robust training."
+)
+def command(everything: bool) -> None:
+    """Compile what radius, verify, attack, check and report need, and keep it on disk.
+
+    For images of containers, and after an installation. What is compiled already costs nothing.
+    """
+    from treeproof.kernels.core.cache import cache_directory
+
+    compile_kernels(everything=everything)
+    place = cache_directory()
+    print_note("compiled; nothing can be kept" if place is None else f"compiled kernels in {place}")
+
+
+def compile_kernels(*, everything: bool = False) -> None:
+    """Ask one small question of each kind."""
+    import treeproof as tp
+
+    rows, labels = [[0.25], [0.75]] * 10, [0, 1] * 10
+    ball = tp.LInf(low=0.0, high=1.0)
+    model = _small_model()
+    tp.radius(model, rows, labels, ball, evidence=True)
+    tp.verify(model, rows, labels, tp.LInf(0.1, low=0.0, high=1.0))
+    tp.radius(model, rows, labels, ball, engine="attack")
+    model.margins(rows)
+    model.leaf_indices(rows)
+    if everything:
+        from treeproof import training
+
+        for engine in ("single_tree", "cliques", "multilevel", "combination", "hard_label"):
+            asked = _small_model(n_trees=1) if engine == "single_tree" else model
+            tp.radius(asked, rows, labels, ball, engine=engine)
+        training.RobustGBDTClassifier(n_estimators=2).fit(rows, labels)
+        training.RobustRandomForestClassifier(n_estimators=2).fit(rows, labels)
+
+
+def _small_model(n_trees: int = 2) -> "tp.Model":
+    import treeproof as tp
+
+    leaves = [{"nodeid": 1, "leaf": 0.5}, {"nodeid": 2, "leaf": -0.5}]
+    split = {"nodeid": 0, "split": "f0", "split_condition": 0.5, "yes": 1, "no": 2, "missing": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dump.json"
+        path.write_text(json.dumps([split | {"children": leaves}] * n_trees), encoding="utf-8")
+        return tp.load(path, base_score=0.0, self_test=False)

@@ -1,0 +1,114 @@
+"""One alternative of a row over a box of cells: the leaves that it reaches, and what they must add.
+
+What the engines on foreign solvers, the cliques and the direct combination have in common.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.instance import rank_space
+from treeproof.kernels.baselines.leaves import Leaves
+from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
+from treeproof.model.ensemble import ZERO_BAND, FloatArray, IntArray
+from treeproof.query.query import Query
+
+Cells = tuple[IntArray, IntArray]
+"""First and last cell of each feature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restricted:
+    """Reachable leaves of one alternative (constraints that must hold together) over one box.
+
+    Attributes
+    ----------
+    cells : int32 (n_features,), twice
+        The box.
+    leaves : Leaves
+        Trees that matter to no constraint have none.
+    leaf_row : int32 (n_leaves,)
+        Row of ``trees.leaf_value``.
+    base, floor : float64 (n_constraints,)
+        Gain before any tree; the need of each constraint less every slack: no violation unless base
+        and the gains of the leaves add up to the floor.
+    scale : float64 (n_constraints,)
+        Order of magnitude of all of these.
+    """
+
+    cells: Cells
+    leaves: Leaves
+    leaf_row: IntArray
+    base: FloatArray
+    floor: FloatArray
+    scale: FloatArray
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees, with those that have no say."""
+        return len(self.leaves.leaf_start) - 1
+
+    def leaves_at(self, cells: IntArray) -> list[int]:
+        """The leaf of every tree at a point given in cells."""
+        leaves = self.leaves
+        at = cells[leaves.feature]
+        inside = (leaves.low <= at) & (at <= leaves.high)
+        misses = np.zeros(len(leaves.range_start) - 1, dtype=np.int64)
+        leaf_of_range = np.repeat(np.arange(len(misses)), np.diff(leaves.range_start))
+        np.add.at(misses, leaf_of_range[~inside], 1)
+        return np.flatnonzero(misses == 0).tolist()
+
+    def is_excluded_by_eq6(self) -> bool:
+        """Whether some constraint fails even with the best leaf of every tree.
+
+        Sound: the floor allows for the rounding of these sums.
+        """
+        most = self.base + _largest_sum(self.leaves.leaf_start, self.leaves.gain)
+        return bool(np.any(most < self.floor))
+
+
+def restricted_to(
+    query: Query, row: int, constraints: range, cells: Cells, *, all_outputs: bool = False
+) -> Restricted:
+    """Restrict the trees that matter to some constraints, or all, to a box of cells."""
+    ensemble, table = query.ensemble, query.alternatives
+    trees = ensemble.trees
+    coefficient = table.coefficient[constraints.start : constraints.stop]
+    # One walk for all constraints: a weight of 1 for every output that one of them uses.
+    matters = (np.any(coefficient != 0.0, axis=0) | all_outputs).astype(np.float64)
+    leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
+        trees, rank_space(ensemble), query.rows[row], *cells, matters, ZERO_BAND
+    )
+    output, value = np.repeat(trees.tree_output, np.diff(leaf_start)), trees.leaf_value[leaf_row]
+    is_vector = value.shape[1] > 1 or bool(np.any(output < 0))
+    gain = coefficient @ value.T if is_vector else coefficient[:, output] * value[:, 0]
+    start = np.array(ensemble.aggregation.start, dtype=np.float64)
+    base = coefficient @ start
+    slack = [
+        slack_of_sums(trees, table.coefficient[c], start, table.unit[c], leaf_start, leaf_row)
+        for c in constraints
+    ]
+    magnitude = np.abs(base) + _largest_sum(leaf_start, np.abs(gain))
+    # Sound: adding n doubles of total magnitude m errs by at most n * 2**-53 * m.
+    own_rounding = (len(leaf_start) + 4) * 2.0**-52 * magnitude
+    part = slice(constraints.start, constraints.stop)
+    floor = table.need[part] - np.array(slack) - table.link_slack[part] - own_rounding
+    scale = magnitude + np.abs(floor)
+    return Restricted(
+        cells=cells,
+        leaves=Leaves(leaf_start, range_start, feature, low, high, np.ascontiguousarray(gain)),
+        leaf_row=leaf_row,
+        base=base,
+        floor=floor,
+        scale=np.where((scale > 0.0) & np.isfinite(scale), scale, 1.0),
+    )
+
+
+def _largest_sum(leaf_start: NDArray[np.int64], gain: FloatArray) -> FloatArray:
+    """Largest sum of gains of one leaf per tree, for each constraint."""
+    occupied = leaf_start[:-1][np.diff(leaf_start) > 0]
+    if occupied.size == 0:
+        return np.zeros(len(gain))
+    largest: FloatArray = np.maximum.reduceat(gain, occupied, axis=1).sum(axis=1)
+    return largest

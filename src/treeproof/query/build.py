@@ -1,0 +1,122 @@
+"""From what a user passes to a `Query`, with a description for run files."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.model import evaluate
+from treeproof.model.domain import accept_float64_rows
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.inspection import plain_value
+from treeproof.model.rows import label_numbers, numeric_rows
+from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
+from treeproof.query.description import describe
+from treeproof.query.goals import Goal, KeepsLabel
+from treeproof.query.perturbations import Box, LInf, in_order, resolve
+from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
+
+Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
+"""Adds up the leaf values of rows in the library's order and precision."""
+
+
+def build_query(
+    ensemble: Ensemble,
+    X: Any,
+    y: Any,
+    perturbation: LInf | Box,
+    *,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    sums: Sums = plain_sums,
+) -> Query:
+    """Check rows, labels and options, and resolve the question into numbers.
+
+    The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
+    """
+    if not isinstance(perturbation, LInf | Box):
+        raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
+    perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
+    arithmetic = checked_arithmetic(arithmetic)
+    matrix = numeric_rows(ensemble, X, allow_empty=False)
+    if isinstance(perturbation, LInf):
+        refuse_outside(ensemble, matrix, perturbation)
+    labels = None
+    if y is not None:
+        if ensemble.decision.kind == "score":
+            raise InvalidInput(
+                "A model that gives scores has no labels, so 'y' must be left out."
+                " Ask with goal=ScoreWithin(low, high) or goal=ScoreChange(delta)."
+            )
+        labels = label_numbers(ensemble, y, n_rows=len(matrix))
+    deployed = ensemble
+    if arithmetic == "float64":
+        ensemble = accept_float64_rows(deployed)
+    rows = evaluate.cast_rows(ensemble, matrix)
+    codes = categorical_features(ensemble)
+    if codes.any():
+        # Sound: codes of categories never move, so what the model rounds them to is all there is.
+        rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
+    query = resolve_query(ensemble, rows, sums(ensemble, rows), labels, perturbation, goal=goal)
+    if attacker_class is not None:
+        query = _only_attacked(query, attacker_class)
+    words = {
+        "perturbation": describe(perturbation),
+        "goal": describe(goal or KeepsLabel()),
+        "arithmetic": arithmetic,
+        "attacker_class": plain_value(attacker_class),
+        "labels": "the model's own" if y is None else "given",
+    }
+    return dataclasses.replace(query, description=words, deployed=deployed)
+
+
+def _only_attacked(query: Query, attacker_class: Any) -> Query:
+    """Rows of every other class cannot move: their bounds shrink to the row itself."""
+    if attacker_class not in query.ensemble.classes:
+        raise InvalidInput(
+            f"'attacker_class' must be one of the classes {list(query.ensemble.classes)}."
+            f" Got {attacker_class!r}."
+        )
+    stays = query.labels != query.ensemble.classes.index(attacker_class)
+    low, high = np.array(query.reach.low), np.array(query.reach.high)
+    low[stays] = np.where(np.isnan(query.rows[stays]), -np.inf, query.rows[stays])
+    high[stays] = np.where(np.isnan(query.rows[stays]), np.inf, query.rows[stays])
+    return dataclasses.replace(query, reach=dataclasses.replace(query.reach, low=low, high=high))
+
+
+def refuse_outside(
+    ensemble: Ensemble,
+    rows: FloatArray,
+    perturbation: LInf | Box,
+    numbers: NDArray[np.int64] | None = None,
+) -> None:
+    """Refuse rows whose own values lie outside the bounds of a perturbation.
+
+    Bounds say which values there are, so a proof around such a row would be about a set that does
+    not hold the row itself. What only the rounding to the input precision parts is inside, and
+    features that do not move may have any value. `numbers` are those of the rows in their data.
+    """
+    reach = resolve(perturbation, rows, ensemble.feature_names)
+    shared = slice(0, 1 if reach.is_ball else None)  # balls have the same bounds for every row
+    low, high = (evaluate.cast_rows(ensemble, side[shared]) for side in (reach.low, reach.high))
+    if np.isneginf(low).all() and np.isposinf(high).all():
+        return
+    values = evaluate.cast_rows(ensemble, rows)
+    moves = ((reach.down > 0.0) | (reach.up > 0.0)) & ~categorical_features(ensemble)
+    outside = ((values < low) | (values > high)) & moves
+    if not outside.any():
+        return
+    row, feature = np.argwhere(outside)[0]
+    name = repr(ensemble.feature_names[feature]) if ensemble.feature_names else f"feature {feature}"
+    n_more = int(outside.any(axis=1).sum()) - 1
+    raise InvalidInput(
+        f"Row {row if numbers is None else numbers[row]} must lie within 'low' and 'high' of"
+        f" {type(perturbation).__name__}. Its {name} is {float(rows[row, feature])}, outside"
+        f" {float(reach.low[row, feature])} to {float(reach.high[row, feature])}"
+        + (f"; so are {n_more} more rows" if n_more else "")
+        + ". Leave such rows out, or widen the bounds."
+    )

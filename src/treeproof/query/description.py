@@ -1,0 +1,41 @@
+"""Questions as plain data, as run files and reports hold them."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: infinities as text, NaN as null; lists and dicts entry by entry.
+
+    Reading numbers back gives the same bits.
+    """
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def describe(thing: Any) -> dict[str, Any]:
+    """Name a perturbation, goal, engine or search with its options, as plain data."""
+    words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        for field in dataclasses.fields(thing):
+            words[field.name] = plain(_without_arrays(getattr(thing, field.name)))
+    return words
+
+
+def _without_arrays(value: Any) -> Any:
+    # Columns of data frames are arrays to NumPy, but not to JSON.
+    if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    # Names and numbers side by side would all become text.
+    return array.tolist() if array.dtype.kind in "biuf" else list(value)

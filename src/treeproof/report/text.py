@@ -1,0 +1,284 @@
+"""What was asked, of which model, by whom it was answered: in words, for the report."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treeproof.checker import RowCheck
+from treeproof.query.arithmetic import in_words
+from treeproof.report.axes import duration, number
+from treeproof.report.runs import Run
+
+Lines = list[tuple[str, str]]
+
+_QUESTIONS = {
+    "radius": "the smallest change that breaks each row",
+    "verify": "whether each row holds everywhere in a set around it",
+}
+_ATTACK_QUESTIONS = {
+    "radius": "a near change that breaks each row",
+    "verify": "a change within the radius that breaks each row",
+}
+_UNCHECKED = (
+    "what only the run says: rows and labels against your data (treeproof check compares them), who"
+    " answered and how long it took, names of features and files, the self-test, and other runs"
+    " with features frozen"
+)
+_GOALS = {
+    "KeepsLabel": "the label is kept",
+    "AvoidsTarget": "one class is never predicted",
+    "ScoreWithin": "the score stays within bounds",
+    "ScoreChange": "the score moves by no more than a given amount",
+}
+
+
+def model_lines(run: Run) -> Lines:
+    """Identity of the model."""
+    model = run.model
+    classes = [str(label) for label in model.get("classes") or []]
+    lines = [
+        ("Library", library_words(run)),
+        ("Source", str(model.get("source") or "")),
+        ("File SHA-256", str(model.get("file_sha256") or "")),
+        ("Fingerprint", str(model.get("fingerprint") or "")),
+        ("Self-test against the library", str(model.get("self_test") or "")),
+        ("Trees", _count(model.get("n_trees"))),
+        ("Features", _count(model.get("n_features"))),
+        ("Classes", _listed(classes, 12)),
+        *(("Note", str(note)) for note in model.get("notes") or []),
+    ]
+    return [(name, text.strip()) for name, text in lines if text.strip()]
+
+
+def library_words(run: Run) -> str:
+    """Library and its version, where it is known."""
+    version = str(run.model.get("library_version") or "")
+    known = version if version != "unknown" else ""
+    return f"{run.model.get('library') or ''} {known}".strip()
+
+
+def question_lines(run: Run) -> Lines:
+    """Threat model, claim and semantics."""
+    question = run.question
+    kind = question.get("kind")
+    asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
+    lines = [("Question", asked), *perturbation_lines(run), ("Claim", _goal_words(run))]
+    if question.get("labels"):
+        given = question["labels"] == "given"
+        lines.append(("Labels", "those of the data" if given else "the model's own answers"))
+    lines.append(("Attacked rows", _attacked_words(run) or "all"))
+    lines.append(("Arithmetic", in_words(run.header)))
+    if run.model.get("input_precision"):
+        lines.append(("Input precision", str(run.model["input_precision"])))
+    data = dict(run.header.get("data") or {})
+    if data.get("file"):
+        lines.append(("Data", str(data["file"])))
+    rest = {k: v for k, v in data.items() if k in ("label", "rows", "sample", "seed") and v}
+    if rest:
+        lines.append(("Selection", _options(rest)))
+    return [(name, text) for name, text in lines if text]
+
+
+def _goal_words(run: Run) -> str:
+    goal = dict(run.question.get("goal") or {})
+    name = str(goal.pop("name", "KeepsLabel"))
+    details = ", ".join(
+        f"{key} {value if key == 'target' else _spread(value, 'row')}"
+        for key, value in goal.items()
+    )
+    return _GOALS.get(name, name) + (f" ({details})" if details else "")
+
+
+def _attacked_words(run: Run) -> str:
+    attacked = run.question.get("attacker_class")
+    return "" if attacked is None else f"those of class {attacked}; all others stay as they are"
+
+
+def perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
+    """How rows may change; of numbers by feature their range only, where it is to be short."""
+
+    def said(value: Any) -> str:
+        return _spread(value) + ("" if is_short else _by_feature(run, value))
+
+    perturbation = dict(run.question.get("perturbation") or {})
+    name = str(perturbation.pop("name", ""))
+    low, high = perturbation.pop("low", "-inf"), perturbation.pop("high", "inf")
+    if name == "Box":
+        return [
+            ("Allowed changes", "any value between two bounds of each feature"),
+            ("Lower bounds", said(low)),
+            ("Upper bounds", said(high)),
+        ]
+    eps = perturbation.pop("eps", None)
+    by = "the radius" if eps is None else number(float(eps), 6)
+    lines = [("Allowed changes", f"every feature by at most {by}, all at once (L∞)")]
+    scale = perturbation.pop("scale", None)
+    if scale is not None:
+        lines.append(("Unit", said(scale)))
+    for key, words in (("below", "Downwards"), ("above", "Upwards")):
+        value = perturbation.pop(key, 1.0)
+        if np.any(np.asarray(value, dtype=object) != 1.0):
+            lines.append((words, f"times {said(value)}"))
+    frozen = perturbation.pop("frozen", None) or []
+    if frozen:
+        most = 12 if is_short else len(frozen)
+        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], most)))
+    for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
+        if value != free:
+            lines.append((words, said(value)))
+    lines += [(str(key), said(value)) for key, value in perturbation.items() if value]
+    return lines
+
+
+def answer_lines(run: Run) -> Lines:
+    """Who answered, and with which versions."""
+    engine = dict(run.question.get("engine") or {})
+    name = str(engine.pop("name", "") or "")
+    options = _options(engine)
+    lines = [("Engine", name + (f" ({options})" if options else ""))]
+    search = dict(run.question.get("search") or {})
+    if search:
+        lines.append(("Search", _options(search)))
+    versions = dict(run.header.get("versions") or {})
+    lines += [(str(key), str(value)) for key, value in versions.items()]
+    return [(label, text) for label, text in lines if text]
+
+
+def time_lines(run: Run) -> Lines:
+    """Time per row."""
+    seconds = run.results.seconds
+    return [
+        ("All rows together", duration(float(np.sum(seconds)))),
+        ("Median per row", duration(float(np.median(seconds)))),
+        ("Mean per row", duration(float(np.mean(seconds)))),
+        ("99 % of rows within", duration(float(np.quantile(seconds, 0.99)))),
+        ("Longest", duration(float(np.max(seconds)))),
+    ]
+
+
+def undecided_lines(run: Run) -> Lines:
+    """Why rows are undecided, and how many; for an attack, the rows that it does not break."""
+    if run.is_attack:
+        n_open = int((~run.has_witness & ~run.broken).sum())
+        return [("no breaking change was found", f"{n_open:,} rows")] if n_open else []
+    reasons = run.results.reason[run.results.verdict == "unknown"]
+    names, counts = np.unique(reasons, return_counts=True)
+    return [
+        (str(name) or "no reason given", f"{count:,} rows")
+        for name, count in zip(names, counts, strict=True)
+    ]
+
+
+def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
+    """How much of the answers can be checked by somebody else, and what a checker found.
+
+    Where `checks` say what it found, the run is without what was not accepted.
+    """
+    n, n_with = len(run.results), _n_proofs(run)
+    n_replayed = int(run.has_witness.sum() + run.broken.sum())
+    lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
+    if checks is not None:
+        found = Counter(check.status for check in checks if check.row >= 0)
+        words = ", ".join(f"{count:,} {status}" for status, count in found.items())
+        lines.append(("Checked", f"independently of the engines: {words or 'no rows'}"))
+        lines += [("Of the whole run", f"{c.status}: {c.reason}") for c in checks if c.row < 0]
+        lines.append(("Not checked", _UNCHECKED))
+    elif run.is_attack:
+        lines.append(("Proofs", "none: an attack shows what breaks, and proves nothing"))
+    elif n_with == 0:
+        lines.append(
+            ("Proofs", "none: that no smaller change breaks a row is not independently checked")
+        )
+    else:
+        lines.append(
+            ("Proofs", f"{n_with:,} of {n:,} rows carry one that 'treeproof check' can follow")
+        )
+        lines.append(("Checked", "not when this page was written"))
+    return lines
+
+
+def trust_words(run: Run, checks: Sequence[RowCheck] | None) -> str:
+    """Say in one sentence what the verified count of a run rests on; see `evidence_lines`."""
+    if checks is not None:
+        found = Counter(check.status for check in checks if check.row >= 0)
+        n_failed = found["rejected"] + found["unproved"]
+        parts = [f"accepted {found['accepted']:,} of {len(run.results):,} answers"]
+        if found["claims nothing"]:
+            parts.append(f"{found['claims nothing']:,} claim nothing")
+        if n_failed:
+            parts.append(f"{n_failed:,} were not accepted, and count as undecided here")
+        parts += [f"the run as a whole was rejected ({c.reason})" for c in checks if c.row < 0][:1]
+        return f"An independent checker {'; '.join(parts)}."
+    n_proofs = _n_proofs(run)
+    if run.is_attack:
+        return (
+            "Found by an attack. What it breaks was replayed on the model; rows that it does not"
+            " break are not proved to hold, and the nearest breaking change may be nearer."
+        )
+    if n_proofs == 0:
+        return "Proved by the engine; the run holds no proofs for others to check."
+    return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
+
+
+def threat_words(run: Run) -> str:
+    """Say in one sentence what is asked: how rows may change, which, and what must hold."""
+    lines = perturbation_lines(run, is_short=True)
+    goal, attacked = run.question.get("goal") or {}, _attacked_words(run)
+    if goal.get("name", "KeepsLabel") != "KeepsLabel":
+        lines.append(("Claim", _goal_words(run)))
+    if attacked:
+        lines.append(("Attacked are only", attacked))
+    if run.arithmetic:
+        lines.append(("Values are", in_words(run.header)))
+    rest = "; ".join(f"{name.lower()} {text}" for name, text in lines[1:])
+    return f"Allowed changes: {lines[0][1]}{'; ' + rest if rest else ''}."
+
+
+def _n_proofs(run: Run) -> int:
+    evidence = run.results.evidence
+    proofs = [] if evidence is None else evidence.tolist()
+    return sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
+
+
+def _feature(run: Run, item: Any) -> str:
+    return run.feature_name(item) if isinstance(item, int) else str(item)
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
+
+
+def _listed(items: list[str], most: int) -> str:
+    more = f", and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
+
+
+def _spread(value: Any, own: str = "feature") -> str:
+    """One number, or the range of many."""
+    try:
+        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in _listlike(value)]
+        values = np.unique(np.concatenate(parts))
+    except (TypeError, ValueError):
+        return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
+    if len(values) == 1:
+        return number(float(values[0]), 6)
+    own = "row and feature" if isinstance(value[0], list) else own
+    return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by {own}"
+
+
+def _listlike(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value else [value]
+
+
+def _by_feature(run: Run, value: Any) -> str:
+    """The numbers of all features by name, where they have their own and are the same by row."""
+    if not isinstance(value, list) or len(set(map(str, value))) < 2 or isinstance(value[0], list):
+        return ""
+    listed = [f"{run.feature_name(k)} {number(float(v), 6)}" for k, v in enumerate(value)]
+    return f": {', '.join(listed)}"

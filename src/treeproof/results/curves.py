@@ -1,0 +1,90 @@
+"""What a table of results says as a whole: shares of rows over the radius, and changed entries."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from treeproof.results.results import Results
+
+FloatArray = NDArray[np.float64]
+
+
+def certified_at_lower(results: "Results", *, asks_radius: bool) -> NDArray[np.bool_]:
+    """Whether a row is proved to keep its claim in the closed ball of radius `lower` itself.
+
+    That holds where a settled radius is only approached, never attained, and for rows that were
+    verified at that very radius.
+    """
+    if asks_radius:
+        return results.exact & ~results.attained
+    return np.asarray(results.verdict == "verified")
+
+
+def count_certified(
+    results: "Results", radii: ArrayLike, *, asks_radius: bool
+) -> NDArray[np.int64]:
+    """How many rows are proved to keep their claim in the closed ball of each radius."""
+    at = np.asarray(radii, dtype=np.float64)
+    closed = certified_at_lower(results, asks_radius=asks_radius)
+    # Sound: where no bound is known, nothing is proved; NaN would be sorted beyond infinity.
+    lower = np.where(np.isnan(results.lower), -np.inf, results.lower)
+    # Rows with lower > r count, and of those with lower == r the closed ones.
+    every, open_only = np.sort(lower), np.sort(lower[~closed])
+    beyond = len(lower) - np.searchsorted(every, at, side="left")
+    equal_but_open = np.searchsorted(open_only, at, side="right") - np.searchsorted(
+        open_only, at, side="left"
+    )
+    return np.asarray(beyond - equal_but_open)
+
+
+def count_broken(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
+    """How many rows are known to be broken in the closed ball of each radius."""
+    at = np.asarray(radii, dtype=np.float64)
+    # A violation is known at `upper` itself only where it is attained, else just beyond it.
+    attained = np.sort(results.upper[results.attained])
+    approached = np.sort(results.upper[~results.attained])
+    return np.searchsorted(attained, at, side="right") + np.searchsorted(
+        approached, at, side="left"
+    )
+
+
+def certified_share(results: "Results", radii: ArrayLike) -> FloatArray:
+    """Share of rows proved at each radius: a lower bound of the accuracy under any attack."""
+    return count_certified(results, radii, asks_radius=results.asks_radius) / len(results)
+
+
+def resisting_share(results: "Results", radii: ArrayLike) -> FloatArray:
+    """Share of rows not known to be broken at each radius: an upper bound of that accuracy."""
+    return (len(results) - count_broken(results, radii)) / len(results)
+
+
+def has_radii(results: "Results") -> bool:
+    """Whether the bounds are distances; boxes have none."""
+    perturbation = results.header.get("question", {}).get("perturbation") or {}
+    is_box = perturbation.get("name") == "Box"
+    return len(results) > 0 and not is_box and not bool(np.isnan(results.lower).all())
+
+
+def clean_share(results: "Results") -> float | None:
+    """Share of rows whose claim holds unchanged; None where that was not recorded.
+
+    For labels that were given, this is the accuracy of the model on these rows.
+    """
+    goal = results.header.get("question", {}).get("goal", {}).get("name", "KeepsLabel")
+    if goal == "KeepsLabel" and results.predicted is not None:
+        same = [a == b for a, b in zip(results.predicted, results.label, strict=True)]
+        return float(np.mean(same))
+    if results.asks_radius:
+        return float(np.mean(results.verdict != "falsified"))
+    return None
+
+
+def changed_features(results: "Results") -> NDArray[np.bool_] | None:
+    """Which entries of each row its witness changes; None where the rows were not recorded."""
+    if results.values is None or results.values.shape != results.witness.shape:
+        return None
+    has_witness = ~np.isnan(results.witness).all(axis=1, keepdims=True)
+    both_missing = np.isnan(results.witness) & np.isnan(results.values)
+    return has_witness & (results.witness != results.values) & ~both_missing

@@ -1,0 +1,144 @@
+"""`RunSummary`: counts and averages of answers that come block by block and are not kept."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.results.curves import count_broken, count_certified
+
+if TYPE_CHECKING:
+    from treeproof.results.results import Results
+
+FloatArray = NDArray[np.float64]
+
+EXACT_UP_TO = 1_000_000
+"""Medians of more numbers than this are taken from bins, to a relative 0.1 %."""
+
+_BIN_SHIFT = 42
+"""Bits of a double below its first ten binary places: what numbers of one bin may differ in."""
+
+
+@dataclass(slots=True)
+class RunningStats:
+    """Mean, median and extremes of numbers that come in blocks."""
+
+    count: int = 0
+    total: float = 0.0
+    least: float = np.inf
+    largest: float = -np.inf
+    _values: list[FloatArray] = field(default_factory=list)
+    _bins: Counter[int] = field(default_factory=Counter)
+
+    def add(self, values: FloatArray) -> None:
+        """Take in a block; NaN is not allowed."""
+        if len(values) == 0:
+            return
+        self.count += len(values)
+        self.total += float(np.sum(values))
+        self.least = min(self.least, float(np.min(values)))
+        self.largest = max(self.largest, float(np.max(values)))
+        self._values.append(np.array(values, dtype=np.float64))
+        if self.count > EXACT_UP_TO:
+            for block in self._values:
+                # Doubles >= 0 are in the order of their bits.
+                bins, counts = np.unique(
+                    np.abs(block).view(np.int64) >> _BIN_SHIFT, return_counts=True
+                )
+                self._bins.update(dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+            self._values.clear()
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean."""
+        return self.total / self.count
+
+    @property
+    def median(self) -> float:
+        """The median; beyond `EXACT_UP_TO` numbers, the middle of its bin."""
+        if not self._bins:
+            return float(np.median(np.concatenate(self._values)))
+        seen = 0
+        for key in sorted(self._bins):
+            seen += self._bins[key]
+            if 2 * seen >= self.count:
+                break
+        bits = np.array([key << _BIN_SHIFT, (key + 1) << _BIN_SHIFT], dtype=np.int64)
+        low, high = bits.view(np.float64).tolist()
+        return float(low if low == np.inf else 0.5 * (low + high))
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """Counts and averages of answers.
+
+    Rows are counted by verdict and by the reason why they are undecided. Rows `proved` and `broken`
+    are counted at each of `radii`; `upper` is over the finite bounds.
+    """
+
+    asks_radius: bool
+    radii: Sequence[float] = ()
+    n_rows: int = 0
+    n_exact: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    lower: RunningStats = field(default_factory=RunningStats)
+    upper: RunningStats = field(default_factory=RunningStats)
+    seconds: RunningStats = field(default_factory=RunningStats)
+    proved: dict[float, int] = field(default_factory=dict)
+    broken: dict[float, int] = field(default_factory=dict)
+
+    def add(self, results: "Results") -> None:
+        """Take in a block of answers."""
+        self.n_rows += len(results.lower)
+        self.n_exact += int(results.exact.sum())
+        self.verdicts.update(results.verdict.tolist())
+        self.reasons.update(results.reason[results.reason != ""].tolist())
+        if self.asks_radius:
+            # Sound: where no bound is known, nothing is proved.
+            self.lower.add(np.where(np.isnan(results.lower), 0.0, results.lower))
+            self.upper.add(results.upper[np.isfinite(results.upper)])
+        self.seconds.add(results.seconds)
+        proved = count_certified(results, self.radii, asks_radius=self.asks_radius)
+        broken = count_broken(results, self.radii)
+        for eps, n_proved, n_broken in zip(self.radii, proved, broken, strict=True):
+            self.proved[eps] = self.proved.get(eps, 0) + int(n_proved)
+            self.broken[eps] = self.broken.get(eps, 0) + int(n_broken)
+
+    def share_proved(self, eps: float) -> float:
+        """Share of the rows that is proved to keep its claim at one of the radii."""
+        return self.proved[eps] / self.n_rows
+
+    def lines(self) -> list[str]:
+        """Say in a few lines what was found."""
+        if self.asks_radius:
+            lines = [
+                f"{self.n_rows} rows: radius exact on {self.n_exact}, already broken"
+                f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
+                f"lower bound: {_format(self.lower)}",
+            ]
+            if self.upper.count:
+                lines.append(f"upper bound: {_format(self.upper)} ({self.upper.count} rows)")
+        else:
+            lines = [
+                f"{self.n_rows} rows: {self.verdicts['verified']} verified,"
+                f" {self.verdicts['falsified']} falsified, {self.verdicts['unknown']} unknown"
+            ]
+        if self.reasons:
+            lines.append("unknown: " + ", ".join(f"{why} ({k})" for why, k in self.reasons.items()))
+        lines.append(
+            f"time per row: median {_time(self.seconds.median)}, mean {_time(self.seconds.mean)},"
+            f" longest {_time(self.seconds.largest)}"
+        )
+        return lines
+
+
+def _format(stats: RunningStats) -> str:
+    return f"mean {stats.mean:.6g}, median {stats.median:.6g}, least {stats.least:.6g}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1.0 else f"{seconds:.3g} s"

@@ -1,0 +1,157 @@
+"""`Question`: one question about many rows, behind `verify`, `radius`, runs and the shell."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget, Engine
+from treeproof.engines.registry import engine_named, require_support
+from treeproof.model.inspection import plain_value
+from treeproof.prediction import Model, accumulators
+from treeproof.query.arithmetic import Arithmetic
+from treeproof.query.build import build_query
+from treeproof.query.description import describe
+from treeproof.query.goals import Goal
+from treeproof.query.paper_protocol import PaperProtocol
+from treeproof.query.perturbations import Box, LInf
+from treeproof.query.query import Query
+from treeproof.results.results import Results
+from treeproof.results.run_file import header_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question, in a form that can be sent to workers.
+
+    `kind` says whether a verdict or the minimal perturbation is asked for; all else is explained
+    at `treeproof.verify` and `treeproof.radius`.
+    """
+
+    kind: Literal["verify", "radius"]
+    perturbation: LInf | Box
+    engine: str | Engine = "exact"
+    search: PaperProtocol | None = None
+    goal: Goal | None = None
+    arithmetic: Arithmetic = "float64"
+    attacker_class: Any = None
+    time_limit_s: float = math.inf
+    node_limit: int = 2**62
+    memory_limit_mb: float = 4096.0
+    evidence: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unknown engines and limits without a meaning, before a model is loaded."""
+        engine_named(self.engine)
+        self._budget()
+
+    def answer(
+        self, model: Model, X: Any, y: Any = None, *, n_jobs: int = 1, unit_rows: int = 0
+    ) -> Results:
+        """Answer it about some rows; for `unit_rows` see `Query`."""
+        from treeproof.search.radius import find_radius
+
+        engine, query, budget = self._resolved(model, X, y, n_jobs, unit_rows)
+        if self.kind == "verify":
+            found = engine.verify(query, budget, n_jobs=n_jobs)
+        else:
+            found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
+        proving = budget if self.evidence else None
+        return assemble_results(query, found, self._words(engine), proving, n_jobs)
+
+    def unanswered(
+        self, model: Model, rows: NDArray[np.float64], y: Any = None, reason: str = ""
+    ) -> Results:
+        """Results that claim nothing, with a reason; a question that cannot be asked is refused."""
+        engine, query, _ = self._resolved(model, rows, y)
+        found = Results.empty(len(query), query.rows.shape[1])
+        found.reason[:] = reason
+        return assemble_results(query, found, self._words(engine))
+
+    def _resolved(
+        self, model: Model, X: Any, y: Any, n_jobs: int = 1, unit_rows: int = 0
+    ) -> tuple[Engine, Query, Budget]:
+        """The question as engines take it."""
+        engine = engine_named(self.engine)
+        query = build_query(
+            model.ensemble,
+            X,
+            y,
+            self.perturbation,
+            goal=self.goal,
+            arithmetic=self.arithmetic,
+            attacker_class=self.attacker_class,
+            sums=partial(accumulators, n_jobs=n_jobs),
+        )
+        require_support(engine, query)
+        return engine, dataclasses.replace(query, unit_rows=unit_rows), self._budget()
+
+    def _budget(self) -> Budget:
+        return Budget(
+            time_limit_s=self.time_limit_s,
+            node_limit=self.node_limit,
+            memory_limit_mb=self.memory_limit_mb,
+        )
+
+    def _words(self, engine: Engine) -> dict[str, Any]:
+        words: dict[str, Any] = {"kind": self.kind, "engine": describe(engine)}
+        return words if self.search is None else words | {"search": describe(self.search)}
+
+
+def assemble_results(
+    query: Query,
+    found: Results,
+    question: dict[str, Any],
+    evidence: Budget | None = None,
+    n_jobs: int = 1,
+) -> Results:
+    """Give what an engine found its rows and labels, the model's identity and the question.
+
+    With limits for it, evidence is recorded, and answers that the checker does not accept are
+    withdrawn.
+    """
+    # Kernels are imported where they are needed: questions are read where nothing is answered, too.
+    from treeproof.engines.evidence import record_evidence, withdraw_unaccepted
+
+    if evidence is not None:
+        is_radius = question["kind"] == "radius"
+        record_evidence(query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs)
+    ensemble = query.ensemble
+    # Runs are known by the model that is deployed, whatever the arithmetic of the question.
+    deployed = query.deployed or ensemble
+    provenance = deployed.provenance
+    model = {
+        "fingerprint": deployed.fingerprint,
+        "library": provenance.library,
+        "library_version": provenance.library_version,
+        # Names of files may hold bytes that are no text, which JSON cannot hold as they are.
+        "source": provenance.source.encode("utf-8", "backslashreplace").decode(),
+        "file_sha256": provenance.file_sha256,
+        "self_test": provenance.self_test,
+        "notes": list(provenance.notes),
+        "classes": [plain_value(label) for label in ensemble.classes],
+        "n_trees": ensemble.n_trees,
+        "n_features": ensemble.n_features,
+        "feature_names": list(ensemble.feature_names),
+        "input_precision": deployed.input_precision,
+        "decision": ensemble.decision.kind,
+    }
+    predicted = np.full(len(query), None, dtype=object)
+    results = dataclasses.replace(
+        found,
+        label=query.class_labels(query.labels),
+        # Plain texts for what engines wrote as members of an enumeration.
+        verdict=found.verdict.astype(np.str_).astype(object),
+        reason=found.reason.astype(np.str_).astype(object),
+        header=header_record(model, question | query.description),
+        # A copy: rows that need no rounding may be the caller's own array.
+        values=query.rows.copy(),
+        predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
+    )
+    if evidence is not None:
+        withdraw_unaccepted(results, deployed)
+    return results

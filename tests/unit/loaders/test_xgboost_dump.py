@@ -1,0 +1,170 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from tests.stress_rows import stress_rows
+from tests.unit.loaders.xgboost_cases import CASES, booster, data
+from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.loaders import load_ensemble
+from treeproof.loaders.base import LoadOptions
+from treeproof.model import evaluate
+from treeproof.model.ensemble import Ensemble
+
+
+def dumped(model: Any, path: Path, **options: Any) -> Path:
+    source = model if isinstance(model, xgb.Booster) else model.get_booster()
+    source.dump_model(path, dump_format="json", **options)
+    return path
+
+
+def assert_same_leaves(dump: Ensemble, exact: Ensemble) -> None:
+    rows = stress_rows(exact, n=3_000)
+    ours = dump.trees.leaf_source[evaluate.leaf_rows(dump, rows)]
+    theirs = exact.trees.leaf_source[evaluate.leaf_rows(exact, rows)]
+    assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "name", ["binary:logistic", "binary, deep, missing values", "categories, 70 codes in sets"]
+)
+def test_nine_digits_tell_all_float32_apart(name: str, tmp_path: Path) -> None:
+    model = CASES[name]()
+    exact = load_ensemble(model)
+    options = LoadOptions(base_score=exact.aggregation.start[0])
+    dump = load_ensemble(dumped(model, tmp_path / "dump.json"), options=options)
+    for name_of_array, ours in dump.trees._asdict().items():
+        assert np.array_equal(ours, getattr(exact.trees, name_of_array)), name_of_array
+    assert dump.aggregation == exact.aggregation
+    assert dump.decision == exact.decision
+
+
+def test_trees_of_several_classes_take_turns(tmp_path: Path) -> None:
+    model = CASES["multi:softprob, 3 classes"]()
+    exact = load_ensemble(model)
+    path = dumped(model, tmp_path / "dump.json", with_stats=True)
+    dump = load_ensemble(path, options=LoadOptions(n_classes=3))
+    assert dump.classes == (0, 1, 2)
+    assert np.array_equal(dump.trees.tree_output, exact.trees.tree_output)
+    rows = data(2)
+    difference = evaluate.margins(exact, rows) - evaluate.margins(dump, rows)
+    assert np.allclose(difference, np.array(exact.aggregation.start), atol=1e-5)
+
+
+def test_a_score_has_no_classes(tmp_path: Path) -> None:
+    path = dumped(CASES["reg:squarederror"](), tmp_path / "dump.json")
+    dump = load_ensemble(path, options=LoadOptions(n_classes=1, base_score=0.5))
+    assert dump.decision.kind == "score"
+    assert dump.aggregation.start == (0.5,)
+
+
+def test_the_notes_say_what_a_dump_does_not_carry(tmp_path: Path) -> None:
+    dump = load_ensemble(dumped(CASES["binary:logistic"](), tmp_path / "dump.json"))
+    notes = " ".join(dump.provenance.notes)
+    assert "nine digits" in notes
+    assert "margins start at 0 (not given)" in notes
+    assert "taken as 2 (not given)" in notes
+    assert dump.provenance.self_test.startswith("not run: XGBoost does not load")
+
+
+def test_names_become_columns(tmp_path: Path) -> None:
+    X = data(n_features=3)
+    matrix = xgb.DMatrix(X, X[:, 2] + X[:, 0], feature_names=["age", "in come", 'a "b"'])
+    model = booster({"objective": "reg:squarederror"}, matrix)
+    path = dumped(model, tmp_path / "dump.json")
+    dump = load_ensemble(path, options=LoadOptions(n_classes=1))
+    assert set(dump.feature_names) <= {"age", "in come", 'a "b"'}
+    order = [["age", "in come", 'a "b"'].index(name) for name in dump.feature_names]
+    exact = load_ensemble(model)
+    margins = evaluate.margins(exact, X) - np.float32(exact.aggregation.start[0])
+    assert np.allclose(evaluate.margins(dump, X[:, order]), margins, atol=1e-5)
+
+
+def one_tree(**changes: Any) -> list[dict[str, Any]]:
+    root = {
+        "nodeid": 0,
+        "depth": 0,
+        "split": 7,
+        "split_condition": 0.5,
+        "yes": 1,
+        "no": 2,
+        "missing": 1,
+        "children": [{"nodeid": 1, "leaf": -1.0}, {"nodeid": 2, "leaf": 1.0}],
+    }
+    return [root | changes]
+
+
+def written(trees: Any, folder: Path) -> Path:
+    path = folder / "dump.json"
+    path.write_text(json.dumps(trees))
+    return path
+
+
+@pytest.mark.parametrize("split", [7, "7", "f7"])
+def test_features_by_position(split: Any, tmp_path: Path) -> None:
+    path = written(one_tree(split=split), tmp_path)
+    assert load_ensemble(path).n_features == 8
+    assert load_ensemble(path, options=LoadOptions(n_features=11)).n_features == 11
+    with pytest.raises(InvalidInput, match="'n_features' must be at least 8"):
+        load_ensemble(path, options=LoadOptions(n_features=7))
+
+
+def test_the_split_is_strict_and_missing_has_its_own_way(tmp_path: Path) -> None:
+    dump = load_ensemble(written(one_tree(missing=2), tmp_path))
+    rows = np.zeros((4, 8))
+    rows[:, 7] = [0.5, np.nextafter(np.float32(0.5), np.float32(0)), np.nan, 0.4]
+    assert evaluate.margins(dump, rows)[:, 0].tolist() == [1.0, -1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("trees", "message"),
+    [
+        (one_tree(yes=2, no=2), "must name its two children"),
+        (one_tree(yes=3), "must name its two children"),
+        (one_tree(missing=0), "must name its two children"),
+        (one_tree(missing=None), "must name its two children"),
+        (one_tree(children=[]), "must name its two children"),
+        (one_tree(split=None), "must have a leaf value or a split"),
+        (one_tree(split=-1), "no XGBoost dump"),
+        (one_tree(split=2**40), "no XGBoost dump"),
+        (one_tree(split=2**30), "must be below"),
+        (one_tree(split_condition="x"), "no XGBoost dump"),
+        (one_tree(split_condition=1e300), "threshold must be finite"),
+        (one_tree(children=[{"nodeid": 1, "leaf": 1e39}, {"nodeid": 2, "leaf": 1}]), "leaf value"),
+        (one_tree(children=[{"nodeid": 1, "leaf": [1.0]}, {"nodeid": 2, "leaf": 1}]), "no XGBoost"),
+        ([{"nodeid": 0, "leaf": True}], "no XGBoost dump"),
+        ([5, {"nodeid": 0}], "no XGBoost dump"),
+    ],
+)
+def test_damaged_dumps_are_refused(trees: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BrokenModelFile, match=message):
+        load_ensemble(written(trees, tmp_path))
+
+
+def test_indicators_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="indicator"):
+        load_ensemble(written(one_tree(split_condition=None), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_classes": 0}, "'n_classes' must be between"),
+        ({"n_classes": 10**9}, "'n_classes' must be between"),
+        ({"n_classes": 3, "decision_threshold": 0.2}, "decision threshold needs a binary"),
+        ({"n_classes": 1, "decision_threshold": 0.2}, "decision threshold needs a binary"),
+        ({"base_score": 1e60}, "finite float32"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        load_ensemble(written(one_tree(), tmp_path), options=LoadOptions(**options))
+
+
+def test_a_chosen_threshold_moves_the_cut(tmp_path: Path) -> None:
+    path = written(one_tree(), tmp_path)
+    dump = load_ensemble(path, options=LoadOptions(decision_threshold=0.9))
+    assert dump.decision.cut == pytest.approx(np.log(9), rel=1e-6)

@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from treeproof.query.perturbations import resolve
+from treeproof.query.threats import FeatureThreat, ThreatModel, load_threat
+
+NAMES = ("age", "income", "3")
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "threat.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_with_every_key(tmp_path: Path) -> None:
+    text = """
+    eps = 0.1
+    scale = "std"
+    frozen = ["age", 2]
+    low = 0
+    high = 1e6
+    arithmetic = "real"
+    attacker_class = "spam"
+    score_change = 0.5
+    [features.income]
+    eps = 500
+    low = -1.0
+    high = 2.0
+    direction = "up"
+    frozen = false
+    """
+    assert load_threat(written(tmp_path, text)) == ThreatModel(
+        eps=0.1,
+        scale="std",
+        frozen=("age", 2),
+        low=0,
+        high=1e6,
+        arithmetic="real",
+        attacker_class="spam",
+        score_change=0.5,
+        features={"income": FeatureThreat(eps=500, low=-1.0, high=2.0, direction="up")},
+    )
+
+
+def test_without_radii_of_single_features_units_are_units() -> None:
+    threat = ThreatModel(eps=0.1, frozen=("age",), low=-1.0)
+    ball = threat.ball(NAMES, 3, np.array([1.0, 2.0, 3.0]), has_radius=True)
+    assert ball.eps == 0.1
+    assert np.asarray(ball.scale).tolist() == [1.0, 2.0, 3.0]
+    assert ball.frozen == ("age",)
+    assert (ball.low, ball.high) == (-1.0, np.inf)
+    assert threat.ball(NAMES, 3, None, has_radius=False) == tp.LInf(frozen=("age",), low=-1.0)
+
+
+def test_radii_of_single_features_become_the_units() -> None:
+    features = {
+        "income": FeatureThreat(eps=500.0, direction="up", high=9.0),
+        "3": FeatureThreat(frozen=True),
+        "0": FeatureThreat(direction="down"),
+    }
+    ball = ThreatModel(eps=0.1, features=features).ball(
+        NAMES, 3, np.array([2.0, 7.0, 4.0]), has_radius=True
+    )
+    reach = resolve(ball, np.zeros((1, 3)), NAMES)
+    assert reach.radius == 1.0
+    # "3" is the name of the third feature, so it is not a number; "0" is one.
+    assert reach.down.tolist() == [0.2, 0.0, 0.0]
+    assert reach.up.tolist() == [0.0, 500.0, 0.0]
+    assert reach.high.tolist() == [[np.inf, 9.0, np.inf]]
+
+
+def test_options_come_before_the_file_and_frozen_features_add_up() -> None:
+    threat = ThreatModel(eps=0.1, frozen=("age",), low=0.0)
+    both = threat.with_options(eps=0.2, frozen=("income",))
+    assert both == ThreatModel(eps=0.2, frozen=("age", "income"), low=0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("eps = ", "must be TOML. Got: Invalid value"),
+        ("epsilon = 1", r"'epsilon' in .* is no key of a threat model. Did you mean 'eps'\?"),
+        ("radius = 1", r"'radius' in .* Known are eps, scale, frozen"),
+        ("eps = -1", "'eps' in .* must be a number >= 0. Got -1."),
+        ("eps = true", "must be a number >= 0. Got True."),
+        ("eps = nan", "must be a number >= 0. Got nan."),
+        ("eps = inf", "must be a number >= 0. Got inf."),
+        ("eps = [1]", r"must be a number >= 0. Got \[1\]."),
+        ('scale = "iqr"', "'scale' in .* must be one of one, std, range. Got 'iqr'."),
+        ("frozen = 'age'", "must be a list of feature names or numbers. Got 'age'."),
+        ("frozen = [1.5]", "must be a list of feature names or numbers."),
+        ("arithmetic = 'int'", "must be one of float64, real."),
+        ("domain = 'int'", "must be one of float64, real."),
+        (
+            "arithmetic = 'real'\ndomain = 'real'",
+            "'arithmetic' or its old name 'domain'. Got both.",
+        ),
+        ("features = 1", r"must be tables, such as \[features.age\]."),
+        ("[features]\nage = 1", r"must be tables, such as \[features.age\]."),
+        ("[features.age]\ndirection = 'left'", "'features.age.direction' in .* both, up, down."),
+        ("[features.age]\nfrozen = 1", "'features.age.frozen' in .* must be true or false."),
+        ("[features.age]\nscale = 'std'", "'features.age.scale' in .* is no key"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(tp.InvalidInput, match=sentence):
+        load_threat(written(tmp_path, text))
+
+
+def test_what_does_not_fit_the_model_is_refused() -> None:
+    with pytest.raises(tp.InvalidInput, match="must have one for all others"):
+        ThreatModel(features={"age": FeatureThreat(eps=1.0)}).ball(NAMES, 3, None, has_radius=False)
+    with pytest.raises(tp.InvalidInput, match="must have a feature named 'size'"):
+        ThreatModel(features={"size": FeatureThreat(low=1.0)}).ball(NAMES, 3, None, has_radius=True)
+    with pytest.raises(tp.InvalidInput, match="cannot be read: No such file"):
+        load_threat("absent.toml")

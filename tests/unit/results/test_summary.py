@@ -1,0 +1,129 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treeproof as tp
+from treeproof.results import summary as summary_module
+from treeproof.results.results import Results
+from treeproof.results.run_file import header_record
+from treeproof.results.run_parquet import parquet_records, save_parquet
+from treeproof.results.summary import RunningStats, RunSummary
+
+NUMBERS = st.one_of(st.floats(0.0, 1e9), st.just(np.inf))
+
+
+@given(blocks=st.lists(st.lists(NUMBERS, max_size=8), min_size=1, max_size=8))
+def test_blocks_are_summarised_as_one(blocks):
+    stats = RunningStats()
+    for block in blocks:
+        stats.add(np.array(block, dtype=np.float64))
+    values = np.array([value for block in blocks for value in block])
+    assert stats.count == len(values)
+    if len(values):
+        assert stats.median == np.median(values)
+        assert stats.mean == pytest.approx(np.mean(values))
+        assert (stats.least, stats.largest) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e12])
+def test_medians_of_very_many_numbers_are_near(monkeypatch, scale):
+    monkeypatch.setattr(summary_module, "EXACT_UP_TO", 100)
+    values = scale * np.random.default_rng(0).exponential(size=5001)
+    stats = RunningStats()
+    for block in np.array_split(values, 37):
+        stats.add(block)
+    assert not stats._values  # nothing of them is kept
+    assert stats.median == pytest.approx(np.median(values), rel=1e-3)
+
+
+def test_bins_hold_zero_and_infinity(monkeypatch):
+    monkeypatch.setattr(summary_module, "EXACT_UP_TO", 2)
+    for number in (0.0, np.inf):
+        stats = RunningStats()
+        stats.add(np.full(9, number))
+        assert stats.median == pytest.approx(number, abs=1e-300)
+
+
+def answers(**columns):
+    n = len(columns["lower"])
+    shared = {
+        "verdict": np.full(n, "verified"),
+        "exact": np.ones(n, dtype=bool),
+        "attained": np.zeros(n, dtype=bool),
+        "seconds": np.zeros(n),
+        "reason": np.full(n, ""),
+    }
+    return SimpleNamespace(**(shared | columns))
+
+
+def test_rows_are_counted_at_radii():
+    summary = RunSummary(True, (0.0, 0.5, 1.0))
+    bounds = np.array([0.5, 0.5, 2.0, 0.0])
+    attained = np.array([True, False, False, True])
+    summary.add(answers(lower=bounds, upper=bounds, attained=attained))
+    summary.add(answers(lower=np.array([0.2]), upper=np.array([np.inf]), exact=np.array([False])))
+    assert summary.n_rows == 5
+    assert summary.proved == {0.0: 4, 0.5: 2, 1.0: 1}
+    assert summary.broken == {0.0: 1, 0.5: 2, 1.0: 3}
+    assert summary.share_proved(0.5) == 0.4
+
+
+def test_summaries_of_parts_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    n = 50
+    results = Results(
+        row=np.arange(n),
+        label=np.full(n, None),
+        verdict=rng.choice(["verified", "falsified", "unknown"], n),
+        lower=rng.random(n),
+        upper=rng.random(n) + 1.0,
+        exact=rng.random(n) < 0.5,
+        attained=rng.random(n) < 0.5,
+        witness=np.full((n, 2), np.nan),
+        witness_distance=np.full(n, np.nan),
+        seconds=rng.random(n),
+        reason=rng.choice(["", "time limit"], n),
+        header=header_record({"n_features": 2}, {"kind": "radius"}),
+    )
+    summary = RunSummary(True)
+    for part in np.array_split(np.arange(n), 7):
+        summary.add(results.take(part))
+    assert "\n".join(summary.lines()) == results.summary()
+    assert results.take(slice(0, 0)).summary() == "0 rows"
+
+
+def test_damaged_parquet_runs_are_refused(tmp_path):
+    path = tmp_path / "run.parquet"
+    header = header_record({"n_features": 1}, {"kind": "radius"})
+    save_parquet(header, [], path)
+    assert len(tp.load_results(path)) == 0
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(tp.InvalidInput, match="must be a Parquet file that treeproof wrote"):
+        parquet_records(path)
+    with pytest.raises(tp.InvalidInput, match="must be readable"):
+        tp.load_results(tmp_path / "absent.parquet")
+
+
+def test_torn_last_lines_are_left_out_and_others_refused(tmp_path):
+    header = '{"record":"header","format":1,"model":{"n_features":1}}\n'
+    path = tmp_path / "run.jsonl"
+    path.write_text(header + '{"record":"row","row":1,"lab')
+    assert len(tp.load_results(path)) == 0
+    path.write_bytes(header.encode() + b'{"record":"row","label":"\xc3')  # in the midst of a letter
+    assert len(tp.load_results(path)) == 0
+    path.write_text(header + '{"record":"row","row":1,"lab\n')
+    with pytest.raises(tp.InvalidInput, match=r"Line 2 of .* must be a JSON record"):
+        tp.load_results(path)
+    path.write_text(header[:30])  # a torn header is no run: it is written in one step
+    with pytest.raises(tp.InvalidInput, match=r"Line 1 of .* must be a JSON record"):
+        tp.load_results(path)
+
+
+def test_a_bound_that_is_missing_counts_as_nothing_proved():
+    summary = RunSummary(asks_radius=True, radii=(0.1,))
+    summary.add(answers(lower=np.array([np.nan, 0.5, np.nan]), upper=np.full(3, np.nan)))
+    assert (summary.lower.mean, summary.lower.least, summary.lower.median) == (0.5 / 3, 0.0, 0.0)
+    assert summary.share_proved(0.1) == pytest.approx(1 / 3)
