@@ -1,133 +1,93 @@
-"""Whole rows answered by cliques alone: what the exact engine could do with them."""
+"""Whole rows answered by cliques alone, in place of `treeproof.kernels.exact.row.solve_batch`."""
 
 import numpy as np
+from numba import njit
 
-from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import box_cells, home_cells
+from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel
-from treeproof.kernels.exact.forest_cliques import (
-    CLEARED,
-    IN_DOUBT,
-    OUT_OF_NODES,
-    OUT_OF_TIME,
-    TOO_LARGE,
-    Nearest,
-    Surroundings,
-    explore_cliques,
-)
-from treeproof.kernels.exact.initial_radius import plan
+from treeproof.kernels.core.compiler import inner_kernel
+from treeproof.kernels.core.leaves import restrict
+from treeproof.kernels.core.status import NEAR_TIE, PROVED
+from treeproof.kernels.exact.forest_cliques import final_status, nearest_clique
+from treeproof.kernels.exact.initial_radius import order_alternatives
+from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.row import (
     SMALLEST_START,
     ball_cells,
+    base_and_floor,
     claim_of,
     covers_everything,
     first_step,
-    witness_point,
+    write_columns,
 )
-from treeproof.kernels.exact.search import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.search import Budget, new_judge
 
 FIRST, GROWTH = 1.5, 1.3
+"""First trial radius over the one of eq. 6, and how it grows."""
 
 
 @inner_kernel
-def status_of(status):
-    """The exact engine's name of a status."""
-    if status == OUT_OF_NODES:
-        return NODE_LIMIT
-    if status == OUT_OF_TIME:
-        return TIME_LIMIT
-    if status == TOO_LARGE:
-        return MEMORY_LIMIT
-    return NEAR_TIE if status == IN_DOUBT else PROVED
-
-
-@inner_kernel
-def clique_row(
-    trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball, start_radius,
-    nearest, lower, cheap, limits,
-):  # fmt: skip
-    """As `treeproof.kernels.exact.row.search_row`; ``lower`` and ``nearest`` hold at any return."""
-    n_features = len(row)
+def clique_row(forest, alternatives, group, region, start, found, limits):
+    """As `treeproof.kernels.exact.row.search_row`, by cliques alone."""
     clock = np.empty(2, dtype=np.int64)
-    deadline = seconds_now(clock) + limits.time_s
-    row_cell = np.empty(n_features, dtype=np.int32)
-    low_cell = np.empty(n_features, dtype=np.int32)
-    high_cell = np.empty(n_features, dtype=np.int32)
-    home_cells(space, row, is_ball, row_cell)
-    around = Surroundings(row, row_cell, down, up, low, high, is_ball)
-    if not is_ball:
-        box_cells(space, row, low, high, low_cell, high_cell)
-    order, radius = plan(
-        trees, space, semantics, alternatives, group, row, down, up, low, high, is_ball,
-        start_radius,
-    )  # fmt: skip
-    if len(order) == 0:
-        lower[0] = np.inf
-        return PROVED
-    cheap[0] = radius
-    radius *= FIRST
-    while True:
-        cleared = np.inf
-        worst = CLEARED
+    budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
+    box = new_box(forest.space, region)
+    order, radius = order_alternatives(forest, alternatives, group, region, start)
+    found.eq6_radius[0] = radius
+    radius = FIRST * radius if region.is_ball else np.inf
+    doubt = np.full(2, np.inf)
+    while len(order) > 0:
+        searched = np.inf
         for number in order:
-            if is_ball:
-                radius = min(radius, nearest.upper[0])
-                ball_cells(space, row, row_cell, radius, down, up, low, high, low_cell, high_cell)
-            claim = claim_of(alternatives, group, alternatives.alternative_start[number])
-            status, distance = explore_cliques(
-                trees, space, semantics, claim, around, low_cell, high_cell, nearest, limits.nodes,
-                deadline, limits.memory_bytes,
+            if region.is_ball:
+                radius = min(radius, found.upper[0])
+                ball_cells(forest.space, region, radius, box)
+            claim = claim_of(alternatives, group, number)
+            leaves = restrict(
+                forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+                forest.semantics.zero_band,
             )  # fmt: skip
-            cleared = min(cleared, distance)
-            worst = max(worst, status)
-            if not is_ball and nearest.upper[0] < np.inf:
+            base, floor = base_and_floor(forest, claim, leaves)
+            judge_of = new_judge(forest, claim, region, box, found)
+            status, cleared = nearest_clique(judge_of, doubt, leaves, box, base, floor, budget)
+            searched = min(searched, cleared)
+            if not region.is_ball and found.upper[0] < np.inf:
                 return PROVED
-            if worst not in (CLEARED, IN_DOUBT):
-                cleared = 0.0 if number != order[-1] else cleared
-                break
-        bound = min(min(radius, cleared), min(nearest.upper[0], nearest.doubt[0]))
-        lower[0] = max(lower[0], bound)
-        is_all = covers_everything(space, low_cell, high_cell, row_cell, down, up, low, high)
-        if worst != CLEARED or nearest.upper[0] <= radius:
-            return status_of(worst)
-        if not is_ball or (is_all and nearest.upper[0] == np.inf):
-            lower[0] = np.inf
+            if status not in (PROVED, NEAR_TIE):
+                if number == order[-1]:
+                    bound = min(searched, radius, found.upper[0], doubt[0])
+                    found.lower[0] = max(found.lower[0], bound)
+                return status
+        found.lower[0] = max(found.lower[0], min(radius, found.upper[0], doubt[0]))
+        if final_status(found, doubt, PROVED) == NEAR_TIE:
+            return NEAR_TIE
+        if found.upper[0] <= radius:
             return PROVED
-        radius = nearest.upper[0] if nearest.upper[0] < np.inf else radius * GROWTH
+        if found.upper[0] == np.inf and (
+            not region.is_ball or covers_everything(forest.space, region, box)
+        ):
+            break
+        radius = found.upper[0] if found.upper[0] < np.inf else radius * GROWTH
+    found.lower[0] = np.inf
+    return PROVED
 
 
-@kernel
-def clique_batch(
-    trees, space, semantics, alternatives, is_input_single, groups, rows, down, up, low, high,
-    is_ball, start_radius, margin, skip, limits, columns,
-):  # fmt: skip
+@njit
+def clique_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
     """As `treeproof.kernels.exact.row.solve_batch`."""
     clock = np.empty(2, dtype=np.int64)
-    for number in range(len(rows)):
-        if skip[number]:
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
             continue
         started = seconds_now(clock)
-        nearest = Nearest(
-            np.full(1, np.inf), np.zeros(1, dtype=np.bool_),
-            np.zeros(rows.shape[1], dtype=np.int32), np.full(2, np.inf),
-            np.zeros(3, dtype=np.int64),
-        )  # fmt: skip
-        radius = start_radius
+        region = new_region(forest.space, batch, number, is_ball)
+        found = new_found(len(region.row))
+        radius = guess.radius
         if not radius > 0.0:
-            radius = first_step(space, rows[number], down, up)
-        radius = max(radius, SMALLEST_START)
+            radius = first_step(forest.space, region)
         columns.status[number] = clique_row(
-            trees, space, semantics, alternatives, groups[number], rows[number], down, up,
-            low[number], high[number], is_ball, radius, nearest, columns.lower[number : number + 1],
-            columns.cheap[number : number + 1], limits,
+            forest, alternatives, batch.groups[number], region, max(radius, SMALLEST_START), found,
+            limits,
         )  # fmt: skip
-        columns.upper[number] = nearest.upper[0]
-        columns.is_open[number] = nearest.is_open[0]
-        copy_into(columns.counts[number], nearest.counts)
-        if nearest.upper[0] < np.inf:
-            witness_point(
-                space, rows[number], nearest.witness, is_input_single, low[number], high[number],
-                is_ball, columns.witness[number],
-            )  # fmt: skip
+        write_columns(forest, region, found, columns, number)
         columns.seconds[number] = seconds_now(clock) - started

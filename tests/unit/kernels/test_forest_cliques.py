@@ -1,4 +1,4 @@
-"""Cliques with classes across trees: against enumeration, in exact fractions, and on real forests."""
+"""Cliques with classes across trees: against enumeration, in fractions, and on real forests."""
 
 import itertools
 from fractions import Fraction
@@ -15,10 +15,11 @@ from tests.strategies import Sizes, random_case
 from tests.unit.kernels.clique_rows import clique_batch
 from treeproof.engines import exact
 from treeproof.engines.base import Budget
+from treeproof.kernels.core.cells import CellBox
+from treeproof.kernels.core.leaves import Leaves
 from treeproof.kernels.exact.forest_cliques import (
     MISSING,
     Graph,
-    LeafBoxes,
     cover,
     enter_frame,
     fill_mask,
@@ -31,6 +32,7 @@ from treeproof.results.verdict import Verdict
 weigh, new_state, join_pieces = map(called, (weigh, new_state, join_pieces))
 cover, enter_frame, fill_mask = map(called, (cover, enter_frame, fill_mask))
 
+BOX = CellBox(np.zeros(3, dtype=np.int32), np.full(3, 5, dtype=np.int32))
 LARGER = Sizes(trees=8, depth=3, features=3, outputs=3, rows=2)
 
 
@@ -164,8 +166,8 @@ def random_leaves(rng, gains):
                 boxes.append(box)
                 continue
             cut = int(rng.integers(first, last))
-            for part in ((first, cut), (cut + 1, last)):
-                boxes.append([*box[:axis], part, *box[axis + 1 :]])
+            parts = ((first, cut), (cut + 1, last))
+            boxes += [[*box[:axis], part, *box[axis + 1 :]] for part in parts]
         for box in boxes:
             gain.append(float(rng.choice(gains)))
             for axis, (first, last) in enumerate(box):
@@ -175,15 +177,12 @@ def random_leaves(rng, gains):
                     high.append(last)
             range_start.append(len(feature))
         start.append(len(gain))
-    return LeafBoxes(
+    return Leaves(
         np.array(start),
         np.array(gain),
+        np.arange(len(gain), dtype=np.int32),
         np.array(range_start),
         *(np.array(column, dtype=np.int32) for column in (feature, low, high)),
-        np.zeros(3, dtype=np.int32),
-        np.full(3, 5, dtype=np.int32),
-        float(rng.choice([0.0, 0.3, -1.7])),
-        float(rng.choice([0.0, 0.1, 1.0, 2.3, 1e-9])),
     )
 
 
@@ -196,11 +195,13 @@ def test_weights_lose_no_violation(gains):
     n_reached = 0
     for _ in range(40):
         leaves = random_leaves(rng, gains)
-        weight, required = weigh(leaves)
+        base = float(rng.choice([0.0, 0.3, -1.7]))
+        floor = float(rng.choice([0.0, 0.1, 1.0, 2.3, 1e-9]))
+        weight, required = weigh(leaves, base, floor)
         trees = [range(*pair) for pair in itertools.pairwise(leaves.leaf_start)]
         for leaf_tuple in itertools.product(*trees):
-            value = Fraction(leaves.base) + sum(Fraction(leaves.leaf_gain[k]) for k in leaf_tuple)
-            if value >= Fraction(leaves.floor):
+            value = Fraction(base) + sum(Fraction(leaves.leaf_gain[k]) for k in leaf_tuple)
+            if value >= Fraction(floor):
                 n_reached += 1
                 assert sum(int(weight[leaf]) for leaf in leaf_tuple) >= required
     assert n_reached > 0
@@ -211,11 +212,9 @@ def test_votes_need_whole_votes():
     start = np.arange(0, 9, 2)
     gain = np.tile([-1.0, 1.0], 4)
     nothing = np.zeros(0, dtype=np.int32)
-    box = np.zeros(1, dtype=np.int32)
-    leaves = LeafBoxes(
-        start, gain, np.zeros(9, dtype=np.int64), nothing, nothing, nothing, box, box, 0.0, 1e-9
-    )
-    weight, required = weigh(leaves)
+    leaf_row = np.arange(8, dtype=np.int32)
+    leaves = Leaves(start, gain, leaf_row, np.zeros(9, dtype=np.int64), nothing, nothing, nothing)
+    weight, required = weigh(leaves, 0.0, 1e-9)
     assert weight.tolist() == [0, 1] * 4
     assert required == 3
 
@@ -253,7 +252,7 @@ def test_neighbours_are_the_pieces_that_meet(seed):
     n = len(leaves.leaf_gain)
     graph = graph_of(leaves, rng.integers(1, 4, n), n)
     state = new_state(graph)
-    join_pieces(leaves, graph, state)
+    join_pieces(leaves, BOX, graph, state)
     for one, other in itertools.permutations(range(n), 2):
         meet = all(
             low <= last and first <= high
@@ -280,7 +279,7 @@ def test_every_clique_that_weighs_enough_has_an_uncovered_piece(seed):
     weight = rng.integers(1, 5, n)
     graph = graph_of(leaves, weight, n)
     state = new_state(graph)
-    join_pieces(leaves, graph, state)
+    join_pieces(leaves, BOX, graph, state)
     near = [neighbours_of(state, 0, vertex) for vertex in range(n)]
     fill_mask(state.alive[0], n)
     cliques = [

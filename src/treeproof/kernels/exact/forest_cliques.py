@@ -32,7 +32,15 @@ from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, judge
-from treeproof.kernels.core.leaves import combination_up, restrict, summation_slack
+from treeproof.kernels.core.status import (
+    FOUND,
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+)
+from treeproof.kernels.exact.primal import NODES, POINTS
 
 if numba.config.DISABLE_JIT:
 
@@ -74,85 +82,16 @@ else:
 BIT, SIX, LAST = np.uint64(1), np.uint64(6), np.uint64(63)
 """Bit v & LAST of word v >> SIX of a mask stands for vertex v."""
 
-CLEARED, CANDIDATE, OUT_OF_NODES, OUT_OF_TIME, TOO_LARGE, IN_DOUBT = 0, 1, 2, 3, 4, 5
-"""Nothing is left to search; a clique has to be judged; a limit was reached; only the rounding of a
-link decides what is left."""
-
 PRECISION = 46
 """Bits of the sum of all magnitudes that weights keep."""
 
 
-class LeafBoxes(NamedTuple):
-    """The leaves that meet a box of cells, and the gain that a violation there needs.
-
-    leaf_start     int64   (n_trees + 1,)   leaves of each tree; every point of the box lies in one
-                                            leaf of each tree that has any
-    leaf_gain      float64 (n_leaves,)      above the true gain, or off by a rounding of the product
-    range_start    int64   (n_leaves + 1,)  constraints of each leaf
-    feature        int32   (n_ranges,)      constrained feature, at most once per leaf
-    low, high      int32   (n_ranges,)      first and last cell of the leaf in that feature
-    low_cell       int32   (n_features,)    the box, FIXED for features that keep their value
-    high_cell      int32   (n_features,)
-    base           float64                  gain before any tree, rounded up
-    floor          float64                  no violation in the box has less gain
-    """
-
-    leaf_start: np.ndarray
-    leaf_gain: np.ndarray
-    range_start: np.ndarray
-    feature: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    low_cell: np.ndarray
-    high_cell: np.ndarray
-    base: float
-    floor: float
-
-
-class Surroundings(NamedTuple):
-    """Where a row lies and how it may move.
-
-    row        float64 (n_features,)
-    row_cell   int32   (n_features,)  its cells, or FIXED
-    down, up   float64 (n_features,)  rates of a ball
-    low, high  float64 (n_features,)  domain of a ball
-    is_ball    bool                   otherwise every point of the box is at distance 0
-    """
-
-    row: np.ndarray
-    row_cell: np.ndarray
-    down: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    is_ball: bool
-
-
-class Nearest(NamedTuple):
-    """The nearest violation so far; arrays of one entry are overwritten in place.
-
-    upper    float64 (1,)           its distance; infinite without one
-    is_open  bool    (1,)           the distance is only approached
-    witness  int32   (n_features,)  its cells
-    doubt    float64 (2,)           distance of the nearest point that only a link's rounding can
-                                    judge, infinite without one; 1 where it is only approached
-    counts   int64   (3,)           nodes, points judged, cliques whose nearest point was no
-                                    violation
-    """
-
-    upper: np.ndarray
-    is_open: np.ndarray
-    witness: np.ndarray
-    doubt: np.ndarray
-    counts: np.ndarray
-
-
-NODES, POINTS, REJECTED = 0, 1, 2
-
-
 @inner_kernel
-def weigh(leaves):
+def weigh(leaves, base, floor):
     """Whole weights of all leaves, and the sum of weights that every violation reaches.
+
+    base   float64   gain before any tree, rounded up
+    floor  float64   no violation in the box has less gain
 
     Sound: with least gains m, value <= base + sum of m + sum of (gain - m). Each weight is
     (gain - m) / step rounded up, and `required` is (floor - base - sum of m - margin) / step
@@ -170,8 +109,8 @@ def weigh(leaves):
     weight = np.zeros(len(leaves.leaf_gain), dtype=np.int64)
     n_trees = len(leaves.leaf_start) - 1
     least = np.zeros(n_trees, dtype=np.float64)
-    total = leaves.base
-    gross = abs(leaves.base) + abs(leaves.floor)
+    total = base
+    gross = abs(base) + abs(floor)
     for tree in range(n_trees):
         largest = 0.0
         if leaves.leaf_start[tree] < leaves.leaf_start[tree + 1]:
@@ -183,7 +122,7 @@ def weigh(leaves):
         gross += largest
     _, exponent = math.frexp(gross)
     margin = (n_trees + 8) * 2.0**-52 * gross
-    missing = math.ldexp(leaves.floor - total - margin, PRECISION - exponent)
+    missing = math.ldexp(floor - total - margin, PRECISION - exponent)
     divisor = np.int64(0)
     for tree in range(n_trees):
         for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
@@ -222,7 +161,7 @@ class Graph(NamedTuple):
 
 
 @noalloc_kernel
-def leaf_distance(space, around, leaves, leaf):
+def leaf_distance(space, region, leaves, leaf):
     """Distance at which a row reaches a leaf, and whether it is only approached.
 
     Distances are compared as pairs: what is attained at a distance is nearer than what is only
@@ -230,14 +169,14 @@ def leaf_distance(space, around, leaves, leaf):
     """
     farthest = 0.0
     is_beyond = False
-    if not around.is_ball:
+    if not region.is_ball:
         return farthest, is_beyond
     for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
         feature = np.int64(leaves.feature[entry])
         distance, beyond = cell_distance(
-            space, feature, leaves.low[entry], leaves.high[entry], around.row_cell[feature],
-            around.row[feature], (around.down[feature], around.up[feature]),
-            (around.low[feature], around.high[feature]),
+            space, feature, leaves.low[entry], leaves.high[entry], region.home[feature],
+            region.row[feature], (region.down[feature], region.up[feature]),
+            (region.low[feature], region.high[feature]),
         )  # fmt: skip
         if distance > farthest or (distance == farthest and beyond):
             farthest = distance
@@ -246,7 +185,7 @@ def leaf_distance(space, around, leaves, leaf):
 
 
 @inner_kernel
-def find_pieces(space, around, leaves, weight, required, upper, is_open):
+def find_pieces(space, region, leaves, weight, required, upper, is_open):
     """List the pieces nearer than a violation in the order of their distances.
 
     Sound: a clique with another piece has no point nearer than the violation.
@@ -264,7 +203,7 @@ def find_pieces(space, around, leaves, weight, required, upper, is_open):
         for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
             if weight[leaf] == 0:
                 continue
-            far, beyond = leaf_distance(space, around, leaves, leaf)
+            far, beyond = leaf_distance(space, region, leaves, leaf)
             if far > upper or far == np.inf or (far == upper and (beyond or not is_open)):
                 continue
             heaviest = max(heaviest, weight[leaf])
@@ -310,7 +249,7 @@ MISSING, CHOSEN, FRAME, OPENED, N_ALIVE, VERTEX = 0, 1, 2, 3, 4, 5
 """Columns of levels: weight that its clique lacks; piece that is branched on; frame; WORK when the
 level was opened, and how many vertices were alive then; the piece's number in the frame."""
 LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN = 0, 1, 2, 3, 4, 5
-"""Numbers of a `State`: present level, or -1; present frame; pieces from here on are too far; pieces
+"""Numbers of a `State`: present level, or -1; present frame; pieces from here on are too far; those
 before this one need no search among themselves; steps so far; all weights are 1."""
 PIECE, WEIGHT = 0, 1
 """Rows of labels."""
@@ -408,7 +347,7 @@ def fill_mask(mask, n):
 
 
 @inner_kernel
-def join_pieces(leaves, graph, state):
+def join_pieces(leaves, box, graph, state):
     """Fill frame 0: pieces that meet in every feature are neighbours.
 
     Two pieces miss each other in a feature iff one ends before the other begins. With the pieces
@@ -416,7 +355,7 @@ def join_pieces(leaves, graph, state):
     """
     n = len(graph.leaf)
     n_words = state.frames[0, WIDTH]
-    n_features = len(leaves.low_cell)
+    n_features = len(box.low)
     for vertex in range(n):
         fill_mask(state.words[vertex * n_words : (vertex + 1) * n_words], n)
         state.words[vertex * n_words + (vertex >> 6)] &= ~(BIT << (np.uint64(vertex) & LAST))
@@ -712,8 +651,19 @@ def reframe(state):
 
 
 @noalloc_kernel
-def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
-    """Go on until a clique of sufficient weight is found, or nothing is left, or a limit is reached.
+def count_node(counts, budget, clock):
+    """Count a node; PROVED, or the limit that is reached."""
+    counts[NODES] += 1
+    if counts[NODES] > budget.nodes:
+        return NODE_LIMIT
+    # The clock takes longer than a small node.
+    is_late = counts[NODES] & 31 == 0 and seconds_now(clock) > budget.deadline
+    return TIME_LIMIT if is_late else PROVED
+
+
+@noalloc_kernel
+def search_cliques(state, counts, budget, clock, is_fresh):
+    """Go on until a clique of enough weight is found, nothing is left, or a limit is reached.
 
     is_fresh  bool   the present level has not been covered yet
 
@@ -721,18 +671,16 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
     that weigh enough have a vertex in its `branch` (`cover`, `branch_on_new`) and each of these
     was searched; a vertex leaves `alive` when branching on it begins.
 
-    A CANDIDATE is CHOSEN up to the present level; coming again counts it as searched.
+    FOUND: the pieces CHOSEN up to the present level; the next call counts them as searched.
     """
     numbers = state.numbers
     alive, branch = state.alive, state.branch
     while numbers[LEVEL] >= 0:
         level = numbers[LEVEL]
         if is_fresh:
-            nearest.counts[NODES] += 1
-            if nearest.counts[NODES] > node_limit:
-                return OUT_OF_NODES
-            if nearest.counts[NODES] & 31 == 0 and seconds_now(clock) > deadline:
-                return OUT_OF_TIME
+            status = count_node(counts, budget, clock)
+            if status != PROVED:
+                return status
             if reframe(state):
                 level = numbers[LEVEL]
             state.levels[level, OPENED] = numbers[WORK]
@@ -762,7 +710,7 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
         state.levels[level, CHOSEN] = state.labels[PIECE, frame[LIST] + vertex]
         missing = state.levels[level, MISSING] - state.labels[WEIGHT, frame[LIST] + vertex]
         if missing <= 0:
-            return CANDIDATE
+            return FOUND
         row = frame[START] + vertex * width
         for y in range(width):
             alive[level + 1, y] = alive[level, y] & state.words[row + y]
@@ -770,7 +718,7 @@ def search_cliques(state, nearest, node_limit, deadline, clock, is_fresh):
         state.levels[level + 1, FRAME] = numbers[TOP]
         numbers[LEVEL] = level + 1
         is_fresh = True
-    return CLEARED
+    return PROVED
 
 
 @noalloc_kernel
@@ -801,45 +749,43 @@ def retract(state, limit):
             break
 
 
+LOW, HIGH = 0, 1
+
+
 @inlined_kernel
 def is_nearer(distance, is_beyond, other, is_other_beyond):
     """Whether a distance comes before another; an attained one before an approached one."""
     return distance < other or (distance == other and is_other_beyond and not is_beyond)
 
 
-class Question(NamedTuple):
-    """What decides whether a point is a violation; see `treeproof.kernels.core.emulation.judge`.
+class Room(NamedTuple):
+    """Scratch of the judgement of cliques.
 
-    cells  int32   (n_features,)  scratch: the point under consideration
-    total  float64 (n_outputs,)   scratch
+    boxes  int32 (n_trees + 2, 2, n_features)   LOW and HIGH: first and last cells
+    turns  int64 (n_trees + 2, 2)               tree of a level, its next leaf
+    clock  int64 (2,)
     """
 
-    trees: NamedTuple
-    space: NamedTuple
-    semantics: NamedTuple
-    claim: NamedTuple
-    around: Surroundings
-    cells: np.ndarray
-    total: np.ndarray
+    boxes: np.ndarray
+    turns: np.ndarray
+    clock: np.ndarray
 
 
 @noalloc_kernel
-def nearest_point(question, box):
-    """Move to the cells of a box that are nearest to the row; returns their distance.
-
-    box  int32 (2, n_features)   first and last cells
-    """
-    around = question.around
+def nearest_point(judge_of, box):
+    """Move to the cells of a box that are nearest to the row; returns their distance."""
+    region = judge_of.region
     farthest = 0.0
     is_beyond = False
-    for feature in range(len(around.row)):
-        cell = min(max(around.row_cell[feature], box[0, feature]), box[1, feature])
-        question.cells[feature] = cell
-        if cell == around.row_cell[feature] or not around.is_ball:
+    for feature in range(len(region.row)):
+        home = region.home[feature]
+        cell = min(max(home, box[LOW, feature]), box[HIGH, feature])
+        judge_of.cells[feature] = cell
+        if cell == home or not region.is_ball:
             continue
         distance, beyond = cell_distance(
-            question.space, feature, cell, cell, around.row_cell[feature], around.row[feature],
-            (around.down[feature], around.up[feature]), (around.low[feature], around.high[feature]),
+            judge_of.forest.space, feature, cell, cell, home, region.row[feature],
+            (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
         )  # fmt: skip
         if distance > farthest or (distance == farthest and beyond):
             farthest = distance
@@ -848,29 +794,27 @@ def nearest_point(question, box):
 
 
 @noalloc_kernel
-def judge_nearest(question, box, nearest):
+def judge_nearest(judge_of, doubt, box):
     """Judge the nearest point of a box by the library's own arithmetic; a violation is kept.
 
-    Returns whether the point was a violation; one that is not nearer than what is known counts.
+    Returns whether the point is a violation, or no nearer than the one that is known.
     """
-    distance, is_beyond = nearest_point(question, box)
-    if not is_nearer(distance, is_beyond, nearest.upper[0], nearest.is_open[0]):
+    found = judge_of.found
+    distance, is_beyond = nearest_point(judge_of, box)
+    if not is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
         return True
-    nearest.counts[POINTS] += 1
+    found.counts[POINTS] += 1
     verdict = judge(
-        question.trees, question.space, question.semantics, question.claim, question.around.row,
-        question.cells, question.total,
-    )  # fmt: skip
+        judge_of.forest, judge_of.claim, judge_of.region.row, judge_of.cells, judge_of.total
+    )
     if verdict == BROKEN:
-        nearest.upper[0] = distance
-        nearest.is_open[0] = is_beyond
-        for feature in range(len(question.cells)):
-            nearest.witness[feature] = question.cells[feature]
-    elif verdict == AMBIGUOUS and is_nearer(
-        distance, is_beyond, nearest.doubt[0], nearest.doubt[1] > 0.0
-    ):
-        nearest.doubt[0] = distance
-        nearest.doubt[1] = 1.0 if is_beyond else 0.0
+        found.upper[0] = distance
+        found.is_open[0] = is_beyond
+        for feature in range(len(judge_of.cells)):
+            found.witness[feature] = judge_of.cells[feature]
+    elif verdict == AMBIGUOUS and is_nearer(distance, is_beyond, doubt[0], doubt[1] > 0.0):
+        doubt[0] = distance
+        doubt[1] = 1.0 if is_beyond else 0.0
     return verdict == BROKEN
 
 
@@ -879,7 +823,7 @@ def meets(leaves, leaf, box):
     """Whether a leaf shares cells with a box."""
     for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
         feature = leaves.feature[entry]
-        if leaves.low[entry] > box[1, feature] or leaves.high[entry] < box[0, feature]:
+        if leaves.low[entry] > box[HIGH, feature] or leaves.high[entry] < box[LOW, feature]:
             return False
     return True
 
@@ -889,8 +833,8 @@ def narrow(leaves, leaf, box):
     """Keep what a box shares with a leaf."""
     for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
         feature = leaves.feature[entry]
-        box[0, feature] = max(box[0, feature], leaves.low[entry])
-        box[1, feature] = min(box[1, feature], leaves.high[entry])
+        box[LOW, feature] = max(box[LOW, feature], leaves.low[entry])
+        box[HIGH, feature] = min(box[HIGH, feature], leaves.high[entry])
 
 
 @noalloc_kernel
@@ -917,31 +861,27 @@ def undecided_tree(leaves, weight, required, box):
 
 
 @noalloc_kernel
-def settle(question, leaves, weight, required, boxes, turns, nearest, node_limit, deadline, clock):
-    """Judge every leaf tuple in a box that may be a violation nearer than what is known.
-
-    boxes  int32 (n_trees + 2, 2, n_features)   scratch; the first one is the box
-    turns  int64 (n_trees + 2, 2)               scratch: tree of a level, its next leaf
+def settle(judge_of, doubt, leaves, weight, required, room, budget):
+    """Judge every leaf tuple in the first box that may be a violation nearer than what is known.
 
     Sound: the leaves of a tree divide the box, and where every tree has one leaf left, all points
     reach the leaves just judged.
     """
+    found, boxes, turns = judge_of.found, room.boxes, room.turns
     depth = 0
     is_fresh = True
     while depth >= 0:
         box = boxes[depth]
         if is_fresh:
-            nearest.counts[NODES] += 1
-            if nearest.counts[NODES] > node_limit:
-                return OUT_OF_NODES
-            if nearest.counts[NODES] & 31 == 0 and seconds_now(clock) > deadline:
-                return OUT_OF_TIME
-            distance, is_beyond = nearest_point(question, box)
+            status = count_node(found.counts, budget, room.clock)
+            if status != PROVED:
+                return status
+            distance, is_beyond = nearest_point(judge_of, box)
             tree = -2
-            if is_nearer(distance, is_beyond, nearest.upper[0], nearest.is_open[0]):
+            if is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
                 tree = undecided_tree(leaves, weight, required, box)
             if tree == -1:
-                judge_nearest(question, box, nearest)
+                judge_nearest(judge_of, doubt, box)
             if tree < 0:
                 depth -= 1
                 is_fresh = False
@@ -956,53 +896,31 @@ def settle(question, leaves, weight, required, boxes, turns, nearest, node_limit
         if is_fresh:
             turns[depth, 1] = leaf + 1
             for feature in range(box.shape[1]):
-                boxes[depth + 1, 0, feature] = box[0, feature]
-                boxes[depth + 1, 1, feature] = box[1, feature]
+                boxes[depth + 1, LOW, feature] = box[LOW, feature]
+                boxes[depth + 1, HIGH, feature] = box[HIGH, feature]
             depth += 1
             narrow(leaves, leaf, boxes[depth])
         else:
             depth -= 1
-    return CLEARED
-
-
-class Room(NamedTuple):
-    """Scratch of `judge_clique`.
-
-    boxes  int32 (n_trees + 2, 2, n_features)
-    turns  int64 (n_trees + 2, 2)
-    clock  int64 (2,)
-    """
-
-    boxes: np.ndarray
-    turns: np.ndarray
-    clock: np.ndarray
+    return PROVED
 
 
 @noalloc_kernel
-def judge_clique(question, leaves, weight, graph, state, room, nearest, node_limit, deadline):
-    """Judge all points that the chosen pieces share; returns CLEARED or the limit reached.
+def judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget):
+    """Judge all points that the chosen pieces share; returns PROVED or the limit reached.
 
     Sound: where the nearest of them is a violation, none of the others is nearer. Otherwise, within
     the slack of rounding or with a claim that asks for more, each leaf tuple is judged.
     """
-    clique_box(leaves, graph, state, room.boxes[0])
-    if judge_nearest(question, room.boxes[0], nearest):
-        return CLEARED
-    nearest.counts[REJECTED] += 1
-    return settle(
-        question, leaves, weight, graph.required, room.boxes, room.turns, nearest, node_limit,
-        deadline, room.clock,
-    )  # fmt: skip
-
-
-@noalloc_kernel
-def clique_box(leaves, graph, state, box):
-    """Cells that all chosen pieces share."""
-    for feature in range(len(leaves.low_cell)):
-        box[0, feature] = leaves.low_cell[feature]
-        box[1, feature] = leaves.high_cell[feature]
+    shared = room.boxes[0]
+    for feature in range(len(box.low)):
+        shared[LOW, feature] = box.low[feature]
+        shared[HIGH, feature] = box.high[feature]
     for level in range(state.numbers[LEVEL] + 1):
-        narrow(leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), box)
+        narrow(leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), shared)
+    if judge_nearest(judge_of, doubt, shared):
+        return PROVED
+    return settle(judge_of, doubt, leaves, weight, graph.required, room, budget)
 
 
 @noalloc_kernel
@@ -1048,120 +966,90 @@ def next_prefix(state, n_cleared, work, step):
 
 
 @inner_kernel
-def nearest_clique(question, leaves, nearest, node_limit, deadline, memory_limit):
-    """Find the nearest violation among leaves, or show that there is none nearer than what is known.
+def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
+    """Find the nearest violation in a box, or show that there is none nearer than what is known.
 
-    node_limit    int64    on the nodes that ``nearest`` counts
-    deadline      float64  on `seconds_now`
-    memory_limit  float64  bytes
+    judge_of     Judge          ``found`` holds what is known, and is valid at any return
+    doubt        float64 (2,)   distance of the nearest point that only a link's rounding can judge,
+                                infinite without one; 1 where it is only approached
+    leaves, box  Leaves, CellBox
+    base, floor  float64        see `weigh`
 
     Returns
     -------
-    status   int      CLEARED, IN_DOUBT, or the limit that ended the search
-    cleared  float64  no violation in the box is nearer than the smallest of this, ``nearest.upper``
-                      and ``nearest.doubt``; infinite when all was searched
+    status   int      PROVED, NEAR_TIE, or the limit that ended the search
+    cleared  float64  no violation in the box is nearer than the smallest of this, ``found.upper``
+                      and ``doubt``; infinite when all was searched
     """
-    weight, required = weigh(leaves)
+    found, region = judge_of.found, judge_of.region
+    weight, required = weigh(leaves, base, floor)
     graph = find_pieces(
-        question.space, question.around, leaves, weight, required, nearest.upper[0],
-        nearest.is_open[0],
-    )  # fmt: skip
+        judge_of.forest.space, region, leaves, weight, required, found.upper[0], found.is_open[0]
+    )
     if graph.reach < required:
-        return finish(nearest, CLEARED), np.inf
-    if bytes_of_graph(len(graph.leaf), graph.most) > memory_limit:
-        return TOO_LARGE, 0.0
+        return final_status(found, doubt, PROVED), np.inf
+    if bytes_of_graph(len(graph.leaf), graph.most) > budget.memory_bytes:
+        return MEMORY_LIMIT, 0.0
     state = new_state(graph)
     room = Room(
-        np.empty((len(leaves.leaf_start) + 1, 2, len(leaves.low_cell)), dtype=np.int32),
+        np.empty((len(leaves.leaf_start) + 1, 2, len(box.low)), dtype=np.int32),
         np.empty((len(leaves.leaf_start) + 1, 2), dtype=np.int64),
         np.empty(2, dtype=np.int64),
     )
     if required <= 0:
         # The leaves of least gain suffice: without a choice, the whole box is to be judged.
-        status = judge_clique(
-            question, leaves, weight, graph, state, room, nearest, node_limit, deadline
-        )
-        return finish(nearest, status), np.inf if status == CLEARED else 0.0
-    join_pieces(leaves, graph, state)
+        status = judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+        return final_status(found, doubt, status), np.inf if status == PROVED else 0.0
+    join_pieces(leaves, box, graph, state)
     n_cleared = cleared_at_root(graph, state)
-    limit = len(graph.leaf)
     step = FIRST_STEP
     work = np.int64(0)
-    status = CLEARED
+    limit = np.int64(len(graph.leaf))
     while n_cleared < limit:
         end, step = next_prefix(state, n_cleared, work, step)
         end = min(end, limit)
         work = state.numbers[WORK]
         open_prefix(graph, state, n_cleared, end)
-        is_fresh = np.bool_(True)
-        while True:
-            status = search_cliques(state, nearest, node_limit, deadline, room.clock, is_fresh)
-            if status != CANDIDATE:
-                break
-            is_fresh = False
-            status = judge_clique(
-                question, leaves, weight, graph, state, room, nearest, node_limit, deadline
-            )
-            if status != CLEARED:
-                break
-            while limit > 0 and not is_nearer(
-                graph.distance[limit - 1], graph.is_beyond[limit - 1], nearest.upper[0],
-                nearest.is_open[0],
-            ):  # fmt: skip
-                limit -= 1
-            if limit < state.numbers[LIMIT]:
-                retract(state, limit)
-        if status != CLEARED:
+        status = search_prefix(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+        if status != PROVED:
             # Sound: cliques of the pieces before this one were searched, others are as far as it.
             return status, graph.distance[n_cleared]
+        limit = n_nearer(graph, limit, found)
         n_cleared = end
-    return finish(nearest, CLEARED), np.inf
+    return final_status(found, doubt, PROVED), np.inf
 
 
 @noalloc_kernel
-def finish(nearest, status):
-    """Status of a search that is done: in doubt where a point that is nearer could not be judged."""
-    is_in_doubt = is_nearer(
-        nearest.doubt[0], nearest.doubt[1] > 0.0, nearest.upper[0], nearest.is_open[0]
-    )
-    return IN_DOUBT if status == CLEARED and is_in_doubt else status
+def search_prefix(judge_of, doubt, leaves, box, weight, graph, state, room, budget):
+    """Search a prefix to its end, judging what is found; returns PROVED or the limit reached."""
+    found = judge_of.found
+    is_fresh = True
+    while True:
+        status = search_cliques(state, found.counts, budget, room.clock, is_fresh)
+        if status == FOUND:
+            status = judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+            limit = n_nearer(graph, state.numbers[LIMIT], found)
+            if limit < state.numbers[LIMIT]:
+                retract(state, limit)
+        elif status == PROVED:
+            return status
+        if status != PROVED:
+            return status
+        is_fresh = False
 
 
-@inner_kernel
-def explore_cliques(
-    trees, space, semantics, claim, around, low_cell, high_cell, nearest, node_limit, deadline,
-    memory_limit,
-):  # fmt: skip
-    """`nearest_clique` for the leaves of trees that meet a box of cells.
+@noalloc_kernel
+def n_nearer(graph, limit, found):
+    """How many of the first pieces are nearer than the nearest violation."""
+    while limit > 0 and not is_nearer(
+        graph.distance[limit - 1], graph.is_beyond[limit - 1], found.upper[0], found.is_open[0]
+    ):
+        limit -= 1
+    return limit
 
-    claim                Claim   the constraint, see `treeproof.kernels.core.emulation`
-    low_cell, high_cell  int32 (n_features,)  the box, or FIXED
-    """
-    leaf_start, leaf_gain, leaf_row, range_start, feature, low, high = restrict(
-        trees, space, around.row, low_cell, high_cell, claim.coefficient, semantics.zero_band
-    )
-    slack = summation_slack(
-        trees, claim.coefficient, semantics.start, claim.unit, leaf_start, leaf_row
-    )
-    leaves = LeafBoxes(
-        leaf_start,
-        leaf_gain,
-        range_start,
-        feature,
-        low,
-        high,
-        low_cell,
-        high_cell,
-        combination_up(claim.coefficient, semantics.start),
-        claim.need - slack - claim.link_slack,
-    )
-    question = Question(
-        trees,
-        space,
-        semantics,
-        claim,
-        around,
-        np.empty(len(low_cell), dtype=np.int32),
-        np.empty(len(semantics.start), dtype=np.float64),
-    )
-    return nearest_clique(question, leaves, nearest, node_limit, deadline, memory_limit)
+
+@noalloc_kernel
+def final_status(found, doubt, status):
+    """Status of a search that is done: NEAR_TIE where a nearer point could not be judged."""
+    is_in_doubt = is_nearer(doubt[0], doubt[1] > 0.0, found.upper[0], found.is_open[0])
+    return NEAR_TIE if status == PROVED and is_in_doubt else status
