@@ -17,10 +17,10 @@ from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.leaves import Leaves
-from treeproof.kernels.exact.forest_cliques import (
+from treeproof.kernels.exact.forest_cliques import cover
+from treeproof.kernels.exact.piece_graph import (
     MISSING,
     Graph,
-    cover,
     enter_frame,
     fill_mask,
     join_pieces,
