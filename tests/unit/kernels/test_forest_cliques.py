@@ -222,13 +222,16 @@ def test_votes_need_whole_votes():
 def graph_of(leaves, weight, n):
     """Every leaf as a piece, in an order of its own."""
     return Graph(
-        np.arange(n, dtype=np.int32),
-        np.arange(n, dtype=np.float64),
-        np.zeros(n, dtype=np.bool_),
+        leaves,
+        BOX,
         weight,
         np.int64(1),
         np.int64(1),
         np.int64(len(leaves.leaf_start)),
+        np.arange(n, dtype=np.int32),
+        np.arange(n, dtype=np.float64),
+        np.zeros(n, dtype=np.bool_),
+        weight,
     )
 
 
@@ -252,7 +255,7 @@ def test_neighbours_are_the_pieces_that_meet(seed):
     n = len(leaves.leaf_gain)
     graph = graph_of(leaves, rng.integers(1, 4, n), n)
     state = new_state(graph)
-    join_pieces(leaves, BOX, graph, state)
+    join_pieces(graph, state)
     for one, other in itertools.permutations(range(n), 2):
         meet = all(
             low <= last and first <= high
@@ -279,7 +282,7 @@ def test_every_clique_that_weighs_enough_has_an_uncovered_piece(seed):
     weight = rng.integers(1, 5, n)
     graph = graph_of(leaves, weight, n)
     state = new_state(graph)
-    join_pieces(leaves, BOX, graph, state)
+    join_pieces(graph, state)
     near = [neighbours_of(state, 0, vertex) for vertex in range(n)]
     fill_mask(state.alive[0], n)
     cliques = [

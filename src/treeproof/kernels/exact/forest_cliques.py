@@ -68,7 +68,6 @@ from treeproof.kernels.exact.piece_graph import (
     join_pieces,
     lowest_bit,
     new_state,
-    weigh,
 )
 from treeproof.kernels.exact.primal import NODES, POINTS
 
@@ -403,11 +402,12 @@ def narrow(leaves, leaf, box):
 
 
 @noalloc_kernel
-def undecided_tree(leaves, weight, required, box):
+def undecided_tree(graph, box):
     """Tree with fewest leaves, but two at least, that meet a box; -1 if there is none.
 
     -2 when the box holds no violation. Sound: a point gets at most the heaviest leaf of each tree.
     """
+    leaves, weight = graph.leaves, graph.leaf_weight
     fewest = np.int64(len(weight) + 1)
     best = -1
     total = np.int64(0)
@@ -422,17 +422,18 @@ def undecided_tree(leaves, weight, required, box):
         if 1 < count < fewest:
             fewest = count
             best = tree
-    return best if total >= required else -2
+    return best if total >= graph.required else -2
 
 
 @noalloc_kernel
-def settle(judge_of, doubt, leaves, weight, required, room, budget):
+def settle(judge_of, doubt, graph, room, budget):
     """Judge every leaf tuple in the first box that may be a violation nearer than what is known.
 
     Sound: the leaves of a tree divide the box, and where every tree has one leaf left, all points
     reach the leaves just judged.
     """
     found, boxes, turns = judge_of.found, room.boxes, room.turns
+    leaves = graph.leaves
     depth = 0
     is_fresh = True
     while depth >= 0:
@@ -444,7 +445,7 @@ def settle(judge_of, doubt, leaves, weight, required, room, budget):
             distance, is_beyond = nearest_point(judge_of, box)
             tree = -2
             if is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
-                tree = undecided_tree(leaves, weight, required, box)
+                tree = undecided_tree(graph, box)
             if tree == -1:
                 judge_nearest(judge_of, doubt, box)
             if tree < 0:
@@ -471,21 +472,21 @@ def settle(judge_of, doubt, leaves, weight, required, room, budget):
 
 
 @noalloc_kernel
-def judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget):
+def judge_clique(judge_of, doubt, graph, state, room, budget):
     """Judge all points that the chosen pieces share; returns PROVED or the limit reached.
 
     Sound: where the nearest of them is a violation, none of the others is nearer. Otherwise, within
     the slack of rounding or with a claim that asks for more, each leaf tuple is judged.
     """
     shared = room.boxes[0]
-    for feature in range(len(box.low)):
-        shared[LOW, feature] = box.low[feature]
-        shared[HIGH, feature] = box.high[feature]
+    for feature in range(len(graph.box.low)):
+        shared[LOW, feature] = graph.box.low[feature]
+        shared[HIGH, feature] = graph.box.high[feature]
     for level in range(state.numbers[LEVEL] + 1):
-        narrow(leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), shared)
+        narrow(graph.leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), shared)
     if judge_nearest(judge_of, doubt, shared):
         return PROVED
-    return settle(judge_of, doubt, leaves, weight, graph.required, room, budget)
+    return settle(judge_of, doubt, graph, room, budget)
 
 
 @noalloc_kernel
@@ -538,7 +539,7 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
     doubt        float64 (2,)   distance of the nearest point that only a link's rounding can judge,
                                 infinite without one; 1 where it is only approached
     leaves, box  Leaves, CellBox
-    base, floor  float64        see `weigh`
+    base, floor  float64        see `treeproof.kernels.exact.piece_graph.weigh`
 
     Returns
     -------
@@ -546,12 +547,10 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
     cleared  float64  no violation in the box is nearer than the smallest of this, ``found.upper``
                       and ``doubt``; infinite when all was searched
     """
-    found, region = judge_of.found, judge_of.region
-    weight, required = weigh(leaves, base, floor)
-    graph = find_pieces(
-        judge_of.forest.space, region, leaves, weight, required, found.upper[0], found.is_open[0]
-    )
-    if graph.reach < required:
+    found = judge_of.found
+    space = judge_of.forest.space
+    graph = find_pieces(space, judge_of.region, leaves, box, base, floor, found)
+    if graph.reach < graph.required:
         return final_status(found, doubt, PROVED), np.inf
     if bytes_of_graph(len(graph.leaf), graph.most) > budget.memory_bytes:
         return MEMORY_LIMIT, 0.0
@@ -561,11 +560,11 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         np.empty((len(leaves.leaf_start) + 1, 2), dtype=np.int64),
         np.empty(2, dtype=np.int64),
     )
-    if required <= 0:
+    if graph.required <= 0:
         # The leaves of least gain suffice: without a choice, the whole box is to be judged.
-        status = judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+        status = judge_clique(judge_of, doubt, graph, state, room, budget)
         return final_status(found, doubt, status), np.inf if status == PROVED else 0.0
-    join_pieces(leaves, box, graph, state)
+    join_pieces(graph, state)
     n_cleared = cleared_at_root(graph, state)
     step = FIRST_STEP
     work = np.int64(0)
@@ -575,7 +574,7 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         end = min(end, limit)
         work = state.numbers[WORK]
         open_prefix(graph, state, n_cleared, end)
-        status = search_prefix(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+        status = search_prefix(judge_of, doubt, graph, state, room, budget)
         if status != PROVED:
             # Sound: cliques of the pieces before this one were searched, others are as far as it.
             return status, graph.distance[n_cleared]
@@ -585,14 +584,14 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
 
 
 @noalloc_kernel
-def search_prefix(judge_of, doubt, leaves, box, weight, graph, state, room, budget):
+def search_prefix(judge_of, doubt, graph, state, room, budget):
     """Search a prefix to its end, judging what is found; returns PROVED or the limit reached."""
     found = judge_of.found
     is_fresh = True
     while True:
         status = search_cliques(state, found.counts, budget, room.clock, is_fresh)
         if status == FOUND:
-            status = judge_clique(judge_of, doubt, leaves, box, weight, graph, state, room, budget)
+            status = judge_clique(judge_of, doubt, graph, state, room, budget)
             limit = n_nearer(graph, state.numbers[LIMIT], found)
             if limit < state.numbers[LIMIT]:
                 retract(state, limit)

@@ -16,7 +16,9 @@ from numba.extending import intrinsic
 
 from treeproof.kernels.core.arrays import sorted_order
 from treeproof.kernels.core.balls import cell_distance
+from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.leaves import Leaves
 
 if numba.config.DISABLE_JIT:
 
@@ -118,22 +120,28 @@ def weigh(leaves, base, floor):
 class Graph(NamedTuple):
     """Pieces nearer than the nearest violation, numbered by distance.
 
-    leaf       int32   (n,)   leaf of each piece
-    distance   float64 (n,)   rounded down; rises
-    is_beyond  bool    (n,)   the distance is only approached; False comes first among equals
-    weight     int64   (n,)
-    required   int64          weight that every violation reaches
-    reach      int64          no clique weighs more: the heaviest piece of each tree
-    most       int64          no clique has more pieces: one of each tree
+    leaves       Leaves
+    box          CellBox        in which they were sought
+    leaf_weight  int64   (n_leaves,)   see `weigh`
+    required     int64          weight that every violation reaches
+    reach        int64          no clique weighs more: the heaviest piece of each tree
+    most         int64          no clique has more pieces: one of each tree
+    leaf         int32   (n,)   leaf of each piece
+    distance     float64 (n,)   rounded down; rises
+    is_beyond    bool    (n,)   the distance is only approached; False comes first among equals
+    weight       int64   (n,)
     """
 
+    leaves: Leaves
+    box: CellBox
+    leaf_weight: np.ndarray
+    required: int
+    reach: int
+    most: int
     leaf: np.ndarray
     distance: np.ndarray
     is_beyond: np.ndarray
     weight: np.ndarray
-    required: int
-    reach: int
-    most: int
 
 
 @noalloc_kernel
@@ -161,11 +169,15 @@ def leaf_distance(space, region, leaves, leaf):
 
 
 @inner_kernel
-def find_pieces(space, region, leaves, weight, required, upper, is_open):
+def find_pieces(space, region, leaves, box, base, floor, found):
     """List the pieces nearer than a violation in the order of their distances.
+
+    found  Found   holds the violation
 
     Sound: a clique with another piece has no point nearer than the violation.
     """
+    weight, required = weigh(leaves, base, floor)
+    upper, is_open = found.upper[0], found.is_open[0]
     n_leaves = len(weight)
     leaf_of = np.empty(n_leaves, dtype=np.int32)
     distance = np.empty(n_leaves, dtype=np.float64)
@@ -202,13 +214,16 @@ def find_pieces(space, region, leaves, weight, required, upper, is_open):
         n_pieces += 1
     order = sorted_order(distance[:n_pieces], True)
     graph = Graph(
+        leaves,
+        box,
+        weight,
+        required,
+        reach,
+        most,
         np.empty(n_pieces, dtype=np.int32),
         np.empty(n_pieces, dtype=np.float64),
         np.empty(n_pieces, dtype=np.bool_),
         np.empty(n_pieces, dtype=np.int64),
-        required,
-        reach,
-        most,
     )
     for vertex in range(n_pieces):
         graph.leaf[vertex] = leaf_of[order[vertex]]
@@ -284,7 +299,7 @@ def new_state(graph):
     levels = graph.most + 1
     state = State(
         np.zeros(np.int64((1.0 + ROOM) * n * n_words) + n_words + 64, dtype=np.uint64),
-        np.empty((2, 4 * n + 64), dtype=np.int64),
+        np.empty((2, 5 * n + 64), dtype=np.int64),
         np.zeros((N_FRAMES, 5), dtype=np.int64),
         np.zeros((levels, n_words), dtype=np.uint64),
         np.zeros((levels, n_words), dtype=np.uint64),
@@ -317,15 +332,16 @@ def fill_mask(mask, n):
 
 
 @inner_kernel
-def join_pieces(leaves, box, graph, state):
+def join_pieces(graph, state):
     """Fill frame 0: pieces that meet in every feature are neighbours.
 
     Two pieces miss each other in a feature iff one ends before the other begins. With the pieces
     of a feature sorted by both, one mask of those that begin later (end earlier) grows along.
     """
+    leaves = graph.leaves
     n = len(graph.leaf)
     n_words = state.frames[0, WIDTH]
-    n_features = len(box.low)
+    n_features = len(graph.box.low)
     for vertex in range(n):
         fill_mask(state.words[vertex * n_words : (vertex + 1) * n_words], n)
         state.words[vertex * n_words + (vertex >> 6)] &= ~(BIT << (np.uint64(vertex) & LAST))
