@@ -12,6 +12,7 @@ import treeproof as tp
 from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
+from tests.unit.engines.test_exact import model_of, stump
 from tests.unit.kernels.clique_rows import clique_batch
 from treeproof.engines import exact
 from treeproof.engines.base import Budget
@@ -27,6 +28,7 @@ from treeproof.kernels.exact.piece_graph import (
     new_state,
     weigh,
 )
+from treeproof.model.builder import TreeBuilder
 from treeproof.results.verdict import Verdict
 
 weigh, new_state, join_pieces = map(called, (weigh, new_state, join_pieces))
@@ -97,6 +99,21 @@ def test_both_bounds_hold_when_a_limit_ends_the_search(cliques, n_nodes):
             assert outcomes.lower[row] <= truth <= outcomes.upper[row]
             n_open += not outcomes.exact[row]
     assert n_open > 0 or n_nodes > 5
+
+
+@pytest.mark.usefixtures("cliques")
+def test_what_is_attained_is_nearer_than_what_is_approached():
+    """Down by 0.25 and just past it, or up by exactly 0.25, in any order of features and trees."""
+    for down in (0, 1):
+        for order in itertools.permutations((down, 1 - down)):
+            builder = TreeBuilder()
+            for feature in order:
+                leaves = (1.0, 0.0) if feature == down else (0.0, 1.0)
+                stump(builder, feature, 0.25 if feature == down else 0.75, *leaves)
+            model = model_of(builder, 2, cut=0.5)
+            found = tp.radius(model, np.full((1, 2), 0.5))
+            assert found.upper[0] == found.lower[0] == 0.25
+            assert found.attained[0]
 
 
 # Forests, against the dual search

@@ -483,7 +483,7 @@ def enter_frame(state, alive, level):
             bits = words[row + x] & alive[x]
             while bits != 0:
                 other = np.uint64(place[(x << 6) + np.int64(lowest_bit(bits))])
-                words[target + (other >> SIX)] |= BIT << (other & LAST)
+                words[target + np.int64(other >> SIX)] |= BIT << (other & LAST)
                 bits &= bits - BIT
     state.numbers[TOP] = top + 1
     state.frames[top + 1, START] = start
