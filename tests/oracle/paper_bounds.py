@@ -65,9 +65,7 @@ def parts_of(query: Query, row: int, constraint: int) -> list[list[Node]]:
                 continue
             feature = int(trees.feature[node])
             if feature not in free:
-                left = evaluate._goes_left(ensemble, np.array([node]), query.rows[row, [feature]])[
-                    0
-                ]
+                left = evaluate.goes_left(ensemble, np.array([node]), query.rows[row, [feature]])[0]
                 stack.append((int(trees.left[node] if left else trees.right[node]), cells))
                 continue
             here = cells.get(feature, free[feature])

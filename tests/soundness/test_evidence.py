@@ -27,8 +27,9 @@ from tests.unit.checker.certificates import (
     run_of,
     unpacked,
 )
+from tests.unit.checker.provers import cell_box
 from treeproof.checker import RunChecker
-from treeproof.checker.claims import cell_box, read_claim
+from treeproof.checker.claims import read_claim
 from treeproof.engines.registry import engine_named
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder

@@ -1,34 +1,27 @@
 """Answers: whether what the record of a row says follows from its evidence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from treeproof.checker import schema
-from treeproof.checker.claims import Claim, cell_box, margins, read_claim, require, ways_of
+from treeproof.checker.claims import Claim, Way, read_claim, require, ways_of
 from treeproof.checker.forest import Forest
-from treeproof.checker.proofs import Met, Reader, check_way
+from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
-from treeproof.checker.witnesses import (
-    check_in_set,
-    distance_of,
-    level_of,
-    reaches,
-    rounded_down,
-    same_number,
-)
+from treeproof.checker.witnesses import Moves, rounded_down, same_numbers
 from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Ensemble
+from treeproof.model.ensemble import Ensemble, FloatArray
 
-NODES_PER_BYTE = 4
-"""Nodes of a proof for each byte of its packed form, at most, and one more for each way."""
+MOST_ROWS, MOST_CELLS = 256, 1 << 20
+"""Rows, and rows times features, that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +31,44 @@ class RowCheck:
     row: int
     status: str
     reason: str = ""
+
+
+class _Found(NamedTuple):
+    """What the plain model says of a point: why it is no row of it, label, and first margin."""
+
+    wrong: str
+    label: int
+    score: float
+
+
+class _Case:
+    """A record on its way through the checks; it has a status when it is settled."""
+
+    row: schema.Row
+    kind: str
+    radius: float
+    has_witness = False
+    claim: Claim | None = None
+    own: FloatArray | None = None
+    point: FloatArray | None = None
+    unproved = ""
+    moves: Moves
+    place: int
+
+    def __init__(self, record: Any, values: Any, label: schema.Label) -> None:
+        self.record, self.values, self.label = record, values, label
+        self.number, self.status, self.reason = -1, "", ""
+        self.ways: list[Way] = []
+        self.found: dict[str, _Found] = {}
+
+    def settle(self, status: str, reason: str = "") -> None:
+        self.status, self.reason = status, reason
+
+    def point_found(self, name: str, what: str) -> _Found:
+        """What the model says of the row ('own') or the witness ('point'), which must be a row."""
+        require(name in self.found, f"{what}: one value per feature")
+        require(not self.found[name].wrong, f"{what}: {self.found[name].wrong}")
+        return self.found[name]
 
 
 class RunChecker:
@@ -66,63 +97,130 @@ class RunChecker:
         values: Sequence[float] | None = None,
         label: schema.Label = None,
     ) -> RowCheck:
-        """Check one row.
+        """Check one row; see `check_all`."""
+        return self.check_all([record], [values], [label])[0]
 
-        Parameters
-        ----------
-        record : dict or Row
-            The record of the row.
-        values, label
-            Where they are known from elsewhere: what the row must hold, and the label that the run
-            must have been given for it.
+    def check_all(
+        self,
+        records: Sequence[dict[str, Any] | schema.Row],
+        values: Sequence[Sequence[float] | None] | None = None,
+        labels: Sequence[schema.Label] | None = None,
+    ) -> list[RowCheck]:
+        """Check rows; many at a time take much less time than one by one.
+
+        values, labels : where they are known from elsewhere, what each row must hold, and the label
+        that the run must have been given for it.
         """
-        number = -1
-        try:
-            row = msgspec.convert(record, schema.Row)
-            number = row.row
-            status, reason = self._status(row, values, label)
-        except CertificateRejected as error:
-            return RowCheck(number, "rejected", str(error))
-        except msgspec.ValidationError as error:
-            return RowCheck(number, "rejected", f"record: it cannot be read ({error})")
-        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            # Sound: what cannot be followed is not accepted. No such record is known.
-            return RowCheck(number, "rejected", f"record: it cannot be checked ({error!r})")
-        return RowCheck(number, status, reason)
+        n = len(records)
+        given = list(zip(records, values or [None] * n, labels or [None] * n, strict=True))
+        step = max(1, min(MOST_ROWS, MOST_CELLS // self.question.n))
+        return [
+            check
+            for first in range(0, n, step)
+            for check in self._check(given[first : first + step])
+        ]
 
-    def _status(
-        self, row: schema.Row, values: Sequence[float] | None, label: schema.Label
-    ) -> tuple[str, str]:
+    def _check(self, given: list[Any]) -> list[RowCheck]:
+        cases = [_Case(*entry) for entry in given]
+        self._each(cases, self._read)
+        self._evaluate(cases)
+        self._each(cases, self._compare)
+        proved = [case for case in cases if not case.status and case.ways]
+        claims = [case.claim for case in proved if case.claim is not None]
+        reasons = prove(self.forest, claims, [case.ways for case in proved])
+        for case, reason in zip(proved, reasons, strict=True):
+            if reason:
+                case.settle("rejected", reason)
+        witnessed = [c for c in cases if not c.status and c.has_witness and "point" in c.found]
+        if witnessed:
+            points = np.array([case.point for case in witnessed])
+            moves = Moves(self.forest, [c.claim for c in witnessed if c.claim is not None], points)
+            for number, case in enumerate(witnessed):
+                case.moves, case.place = moves, number
+        self._each(cases, self._check_witness)
+        return [RowCheck(case.number, case.status, case.reason) for case in cases]
+
+    def _each(self, cases: list[_Case], step: Callable[[_Case], None]) -> None:
+        """Take a step with every case that is open; errors reject it."""
+        for case in cases:
+            if case.status:
+                continue
+            try:
+                step(case)
+            except CertificateRejected as error:
+                case.settle("rejected", str(error))
+            except msgspec.ValidationError as error:
+                case.settle("rejected", f"record: it cannot be read ({error})")
+            except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+                # Sound: what cannot be followed is not accepted. No such record is known.
+                case.settle("rejected", f"record: it cannot be checked ({error!r})")
+
+    def _read(self, case: _Case) -> None:
+        """Read a record and its claim, and the points whose labels must be known."""
+        row = case.row = msgspec.convert(case.record, schema.Row)
+        case.number = row.row
         self.question.check_row_number(row.row)
-        kind, radius = self._claimed_set(row)
-        has_witness = row.verdict == "falsified" or _number(row.upper) < math.inf
-        claim, text = None, "none: no evidence" if row.evidence is None else row.evidence
-        if not text.startswith("none: "):
-            claim = read_claim(text, self.forest)
-        self._check_row(row, claim, values, label)
-        if not has_witness:
+        case.kind, case.radius = self._claimed_set(row)
+        case.has_witness = row.verdict == "falsified" or _number(row.upper) < math.inf
+        text = "none: no evidence" if row.evidence is None else row.evidence
+        if text.startswith("none: "):
+            case.unproved = text.removeprefix("none: ")
+        else:
+            case.claim = read_claim(text, self.forest)
+        stated = None if row.values is None else np.array(row.values, dtype=np.float64)
+        own = stated if case.claim is None else case.claim.row
+        for other in (stated, case.values):
+            same = other is None or (own is not None and _same(own, np.asarray(other)))
+            require(same, "claim: it is about another row")
+        case.own = own
+        if row.witness is not None:
+            case.point = np.array(row.witness, dtype=np.float64)
+        elif case.claim is not None:
+            # A row without any value is its own witness, and is written as none.
+            case.point = np.full(len(case.claim.row), np.nan)
+
+    def _evaluate(self, cases: list[_Case]) -> None:
+        """Let the plain model evaluate all rows and witnesses that are rows of it."""
+        ensemble, n = self.forest.ensemble, self.forest.ensemble.n_features
+        for own, name in ((True, "own"), (False, "point")):
+            used = [c for c in cases if not c.status and (own or c.has_witness)]
+            used = [c for c in used if getattr(c, name) is not None and len(getattr(c, name)) == n]
+            if not used:
+                continue
+            points = np.array([getattr(c, name) for c in used])
+            fits = np.all(same_numbers(evaluate.cast_rows(ensemble, points), points), axis=1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = evaluate.margins(ensemble, points)
+            labels = [-1] * len(used)
+            if self.question.classes:
+                labels = evaluate.label_indices(ensemble, scores).tolist()
+            wrong = np.where(fits, "", "it is not in the model's input precision")
+            if not ensemble.missing_allowed:
+                wrong[np.isnan(points).any(axis=1)] = "the model takes no missing values"
+            found = zip(wrong.tolist(), labels, scores[:, 0].astype(float).tolist(), strict=True)
+            for case, entry in zip(used, found, strict=True):
+                case.found[name] = _Found(*entry)
+
+    def _compare(self, case: _Case) -> None:
+        """Compare a row with its claim, the model, the question and the data."""
+        row, claim, kind = case.row, case.claim, case.kind
+        self._check_labels(case)
+        if not case.has_witness:
             nothing = row.witness is None and row.witness_distance is None
             nothing &= row.witness_label in (None, msgspec.UNSET)
             require(nothing, "record: an answer without an upper bound has no witness")
-        if kind == "none" and not has_witness:
+        if kind == "none" and not case.has_witness:
             require(claim is None, "record: it has evidence, and claims nothing")
-            return "claims nothing", ""
-        if claim is None:
-            return "unproved", text.removeprefix("none: ")
-        require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
-        same = kind == "none" or claim.radius == radius
-        require(same, f"claim: the radius is {claim.radius!r}, the answer says {radius!r}")
-        self._check_question(claim, row)
-        ways = ways_of(self.forest, claim) if kind != "none" else []
-        reader = Reader(claim.proof, NODES_PER_BYTE * claim.n_packed + len(ways))
-        box = cell_box(self.forest, claim, kind, radius)
-        met: Met = {}
-        for way in ways:
-            check_way(self.forest, claim, way, box, reader, met)
-        require(reader.at == len(claim.proof), f"byte {reader.at}: the proof goes on")
-        if has_witness:
-            self._check_witness(claim, row)
-        return "accepted", ""
+            case.settle("claims nothing")
+        elif claim is None:
+            case.settle("unproved", case.unproved)
+        else:
+            require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
+            same = kind == "none" or claim.radius == case.radius
+            require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
+            self._check_question(claim, case)
+            case.ways = ways_of(self.forest, claim) if kind != "none" else []
+            require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""
@@ -155,50 +253,33 @@ class RunChecker:
             return "closed", lower
         return ("open", lower) if lower > 0.0 else ("none", 0.0)
 
-    def _check_row(
-        self,
-        row: schema.Row,
-        claim: Claim | None,
-        values: Sequence[float] | None,
-        label: schema.Label,
-    ) -> None:
-        """Compare the row's values and labels with each other, the model and the data."""
-        question, classes = self.question, self.question.classes
+    def _check_labels(self, case: _Case) -> None:
+        """Compare the row's labels with the classes, the model and the data."""
+        question, classes, row = self.question, self.question.classes, case.row
         number = question.class_number(row.label)
         known = number >= 0 if classes else row.label is None
         require(known, f"record: there is no class {row.label!r}")
-        if label is not None and not question.own_labels:
-            require(same_label(label, row.label), f"record: the label of the data is {label!r}")
-        stated = None if row.values is None else [_number(value) for value in row.values]
-        own = stated if claim is None else claim.row
-        for other in (stated, values):
-            same = other is None or (own is not None and _same(own, other))
-            require(same, "claim: it is about another row")
-        if own is None:
+        if case.label is not None and not question.own_labels:
+            same = same_label(case.label, row.label)
+            require(same, f"record: the label of the data is {case.label!r}")
+        if case.own is None:
             unsaid = row.predicted in (None, msgspec.UNSET)
             require(unsaid, "record: a prediction needs the values of the row")
             return
-        self._check_input(own, "row")
-        mine = classes[self._label(own)] if classes else None
+        found = case.point_found("own", "row")
+        mine = classes[found.label] if classes else None
         same = row.predicted is msgspec.UNSET or same_label(row.predicted, mine)
         require(same, f"record: the model predicts {mine!r}")
         is_own = not question.own_labels or same_label(row.label, mine)
         require(is_own, f"record: the model's own label is {mine!r}")
 
-    def _check_input(self, point: list[float], what: str) -> None:
-        ensemble = self.forest.ensemble
-        require(len(point) == ensemble.n_features, f"{what}: one value per feature")
-        cast = evaluate.cast_rows(ensemble, np.array([point]))[0].tolist()
-        require(_same(cast, point), f"{what}: it is not in the model's input precision")
-        missing = not ensemble.missing_allowed and any(map(math.isnan, point))
-        require(not missing, f"{what}: the model takes no missing values")
-
-    def _check_question(self, claim: Claim, row: schema.Row) -> None:
+    def _check_question(self, claim: Claim, case: _Case) -> None:
         """Compare the claim's set and goal with the question of the run."""
-        question, goal = self.question, self.question.goal
+        question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
         for name, numbers in question.reach(row.row, claim.row, number):
-            same = getattr(claim, name) == numbers
+            stated = getattr(claim, name)
+            same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers
             require(same, f"claim: '{name}' is not that of the question")
         if isinstance(goal, schema.KeepsLabel):
             wanted: Any = ("keep", number)
@@ -207,59 +288,49 @@ class RunChecker:
         elif isinstance(goal, schema.ScoreWithin):
             wanted = tuple(end for side in question.ranges for end in side.of(row.row))
         else:
-            wanted = _range_around(self._margins(claim.row)[0], float(goal.delta))
-        stated, value = claim.goal
-        found = _floats(value) if stated == "within" else (stated, value)
+            wanted = _range_around(case.found["own"].score, float(goal.delta))
+        name, value = claim.goal
+        found = _floats(value) if name == "within" else (name, value)
         require(found == wanted, f"claim: the goal is not {wanted}")
 
-    def _margins(self, point: list[float]) -> list[float]:
-        """The model's own margins of a point."""
-        forest = self.forest
-        leaves = [(tree, forest.leaf_of(tree, point)) for tree in range(len(forest.output))]
-        return margins(forest.ensemble, forest.rounded_sums(leaves))
-
-    def _label(self, point: list[float]) -> int:
-        """Number of the class that the model gives a point."""
-        ensemble = self.forest.ensemble
-        scores = np.array([self._margins(point)], dtype=ensemble.aggregation.precision)
-        return int(evaluate.label_indices(ensemble, scores)[0])
-
-    def _check_witness(self, claim: Claim, row: schema.Row) -> None:
-        """Replay the witness, see that it is in the set, and derive the bound that it shows."""
-        question, classes = self.question, self.question.classes
-        # A row without any value is its own witness, and is written as none.
-        stated = [None] * len(claim.row) if row.witness is None else row.witness
-        point = [_number(value) for value in stated]
-        self._check_input(point, "witness")
+    def _check_witness(self, case: _Case) -> None:
+        """Judge the witness, see that it is in the set, and derive the bound that it shows."""
+        question, row, claim = self.question, case.row, case.claim
+        if not case.has_witness or claim is None:
+            case.settle("accepted")
+            return
+        found, moves, at = case.point_found("point", "witness"), case.moves, case.place
         name, value = claim.goal
-        label = self._label(point) if classes else -1
         if name == "within":
             least, most = _floats(value)
-            inside = least <= self._margins(point)[0] <= most
-            require(not inside, "witness: its score is in the range")
+            require(not least <= found.score <= most, "witness: its score is in the range")
         else:
-            require((label == value) == (name == "avoid"), f"witness: its label is {label}")
+            broken = (found.label == value) == (name == "avoid")
+            require(broken, f"witness: its label is {found.label}")
         if row.witness_label is not msgspec.UNSET:
-            mine = classes[label] if classes and row.witness is not None else None
+            is_named = bool(question.classes) and row.witness is not None
+            mine = question.classes[found.label] if is_named else None
             require(same_label(row.witness_label, mine), f"witness: its label is {mine!r}")
-        distance = distance_of(claim, point)
+        distance = moves.distance(at)
         same = _number(row.witness_distance) == distance
         require(same, f"witness: its distance is {distance!r}")
         if question.is_box:
-            check_in_set(self.forest, claim, point, distance, math.inf)
+            moves.check_in_box(at, claim)
+            case.settle("accepted")
             return
-        upper, level = _number(row.upper), level_of(self.forest, claim, point)
+        upper, level = _number(row.upper), moves.level(at)
         if not question.asks_radius:
             nearest = min(question.eps, distance)
             require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         elif not row.attained:
-            nearest = rounded_down(level[0])
+            nearest = rounded_down(level.distance)
             require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
-        attains = reaches(upper, level)
+        attains = level.reached_by(upper)
         require(attains == row.attained, f"witness: 'attained' is {attains}")
         require(upper <= distance, f"witness: it is as near as {distance!r}")
         radius = upper if row.attained else math.nextafter(upper, math.inf)
-        check_in_set(self.forest, claim, point, distance, radius)
+        moves.check_in_ball(at, distance, radius)
+        case.settle("accepted")
 
 
 def _number(value: Any) -> float:
@@ -270,13 +341,16 @@ def _floats(texts: Any) -> tuple[float, ...]:
     return tuple(float.fromhex(text) for text in texts)
 
 
-def _same(left: Sequence[float], right: Sequence[float]) -> bool:
-    return len(left) == len(right) and all(map(same_number, left, right))
+def _same(left: FloatArray, right: FloatArray) -> bool:
+    return len(left) == len(right) and (
+        left.tobytes() == right.tobytes() or bool(same_numbers(left, right).all())
+    )
 
 
 def _range_around(score: float, delta: float) -> tuple[float, float]:
     """Least and largest double that differ from a score by at most delta."""
     if math.isinf(delta):
         return -math.inf, math.inf
-    low, high = (rounded_down(sign * Fraction(score) + Fraction(delta)) for sign in (-1, 1))
+    ends = [sign * Fraction(score) + Fraction(delta) for sign in (-1, 1)]
+    low, high = (rounded_down(end.as_integer_ratio()) for end in ends)
     return -low, high

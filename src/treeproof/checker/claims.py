@@ -9,7 +9,6 @@ import base64
 import math
 import struct
 import zlib
-from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -17,10 +16,10 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from treeproof.checker.forest import Box, Forest
+from treeproof.checker.forest import Forest
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Ensemble
+from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import sigmoid_float64, smallest_true
 
 PREFIX = "E1:"
@@ -36,13 +35,13 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The set around a row, and what must hold there."""
+    """The set around a row, and what must hold there; one number stands for all features."""
 
-    row: list[float]
-    down: list[float]
-    up: list[float]
-    low: list[float]
-    high: list[float]
+    row: FloatArray
+    down: float | list[float]
+    up: float | list[float]
+    low: float | list[float]
+    high: float | list[float]
     kind: str
     radius: float
     goal: tuple[str, Any]
@@ -67,6 +66,10 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     within: tuple[str, str] | None = None
 
 
+_FIELDS = msgspec.json.Decoder(_Fields)
+"""Made now, in one thread: see the end of schema.py."""
+
+
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
     require(text.startswith(PREFIX), "evidence: the version is not E1")
@@ -79,12 +82,12 @@ def read_claim(text: str, forest: Forest) -> Claim:
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
         require(length <= 4096 + 256 * n, "evidence: the claim is too long for this model")
-        fields = msgspec.json.decode(payload[4 : 4 + length], type=_Fields)
+        fields = _FIELDS.decode(payload[4 : 4 + length])
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
-            row=list(struct.unpack(f"<{n}d", base64.b64decode(fields.row, validate=True))),
+            row=np.frombuffer(base64.b64decode(fields.row, validate=True), "<f8"),
             down=_numbers(fields.down, n),
             up=_numbers(fields.up, n),
             low=_numbers(fields.low, n),
@@ -95,51 +98,20 @@ def read_claim(text: str, forest: Forest) -> Claim:
             proof=payload[4 + length :],
             n_packed=len(packed),
         )
-    except (zlib.error, struct.error, ValueError, RecursionError) as error:
+    except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
     require(fields.model == forest.ensemble.fingerprint, "claim: it is about another model")
-    require(fields.semantics == semantics_text(forest.ensemble), "claim: other numeric semantics")
+    require(fields.semantics == forest.semantics, "claim: other numeric semantics")
+    require(len(claim.row) == n, "claim: one value per feature")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
-    rates = claim.down + claim.up
-    require(all(rate >= 0.0 for rate in rates), "claim: rates must be numbers >= 0")
-    require(not any(map(math.isnan, claim.low + claim.high)), "claim: bounds must not be NaN")
     return claim
 
 
-def _numbers(texts: str | list[str], n: int) -> list[float]:
+def _numbers(texts: str | list[str], n: int) -> float | list[float]:
     if isinstance(texts, str):
-        return [float.fromhex(texts)] * n
+        return float.fromhex(texts)
     require(len(texts) == n, "claim: one number per feature")
     return [float.fromhex(text) for text in texts]
-
-
-def semantics_text(ensemble: Ensemble) -> str:
-    """The numeric semantics of a model in one line."""
-    aggregation, decision = ensemble.aggregation, ensemble.decision
-    return (
-        f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
-        f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
-    )
-
-
-def cell_box(forest: Forest, claim: Claim, kind: str, radius: float) -> Box:
-    """Cells that a set around the row meets; missing and categorical entries do not move.
-
-    Counting thresholds is monotone, so the largest of two ends passes the larger count.
-    """
-    box: Box = {}
-    for feature, cuts in forest.cuts.items():
-        x, least, most = claim.row[feature], claim.low[feature], claim.high[feature]
-        if math.isnan(x) or feature in forest.fixed:
-            continue
-        low, high = bisect_right(cuts, least), bisect_right(cuts, most)
-        if kind != "box":
-            here = bisect_right(cuts, x)
-            down = forest.passed(feature, x, radius, -claim.down[feature])
-            up = forest.passed(feature, x, radius, claim.up[feature], is_open=kind == "open")
-            low, high = min(max(down, low), here), max(min(up, high), here)
-        box[feature] = (low, high)
-    return box
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +199,8 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
         # Nothing falls to minus infinity: the floor lies above every sum.
         need = peaks[0] + errors[0] + 1
     else:
-        need = math.ceil(Fraction(way.weights[0] * way.cut) / forest.unit)
+        n, d = (way.weights[0] * way.cut).as_integer_ratio()
+        need = -(-n * forest.unit.denominator // (d * forest.unit.numerator))
         need = need if error else _on_grid(forest, need)
     return need - error
 

@@ -1,211 +1,347 @@
-"""An ensemble in integers: cells between thresholds, leaf values in one unit, pieces of trees.
+"""An ensemble in cells: thresholds in order, the leaves that boxes of cells meet, integers.
 
 Cell c of a feature holds the values v with exactly c thresholds <= v; a split at its threshold
-number j sends v left iff the cell of v is at most j.
+number j sends v left iff the cell of v is at most j. All functions take many rows at a time.
 """
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from treeproof.errors import InternalError
+from treeproof.model import evaluate
 from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
-    NONNEGATIVE_CATEGORY,
-    WHOLE_CATEGORY,
     ZERO_BAND,
     ZERO_IS_MISSING,
     Ensemble,
+    FloatArray,
     cached_per_ensemble,
 )
+from treeproof.model.sums import grid_exponent
+
+Ints = NDArray[Any]
+"""Integers: int64, or Python's own where these might not hold them."""
 
 EXTRA_BITS = 40
-"""The unit of all integers is so many bits finer than the model's own numbers."""
+"""The unit of exact integers is so many bits finer than the model's own numbers."""
 
-Box = dict[int, tuple[int, int]]
-"""First and last cell per feature; features that are not listed keep the row's value."""
+WORD_BITS = 56
+"""Sums of leaf values take so many bits in words; the rest is for multipliers."""
+
+
+class Boxes(NamedTuple):
+    """First and last cell of each feature, int64 (n_boxes, n_features) each.
+
+    Features that keep the row's value, and those that no node compares, have first 0 and last -1.
+    """
+
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+
+class Pieces(NamedTuple):
+    """Leaves that boxes meet, as node numbers, sorted by row and tree.
+
+    Where zero counts as missing, the cells of one leaf may be no range. The box is then cut into
+    parts, each with pieces of its own; `part` is the number of the box among `boxes`, which begin
+    with those of the rows.
+    """
+
+    row: NDArray[np.int64]
+    part: NDArray[np.int64]
+    node: NDArray[np.int64]
+    boxes: Boxes
 
 
 class Forest:
     """What the checker reads of a model; see the module."""
 
-    root: list[int]
-    feature: list[int]
-    right: list[int]
-    flags: list[int]
-    threshold: list[float]
-    leaf: list[int]
-    category_set: list[int]
-    set_offset: list[int]
-    words: list[int]
-    output: list[int]
-    value: list[list[float]]
-    fixed: set[int]
-    cuts: dict[int, list[float]]
-    cut: list[int]
-    zero: dict[int, tuple[int, int]]
+    tree: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    cut: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    apart: NDArray[np.bool_]
+    zero: NDArray[np.int64]
+    fixed: NDArray[np.bool_]
+    keys: NDArray[np.complex128]
+    first_cut: NDArray[np.int64]
+    value: FloatArray
+    start: FloatArray
     bits: int
     exponent: int
-    unit: Fraction
-    integers: list[list[int]]
-    start: list[int]
+    shift: int
+    word: tuple[NDArray[np.int64], NDArray[np.int64]]
     first_sums: dict[tuple[float, bool], float]
     grid = 1 << EXTRA_BITS
 
     def __init__(self, ensemble: Ensemble) -> None:
-        self.ensemble = ensemble
+        self.ensemble, self.trees = ensemble, ensemble.trees
         vars(self).update(_tables(ensemble))
+        self.unit = Fraction(2) ** self.exponent
+        aggregation, decision = ensemble.aggregation, ensemble.decision
+        self.semantics = (
+            f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
+            f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
+        )
 
-    def goes_left(self, node: int, value: float) -> bool:
-        """Where a single value goes at an inner node."""
-        flags = self.flags[node]
-        if math.isnan(value) or (flags & ZERO_IS_MISSING and abs(value) <= ZERO_BAND):
-            return bool(flags & MISSING_LEFT)
-        if not flags & CATEGORICAL:
-            return bool(value < self.threshold[node])
-        number = self.category_set[node]
-        words = self.words[self.set_offset[number] : self.set_offset[number + 1]]
-        if not words or not -1.0 < value < 32.0 * len(words):
-            return False
-        if (flags & NONNEGATIVE_CATEGORY and value < 0.0) or (
-            flags & WHOLE_CATEGORY and value != math.floor(value)
-        ):
-            return False
-        return bool(words[int(value) // 32] >> int(value) % 32 & 1)
+    def cuts(self, feature: int) -> FloatArray:
+        """Thresholds of a feature in order."""
+        first, last = self.first_cut[feature : feature + 2]
+        return np.asarray(self.keys.imag[first:last])
 
-    def pieces(self, tree: int, row: list[float], box: Box) -> Iterator[tuple[int, Box]]:
-        """Leaves of a tree that a box meets, as products of ranges; other features span the box.
-
-        Where zero counts as missing, the values of one leaf may be no range; it then comes in
-        several pieces.
-        """
-        pending: list[tuple[int, Box]] = [(self.root[tree], {})]
-        while pending:
-            node, ranges = pending.pop()
-            while (feature := self.feature[node]) >= 0:
-                if feature not in box:
-                    left = self.goes_left(node, row[feature])
-                    node = node + 1 if left else self.right[node]
-                    continue
-                low, high = ranges.get(feature) or box[feature]
-                cut = self.cut[node]
-                if self.flags[node] & ZERO_IS_MISSING:
-                    first, last = self.zero[feature]
-                    zero_left = bool(self.flags[node] & MISSING_LEFT)
-                    own = node + 1 if zero_left else self.right[node]
-                    apart = last > cut if zero_left else first <= cut
-                    if first <= low and high <= last:
-                        node = own
-                        continue
-                    if apart and first <= high and low <= last:
-                        if low < first:
-                            pending.append((node, {**ranges, feature: (low, first - 1)}))
-                        if high > last:
-                            pending.append((node, {**ranges, feature: (last + 1, high)}))
-                        ranges = {**ranges, feature: (max(low, first), min(high, last))}
-                        node = own
-                        continue
-                if low > cut:
-                    node = self.right[node]
-                elif high <= cut:
-                    node += 1
-                else:
-                    pending.append((self.right[node], {**ranges, feature: (cut + 1, high)}))
-                    ranges = {**ranges, feature: (low, cut)}
-                    node += 1
-            yield self.leaf[node], ranges
-
-    def leaf_of(self, tree: int, row: list[float]) -> int:
-        """The leaf of a tree that a row reaches."""
-        node = self.root[tree]
-        while (feature := self.feature[node]) >= 0:
-            node = node + 1 if self.goes_left(node, row[feature]) else self.right[node]
-        return self.leaf[node]
-
-    def rounded_sums(self, leaves: Iterable[tuple[int, int]]) -> list[float]:
-        """Sums of leaves, given with their trees in order, rounded as the model rounds them."""
-        real = np.dtype(self.ensemble.aggregation.precision).type
-        totals = [real(start) for start in self.ensemble.aggregation.start]
-        for tree, leaf in leaves:
-            own = self.output[tree]
-            for output, value in enumerate(self.value[leaf]):
-                totals[output if own < 0 else own] += real(value)
-        return [float(total) for total in totals]
+    def count(self, feature: Ints, value: FloatArray, side: Any = "right") -> NDArray[np.int64]:
+        """Thresholds T <= value of features, or T < value with side 'left'."""
+        # Complex numbers are ordered by their real part, then by the imaginary one.
+        keys = np.empty(np.broadcast_shapes(np.shape(feature), np.shape(value)), complex)
+        keys.real, keys.imag = feature, value
+        return np.asarray(self.keys.searchsorted(keys, side) - self.first_cut[feature])
 
     def passed(
-        self, feature: int, x: float, radius: float, rate: float, *, is_open: bool = False
-    ) -> int:
+        self, feature: Ints, x: FloatArray, radius: Any, rate: Any, is_open: Any = False
+    ) -> NDArray[np.int64]:
         """Thresholds T <= x + radius * rate, or T < that for an open end; exact."""
-        cuts = self.cuts[feature]
-        if rate == 0.0 or radius == 0.0 or math.isinf(x):
-            return bisect_right(cuts, x)
-        if math.isinf(radius):
-            return bisect_right(cuts, math.copysign(math.inf, rate))
-        step = radius * rate
-        # Sound: product and sum are each rounded by at most 2**-53 of their size, or by less than
-        # the smallest double; four times that, so that rounding this bound does not matter.
-        error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
-        first, last = 0, len(cuts)
-        if math.isfinite(error):
-            first = bisect_left(cuts, x + step - error)
-            last = bisect_right(cuts, x + step + error)
-        if first == last:
-            return first
-        exact = Fraction(x) + Fraction(radius) * Fraction(rate)
-        return (bisect_left if is_open else bisect_right)(cuts, exact, first, last)
+        x, radius, rate, is_open = np.broadcast_arrays(x, radius, rate, is_open)
+        stays = (rate == 0.0) | (radius == 0.0) | np.isinf(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.where(stays, 0.0, radius * rate)
+            end = x + step
+            # Sound: without overflow, `lost` is the exact rounding error of the sum. The exact sum
+            # is on the same side of every threshold as the rounded one, if they are not equal.
+            moved = end - x
+            lost = (x - (end - moved)) + (step - moved)
+            # Product and sum are each rounded by at most 2**-53 of their size, or by less than the
+            # smallest double; four times that, so that rounding this does not matter.
+            error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
+            count = self.count(feature, end)
+            place = self.first_cut[feature] + count
+            cuts = np.concatenate([[np.nan], self.keys.imag, [np.nan]])
+            below = np.where(count > 0, cuts[place], -np.inf)
+            above = np.where(place < self.first_cut[feature + 1], cuts[place + 1], np.inf)
+            near = ~((below < end - error) & (above > end + error))
+        known = stays | np.isinf(radius)
+        exact = (np.abs(rate) == 1.0) & np.isfinite(end)
+        count -= ~known & exact & (below == end) & ((lost < 0.0) | ((lost == 0.0) & is_open))
+        for at in zip(*np.nonzero(near & ~known & ~exact), strict=True):
+            (a, b), (c, d), (e, f) = (float(n[at]).as_integer_ratio() for n in (x, radius, rate))
+            exact_end, is_left = (a * d * f + b * c * e, b * d * f), 0 if is_open[at] else -1
+            own = self.cuts(np.broadcast_to(feature, x.shape)[at])
+            count[at] = bisect_left(own, 1, key=lambda t: compare_ratio(exact_end, t) <= is_left)
+        return count
+
+    def boxes(self, claims: Any) -> Boxes:
+        """Cells that claimed sets around rows meet; missing and categorical entries do not move.
+
+        Counting thresholds is monotone, so the largest of two ends passes the larger count.
+        """
+        rows = np.array([claim.row for claim in claims])
+        low, high = np.zeros(rows.shape, np.int64), np.full(rows.shape, -1)
+        tested = np.flatnonzero((self.first_cut[1:] > self.first_cut[:-1]) & ~self.fixed)
+        x = rows[:, tested]
+        moves = ~np.isnan(x)
+        x[~moves] = 0.0
+        down, up, least, most = (
+            per_feature([getattr(claim, name) for claim in claims], rows.shape[1])[:, tested]
+            for name in ("down", "up", "low", "high")
+        )
+        first, last = self.count(tested, least), self.count(tested, most)
+        radius = np.array([[claim.radius] for claim in claims])
+        kind = np.array([[claim.kind] for claim in claims])
+        here, ball = self.count(tested, x), kind != "box"
+        below = self.passed(tested, x, radius, np.where(ball, -down, 0.0))
+        above = self.passed(tested, x, radius, np.where(ball, up, 0.0), kind == "open")
+        first = np.where(ball, np.minimum(np.maximum(below, first), here), first)
+        last = np.where(ball, np.maximum(np.minimum(above, last), here), last)
+        low[:, tested], high[:, tested] = np.where(moves, first, 0), np.where(moves, last, -1)
+        return Boxes(low, high)
+
+    def pieces(self, rows: FloatArray, boxes: Boxes) -> Pieces:
+        """Leaves that the box of each row meets."""
+        (low, high), n = boxes, rows.shape[1]
+        owner = np.arange(len(rows))
+        part = np.repeat(owner, self.ensemble.n_trees)
+        node = np.tile(self.trees.root[:-1].astype(np.int64), len(rows))
+        found: list[tuple[Ints, Ints]] = []
+        while len(node):
+            feature = self.feature[node]
+            inner = feature >= 0
+            found.append((part[~inner], node[~inner]))
+            part, node, feature = part[inner], node[inner], feature[inner]
+            box, cut = part * n + feature, self.cut[node]
+            first, last = low.ravel()[box], high.ravel()[box]
+            moves = first <= last
+            first, last = np.maximum(first, self.least[node]), np.minimum(last, self.most[node])
+            left, right = first <= cut, last > cut
+            if not moves.all():
+                stays = np.flatnonzero(~moves)
+                values = rows[owner[part[stays]], feature[stays]]
+                left[stays] = evaluate.goes_left(self.ensemble, node[stays], values)
+                right[stays] = ~left[stays]
+            divided: list[tuple[Ints, Ints]] = []
+            cases = np.flatnonzero(self.apart[node] & moves)
+            for child, first_cell, last_cell in self._zero_parts(node[cases]) if len(cases) else ():
+                begin = np.maximum(first[cases], first_cell)
+                end = np.minimum(last[cases], last_cell)
+                some = begin <= end
+                new, at = part[cases][some], feature[cases][some]
+                numbers = len(owner) + np.arange(len(new))
+                owner = np.concatenate([owner, owner[new]])
+                low, high = np.concatenate([low, low[new]]), np.concatenate([high, high[new]])
+                low[numbers, at], high[numbers, at] = begin[some], end[some]
+                divided.append((numbers, child[some]))
+            left[cases] = right[cases] = False
+            steps = [(part[left], node[left] + 1), (part[right], self.trees.right[node[right]])]
+            part, node = (np.concatenate(side) for side in zip(*steps, *divided, strict=True))
+        part, node = (np.concatenate(side) for side in zip(*found, strict=True))
+        order = np.argsort(owner[part] * self.ensemble.n_trees + self.tree[node], kind="stable")
+        part, node = part[order], node[order]
+        return Pieces(owner[part], part, node, Boxes(low, high))
+
+    def _zero_parts(self, node: Ints) -> list[tuple[Ints, Ints, Ints]]:
+        """Where nodes send ranges of cells if zero goes against the cut: child, first, last cell.
+
+        Cells of zero, those before and those after them are looked at by themselves.
+        """
+        zero_first, zero_last = self.zero[self.feature[node]].T
+        left, right, cut = node + 1, self.trees.right[node].astype(np.int64), self.cut[node]
+        start, end = np.zeros_like(cut), np.full_like(cut, len(self.keys))
+        own = np.where(self.trees.flags[node] & MISSING_LEFT, left, right)
+        return [
+            (left, start, np.minimum(cut, zero_first - 1)),
+            (right, cut + 1, zero_first - 1),
+            (own, zero_first, zero_last),
+            (left, zero_last + 1, cut),
+            (right, np.maximum(cut, zero_last) + 1, end),
+        ]
+
+    def integers(self, leaf: Ints, column: int, *, exact: bool) -> tuple[Ints, Ints]:
+        """Values of leaves in integers, rounded down and rounded up.
+
+        Exact ones are in units and not rounded; others count 2**shift units and fit into words.
+        """
+        if exact:
+            units = [self._units(number) for number in self.value[leaf, column].tolist()]
+            return (_objects(units),) * 2
+        return self.word[0][leaf, column], self.word[1][leaf, column]
+
+    def start_of(self, output: int, *, exact: bool) -> tuple[int, int]:
+        """What the sum of an output starts with, as `integers` gives leaf values."""
+        units = self._units(float(self.start[output]))
+        return (units, units) if exact else (units >> self.shift, -(-units >> self.shift))
+
+    def _units(self, number: float) -> int:
+        n, d = number.as_integer_ratio()
+        units, rest = divmod(n * self.unit.denominator, d * self.unit.numerator)
+        if rest:
+            raise InternalError(f"The model's number {number!r} is no multiple of its unit.")
+        return units
+
+
+def compare_ratio(ratio: tuple[int, int], number: float) -> int:
+    """-1, 0 or 1: whether a ratio, with a denominator above 0, is below, at or above a double."""
+    if math.isinf(number):
+        return -1 if number > 0.0 else 1
+    n, d = number.as_integer_ratio()
+    left, right = ratio[0] * d, n * ratio[1]
+    return (left > right) - (left < right)
+
+
+def _objects(numbers: list[int]) -> Ints:
+    found = np.empty(len(numbers), dtype=object)
+    found[:] = numbers
+    return found
+
+
+def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
+    """One row of n numbers for each entry; entries may be one number for all."""
+    if all(isinstance(entry, float) for entry in values):
+        return np.broadcast_to(np.array(values)[:, np.newaxis], (len(values), n))
+    return np.array([[entry] * n if isinstance(entry, float) else entry for entry in values])
 
 
 @cached_per_ensemble
 def _tables(ensemble: Ensemble) -> dict[str, Any]:
     """Everything of a forest but its ensemble, worked out once for each."""
-    trees, precision = ensemble.trees, ensemble.aggregation.precision
-    names = ("root", "feature", "right", "flags", "threshold", "leaf", "category_set", "set_offset")
-    found: dict[str, Any] = {name: getattr(trees, name).tolist() for name in names}
-    numeric: dict[int, set[float]] = {}
-    banded: set[int] = set()
-    nodes = list(zip(found["feature"], found["flags"], found["threshold"], strict=True))
-    for feature, flags, threshold in nodes:
-        if feature >= 0 and not flags & CATEGORICAL:
-            numeric.setdefault(feature, set()).add(threshold)
-            if flags & ZERO_IS_MISSING:
-                banded.add(feature)
-                numeric[feature] |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
-    cuts = {feature: sorted(values) for feature, values in sorted(numeric.items())}
-    value = trees.leaf_value.astype(precision).astype(float).tolist()
-    start = np.array(ensemble.aggregation.start, precision).astype(float).tolist()
-    numbers = [v for row in [*value, start] for v in row if v]
-    exponents = [
-        (n & -n).bit_length() - d.bit_length() for n, d in map(float.as_integer_ratio, numbers)
-    ]
-    exponent = min(exponents, default=0) - EXTRA_BITS
-    unit = Fraction(2) ** exponent
-
-    def count(number: float) -> int:
-        """Units in one of the model's own numbers."""
-        n, d = number.as_integer_ratio()
-        return n * unit.denominator // (d * unit.numerator)
-
-    return found | {
-        "words": trees.set_words.tolist(),
-        "output": trees.tree_output.tolist(),
+    trees, n_nodes = ensemble.trees, len(ensemble.trees.feature)
+    inner = np.flatnonzero(trees.feature >= 0)
+    numeric = inner[(trees.flags[inner] & CATEGORICAL) == 0]
+    feature = trees.feature[numeric]
+    banded = np.unique(feature[(trees.flags[numeric] & ZERO_IS_MISSING) > 0])
+    edges = (-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf))
+    keys = np.empty(len(numeric) + 2 * len(banded), complex)
+    keys.real = np.concatenate([feature, banded, banded])
+    keys.imag = np.concatenate(
+        [trees.threshold[numeric], *(np.full(len(banded), e) for e in edges)]
+    )
+    keys, place = np.unique(keys, return_inverse=True)
+    first_cut = np.searchsorted(keys.real, np.arange(ensemble.n_features + 1))
+    cut = np.full(n_nodes, -1)
+    cut[numeric] = place[: len(numeric)] - first_cut[feature]
+    zero = np.zeros((ensemble.n_features, 2), np.int64)
+    band = place[len(numeric) :].reshape(2, len(banded)) - first_cut[banded]
+    zero[banded] = np.stack([band[0] + 1, band[1]], axis=1)
+    parent = np.full(n_nodes, -1)
+    parent[trees.left[inner]] = parent[trees.right[inner]] = inner
+    apart = np.zeros(n_nodes, bool)
+    flags, (first, last) = trees.flags[numeric], zero[feature].T
+    goes_apart = np.where(flags & MISSING_LEFT, last > cut[numeric], first <= cut[numeric])
+    apart[numeric] = ((flags & ZERO_IS_MISSING) > 0) & goes_apart
+    precision = ensemble.aggregation.precision
+    value = trees.leaf_value.astype(precision).astype(np.float64)
+    start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
+    exponent = grid_exponent(ensemble) - EXTRA_BITS
+    tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
+    # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
+    # words; weights are 1 but for a target, which must beat all the other outputs.
+    largest = np.zeros(ensemble.n_trees)
+    leaves = np.flatnonzero(trees.feature < 0)
+    np.maximum.at(largest, tree[leaves], np.abs(value[trees.leaf[leaves]]).max(axis=1))
+    most = max(largest.max(initial=0.0), np.abs(start).max())
+    total = ((largest / most).sum() + 1.0) * 2.0 * ensemble.n_outputs if most else 1.0
+    shift = max(0, int(np.frexp(most)[1] + np.frexp(total)[1]) + 1 - WORD_BITS - exponent)
+    scaled = np.ldexp(value, -(exponent + shift))
+    up = np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64)
+    down = np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64)
+    return {
+        "tree": tree,
+        "feature": trees.feature.astype(np.int64),
+        "parent": parent,
+        "cut": cut,
+        "apart": apart,
+        "zero": zero,
+        "fixed": ensemble.is_categorical,
+        "keys": keys,
+        "first_cut": first_cut,
         "value": value,
-        "fixed": set(np.flatnonzero(ensemble.is_categorical).tolist()),
-        "cuts": cuts,
-        "cut": [
-            -1 if f < 0 or flags & CATEGORICAL else bisect_left(cuts[f], threshold)
-            for f, flags, threshold in nodes
-        ],
-        "zero": {
-            f: tuple(bisect_right(cuts[f], end) for end in (-ZERO_BAND, ZERO_BAND)) for f in banded
-        },
+        "start": start,
         "bits": 24 if precision == "float32" else 53,
         "exponent": exponent,
-        "unit": unit,
-        "integers": [[count(v) for v in row] for row in value],
-        "start": [count(s) for s in start],
+        "shift": shift,
+        "word": (down, up),
         "first_sums": {},
-    }
+    } | _ranges_of_nodes(trees, numeric, parent, cut, apart, len(keys))
+
+
+def _ranges_of_nodes(
+    trees: Any, numeric: Ints, parent: Ints, cut: Ints, apart: Ints, most_cells: int
+) -> dict[str, Ints]:
+    """First and last cell of the tested feature that nodes above leave, except where zero parts."""
+    least, most = np.zeros(len(parent), np.int64), np.full(len(parent), most_cells)
+    node, at = numeric, numeric
+    while len(node):
+        above = parent[at]
+        node, at, above = node[above >= 0], at[above >= 0], above[above >= 0]
+        same = (trees.feature[above] == trees.feature[node]) & (cut[above] >= 0) & ~apart[above]
+        left = same & (at == above + 1)
+        right = same & ~left
+        most[node[left]] = np.minimum(most[node[left]], cut[above[left]])
+        least[node[right]] = np.maximum(least[node[right]], cut[above[right]] + 1)
+        at = above
+    return {"least": least, "most": most}

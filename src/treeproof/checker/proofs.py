@@ -4,187 +4,458 @@ For any multipliers λ the sum of a way at every point of a box is at most
 
     constant + Σ over trees of max over leaves [gain + Σ over the tree's features of max λ]
              + Σ over features of max over cells [− Σ over trees of λ].
+
+Bounds of many nodes are computed together: first in words, with gains rounded up; a node that these
+do not settle is looked at alone, in Python's integers, where nothing is rounded.
 """
 
 import struct
-from bisect import bisect_right
-from itertools import accumulate, islice
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
-from treeproof.checker.forest import Box, Forest
+from treeproof.checker.forest import Boxes, Forest, Ints
+from treeproof.checker.regions import Regions, Sums, begins, ranges, spread
+from treeproof.errors import CertificateRejected
+from treeproof.model import evaluate
 
-Multipliers = list[list[int]]
-"""Of one tree: for each of its features, one multiplier per segment."""
+NODES_PER_BYTE = 4
+"""Nodes of a proof for each byte of its packed form, at most, and one more for each way."""
 
-Spans = list[tuple[int, int]]
-"""First and last segment of each feature that a box meets."""
-
-Met = dict[int, list[tuple[int, Box]]]
-"""Of each tree the leaves that a box meets."""
+MOST_LEAVES, MOST_ENTRIES = 1 << 18, 1 << 15
+"""Leaves of the model times rows, and entries times nodes, that are looked at together."""
 
 Changes = tuple[()] | tuple[int, tuple[int, int], "Changes"]
 """The last change of a box, feature and cells that are left, and those before it."""
 
 
-class Factor:
-    """A tree in a box: its features, their segments by first cell, its leaves in segments."""
+class Node(NamedTuple):
+    """A node of a proof; `prices` are exponent, size and place of its multipliers."""
 
-    def __init__(self, pieces: list[tuple[int, Box]], features: list[int], box: Box) -> None:
-        self.features = features
-        self.starts: list[list[int]] = []
-        for feature in features:
-            own = [ranges[feature] for _, ranges in pieces if feature in ranges]
-            low, high = box[feature]
-            starts = {low, *(a for a, _ in own), *(b + 1 for _, b in own)} - {high + 1}
-            self.starts.append(sorted(starts))
-        self.leaves: list[tuple[int, list[tuple[int, int, int]]]] = []
-        for gain, ranges in pieces:
-            entries = [
-                (p, *span(self.starts[p], ranges[feature]))
-                for p, feature in enumerate(features)
-                if feature in ranges
-            ]
-            self.leaves.append((gain, entries))
-        # A tree with one feature is a term of its cells: each segment's multiplier is minus the
-        # gain of the leaf that holds it. Such multipliers are not part of a proof.
-        self.implied: Multipliers | None = None
-        if len(features) == 1:
-            gains = {s: gain for gain, ((_, a, b),) in self.leaves for s in range(a, b + 1)}
-            self.implied = [[-gains[segment] for segment in sorted(gains)]]
-
-    def scores(self, box: Box, values: Multipliers) -> tuple[Spans, list[int | None]]:
-        """Gain plus multipliers of each leaf, None where it does not meet a box; and the spans."""
-        spans = [span(s, box[f]) for s, f in zip(self.starts, self.features, strict=True)]
-        peaks = [max(v[a : b + 1]) for v, (a, b) in zip(values, spans, strict=True)]
-        everything, scores = sum(peaks), []
-        for gain, entries in self.leaves:
-            # Features that the leaf does not narrow count with their largest multiplier, too.
-            score: int | None = gain + everything
-            for p, first, last in entries:
-                low, high = max(spans[p][0], first), min(spans[p][1], last)
-                if low > high:
-                    score = None
-                    break
-                score += max(values[p][low : high + 1]) - peaks[p]  # type: ignore[operator]
-            scores.append(score)
-        return spans, scores
-
-    def best(self, box: Box, values: Multipliers) -> int:
-        """Largest gain plus multipliers over the leaves that meet a box."""
-        return max(score for score in self.scores(box, values)[1] if score is not None)
-
-    def held(self, feature: int, box: Box, values: Multipliers) -> dict[int, int]:
-        """As `best`, with a feature held to each of its segments in the box, by first cell."""
-        p = self.features.index(feature)
-        spans, scores = self.scores(box, values)
-        best: dict[int, int] = {}
-        for (_, entries), score in zip(self.leaves, scores, strict=True):
-            if score is None:
-                continue
-            first, last = next(((a, b) for q, a, b in entries if q == p), spans[p])
-            first, last = max(first, spans[p][0]), min(last, spans[p][1])
-            others = score - max(values[p][first : last + 1])
-            for segment in range(first, last + 1):
-                at, new = self.starts[p][segment], others + values[p][segment]
-                best[at] = max(best.get(at, new), new)
-        return best
+    row: int
+    way: int
+    letter: str
+    place: str
+    changes: Changes
+    prices: tuple[int, int, int] | None = None
+    trims: tuple[tuple[int, tuple[int, int]], ...] = ()
 
 
-def span(starts: list[int], cells: tuple[int, int]) -> tuple[int, int]:
-    """First and last segment that a range of cells meets."""
-    return bisect_right(starts, cells[0]) - 1, bisect_right(starts, cells[1]) - 1
+class Problem(NamedTuple):
+    """The sum of a way over the box of a row: its constant and floor; the number of multipliers."""
+
+    constant: int
+    floor: int
+    n_prices: int
 
 
-class Sums:
-    """The sum of one way over a box: a constant and factors; and its floor."""
+def prove(forest: Forest, claims: list[Claim], ways: list[list[Way]]) -> list[str]:
+    """Why the proof of each claim does not hold, for all ways to break it; empty where it does."""
+    reasons: list[str] = []
+    step = max(1, MOST_LEAVES // forest.ensemble.n_leaves)
+    for first in range(0, len(claims), step):
+        part = slice(first, first + step)
+        try:
+            boxes = forest.boxes(claims[part])
+            reasons += Prover(forest, claims[part], ways[part], boxes).reasons()
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            # Sound: what cannot be followed is not accepted. No such proof is known; the others
+            # must not suffer from it.
+            if len(claims) > 1:
+                alone = zip(claims[part], ways[part], strict=True)
+                reasons += [prove(forest, [claim], [own])[0] for claim, own in alone]
+            else:
+                reasons.append(f"record: it cannot be checked ({error!r})")
+    return reasons
+
+
+class Prover:
+    """Follows the proofs of claims, in words or exactly."""
 
     def __init__(
-        self, forest: Forest, claim: Claim, way: Way, box: Box, met: Met | None = None
+        self,
+        forest: Forest,
+        claims: list[Claim],
+        ways: list[list[Way]],
+        boxes: Boxes,
+        *,
+        exact: bool = False,
     ) -> None:
-        met = {} if met is None else met
-        self.factors: list[Factor] = []
-        self.constant = sum(w * forest.start[o] for o, w in way.weights.items())
-        self.trees = [t for t, o in enumerate(forest.output) if o < 0 or o in way.weights]
-        low = {o: forest.start[o] for o in way.weights}
-        high, errors = dict(low), dict.fromkeys(low, 0)
-        peaks = {o: abs(start) for o, start in low.items()}
-        every, largest_exact = [(o, o) for o in low], forest.grid << forest.bits
-        for tree in self.trees:
-            own = forest.output[tree]
-            if tree not in met:
-                met[tree] = list(forest.pieces(tree, claim.row, box))
-            found = met[tree]
-            gains = [0] * len(found)
-            for o, column in every if own < 0 else [(own, 0)]:
-                values = [forest.integers[leaf][column] for leaf, _ in found]
-                low[o] += min(values)
-                high[o] += max(values)
-                largest = max(-low[o], high[o])
-                peaks[o] = max(peaks[o], largest)
-                # Sound: a sum rounds by at most its 2**-bits, and not at all while partial sums
-                # are multiples of the grid that fit into the bits.
-                if errors[o] or largest > largest_exact:
-                    errors[o] -= -(errors[o] + largest) >> forest.bits
-                weight = way.weights[o]
-                gains = [gain + weight * v for gain, v in zip(gains, values, strict=True)]
-            features = sorted(set().union(*(ranges for _, ranges in found)))
-            if features:
-                pieces = [(gain, ranges) for gain, (_, ranges) in zip(gains, found, strict=True)]
-                self.factors.append(Factor(pieces, features, box))
-            else:
-                self.constant += gains[0]
-        most = max(peaks[o] + errors[o] for o in low) * forest.unit
-        require(most < 2 ** (127 if forest.bits == 24 else 1023), f"{way.name}: sums overflow")
-        self.floor = floor_of(forest, way, errors, peaks)
+        self.forest, self.claims, self.ways, self.exact = forest, claims, ways, exact
+        self.regions = Regions(forest, np.array([claim.row for claim in claims]), boxes)
+        self.sums = Sums(forest, self.regions, exact=exact)
+        self.problems: dict[tuple[int, int], Problem] = {}
+
+    def reasons(self) -> list[str]:
+        """As `prove`, in words wherever they settle a node."""
+        found, waiting, size = [""] * len(self.claims), [], 0
+        regions = self.regions
+        entries = regions.piece_entries[regions.tree_pieces[:: self.forest.ensemble.n_trees]]
+        sizes = np.diff(entries) + regions.boxes.low.shape[1]
+        for row in range(len(self.claims)):
+            try:
+                for node in self.nodes(row):
+                    waiting.append(node)
+                    size += int(sizes[row])
+                    if size > MOST_ENTRIES:
+                        self._settle(waiting, found)
+                        waiting, size = [], 0
+                        if found[row]:
+                            break
+            except CertificateRejected as error:
+                found[row] = str(error)
+        self._settle(waiting, found)
+        return found
+
+    def _settle(self, nodes: list[Node], reasons: list[str]) -> None:
+        """Note the first node of each row that does not hold."""
+        alone: Prover | None = None
+        seen = -1
+        for node, reason in zip(nodes, self.check(nodes), strict=True):
+            if not reason or node.row == seen:
+                continue
+            if alone is None or alone.claims[0] is not self.claims[node.row]:
+                row = slice(node.row, node.row + 1)
+                boxes = Boxes(*(side[row] for side in self.regions.boxes))
+                alone = Prover(self.forest, self.claims[row], self.ways[row], boxes, exact=True)
+            (exact_reason,) = alone.check([node._replace(row=0)])
+            if exact_reason:
+                # Nodes come in order, and what could not be read comes after them.
+                reasons[node.row], seen = exact_reason, node.row
+
+    def problem(self, row: int, number: int) -> Problem:
+        """The sum of a way, by its number, over the box of a row."""
+        if (row, number) in self.problems:
+            return self.problems[row, number]
+        forest, way, sums = self.forest, self.ways[row][number], self.sums
+        shift = 0 if self.exact else forest.shift
+        errors = {o: sums.errors[o][row] << shift for o in way.weights}
+        peaks = {o: sums.peaks[o][row] << shift for o in way.weights}
+        most = max(peaks[o] + errors[o] for o in way.weights)
+        limit = (127 if forest.bits == 24 else 1023) - forest.exponent
+        require(most < 1 << limit, f"{way.name}: sums overflow")
+        # Sound: a whole number is below the floor iff it is below the floor rounded up.
+        floor = -(-floor_of(forest, way, errors, peaks) >> shift)
+        constant = sum(w * sums.lone[o][w > 0][row] for o, w in way.weights.items())
+        columns = list(way.weights) if forest.value.shape[1] == 1 else [0]
+        n_prices = int(self.regions.n_prices[row, columns].sum())
+        self.problems[row, number] = Problem(constant, floor, n_prices)
+        return self.problems[row, number]
+
+    def nodes(self, row: int) -> Iterator[Node]:
+        """Read the proof of a row; whether its nodes hold is not known yet."""
+        claim, ways, boxes = self.claims[row], self.ways[row], self.regions.boxes
+        reader = Reader(claim.proof, NODES_PER_BYTE * claim.n_packed + len(ways))
+        low, high = boxes.low[row], boxes.high[row]
+        for number, way in enumerate(ways):
+            n_prices = self.problem(row, number).n_prices
+            # Boxes wait as what was changed on the way to them, which they share.
+            pending: list[Changes] = [()]
+            while pending:
+                changes, place = pending.pop(), f"{way.name}, byte {reader.at}"
+                letter = reader.letter()
+                node = Node(row, number, letter, place, changes)
+                if letter in "LT":
+                    node = node._replace(prices=reader.prices(n_prices, self.forest.exponent))
+                if letter == "S":
+                    feature, cut = reader.take("ii")
+                    first, last = _range(low, high, changes, feature)
+                    inside = first <= cut < last
+                    require(inside, f"{place}: cut {cut} is not inside feature {feature}")
+                    pending.append((feature, (cut + 1, last), changes))
+                    pending.append((feature, (first, cut), changes))
+                    continue
+                if letter == "T":
+                    trims = _trims(reader, low, high, changes, place)
+                    node = node._replace(trims=tuple(trims.items()))
+                    if all(first <= last for first, last in trims.values()):
+                        for feature, cells in trims.items():
+                            changes = (feature, cells, changes)
+                        pending.append(changes)
+                else:
+                    require(letter in "PLE", f"{place}: unknown node {letter!r}")
+                yield node
+        require(reader.at == len(claim.proof), f"byte {reader.at}: the proof goes on")
+
+    def check(self, nodes: list[Node]) -> list[str]:
+        """Why each node does not hold; empty where it does."""
+        if not nodes:
+            return []
+        bounds, reasons = Bounds(self, nodes), []
+        for number, (node, total) in enumerate(zip(nodes, bounds.total.tolist(), strict=True)):
+            floor, reason = self.problem(node.row, node.way).floor, ""
+            if node.letter == "E":
+                reason = self._breaks(node, bounds, number)
+            elif bounds.overflows[number]:
+                reason = "its multipliers need more than words"
+            elif node.letter == "T":
+                for feature, (low, high) in node.trims:
+                    worst = bounds.largest_outside(number, feature, low, high)
+                    if worst >= floor:
+                        reason = f"feature {feature}, {worst} >= {floor}"
+                        break
+            elif total >= floor:
+                reason = f"bound {total} is not below {floor}"
+            reasons.append(f"{node.place}: {reason}" if reason else "")
+        return reasons
+
+    def _breaks(self, node: Node, bounds: "Bounds", number: int) -> str:
+        """Why a box with one leaf of every tree does not hold: add up as the model does."""
+        ensemble, n_trees = self.forest.ensemble, self.forest.ensemble.n_trees
+        leaves = self.regions.leaf[self.regions.tree_pieces[node.row * n_trees :][:n_trees]]
+        trees, found = bounds.leaves_met(number)
+        for tree, count in enumerate(np.bincount(trees).tolist()):
+            if count > 1:
+                return f"tree {tree} has {count} leaves here"
+        leaves[trees] = found
+        totals = evaluate.accumulate(ensemble, leaves[np.newaxis])[0].astype(float).tolist()
+        way = self.ways[node.row][node.way]
+        return "the model's own sums break it" if happens(self.forest, way, totals) else ""
 
 
-class Bound:
-    """The bound of a box with given multipliers, one list per factor."""
+class Bounds:
+    """Bounds of the boxes of nodes; names are those of `Regions`, of each node's own copy.
 
-    def __init__(self, sums: Sums, box: Box, multipliers: list[Multipliers]) -> None:
-        self.box = box
-        self.users: dict[int, list[tuple[Factor, Multipliers, int]]] = {}
-        self.total = sums.constant
-        for factor, values in zip(sums.factors, multipliers, strict=True):
-            best = factor.best(box, values)
-            for feature in factor.features:
-                self.users.setdefault(feature, []).append((factor, values, best))
-            self.total += best
-        self.changes = {feature: self._changes(feature) for feature in self.users}
-        self.peak = {
-            feature: max(accumulate(changes[at] for at in sorted(changes)))
-            for feature, changes in self.changes.items()
-        }
-        self.total += sum(self.peak.values())
+    Sound: words never overflow. Gains of all trees together take WORD_BITS bits; nodes whose
+    multipliers, the largest of each pair, add up to more than 2**60 are left to exact integers.
+    So no score, sum or difference below exceeds 2**62.
+    """
 
-    def _changes(self, feature: int) -> dict[int, int]:
-        """Minus the sum of all multipliers of a feature, as its changes at cells of the box."""
-        low, high = self.box[feature]
-        changes = {low: 0}
-        for factor, values, _ in self.users[feature]:
-            p = factor.features.index(feature)
-            first, last = span(factor.starts[p], (low, high))
-            before = 0
-            for segment in range(first, last + 1):
-                at = max(factor.starts[p][segment], low)
-                changes[at] = changes.get(at, 0) - values[p][segment] + before
-                before = values[p][segment]
-        return changes
+    def __init__(self, prover: Prover, nodes: list[Node]) -> None:
+        regions = prover.regions
+        self.prover, self.nodes = prover, nodes
+        rows = np.array([node.row for node in nodes])
+        self.low, self.high = regions.boxes.low[rows], regions.boxes.high[rows]
+        for number, node in enumerate(nodes):
+            for feature, cells in _last_changes(node.changes).items():
+                self.low[number, feature], self.high[number, feature] = cells
+        self._copy_factors(rows)
+        self._copy_pairs()
+        self.gain = self._gains()
+        self.multiplier = self._multipliers()
+        self._score_leaves()
+        self.total = np.array(
+            [prover.problem(node.row, node.way).constant for node in nodes], dtype=self.gain.dtype
+        )
+        np.add.at(self.total, self.factor_node, self.best)
+        inside = ranges(self.first, self.last - self.first + 1)
+        key, value = self._sums_over_cells(inside, -self.multiplier)
+        group = key // self.n_cells
+        start = begins(group)
+        self.feature_key = group[start]
+        self.feature_peak = np.maximum.reduceat(value, start) if len(start) else value
+        np.add.at(self.total, self.feature_key // self.low.shape[1], self.feature_peak)
 
-    def largest_outside(self, feature: int, low: int, high: int) -> int:
+    def _copy_factors(self, rows: Ints) -> None:
+        """Factors of each node's way, and their pieces."""
+        regions, forest = self.prover.regions, self.prover.forest
+        node, factor = spread(regions.row_factors, rows)
+        self.weight = np.zeros((len(rows), forest.ensemble.n_outputs), dtype=np.int64)
+        for number, entry in enumerate(self.nodes):
+            weights = self.prover.ways[entry.row][entry.way].weights
+            self.weight[number, list(weights)] = list(weights.values())
+        output = forest.trees.tree_output[regions.factor_tree[factor]]
+        own = (output < 0) | (self.weight[node, output] != 0)
+        self.factor, self.factor_node = factor[own], node[own]
+        self.piece_factor, self.piece = spread(regions.tree_pieces, regions.factor[self.factor])
+
+    def _copy_pairs(self) -> None:
+        """Pairs, segments and entries, and what of their ranges is in each node's box."""
+        regions, factor = self.prover.regions, self.factor
+        self.pair_factor, pair = spread(regions.factor_pairs, factor)
+        self.segment_pair, segment = spread(regions.pair_segments, pair)
+        self.entry_piece, entry = spread(regions.piece_entries, self.piece)
+        self.factor_pairs, self.pair_segments = begins(self.pair_factor), begins(self.segment_pair)
+        self.is_single = np.bincount(self.pair_factor, minlength=len(factor)) == 1
+        self.segment_cell = regions.segment_cell[segment]
+        self.pair_feature = regions.pair_feature[pair]
+        self.n_cells = len(self.prover.forest.keys) + 1
+        at = (self.factor_node[self.pair_factor], self.pair_feature)
+        self.pair_low = self.low[at]
+        self.first, self.last = (
+            np.add.reduceat(self.segment_cell <= end[self.segment_pair], self.pair_segments,
+                            dtype=np.int64) - 1 + self.pair_segments
+            if len(pair) else pair
+            for end in (self.pair_low, self.high[at])
+        )  # fmt: skip
+        factor_of = self.piece_factor[self.entry_piece]
+        shift = self.factor_pairs[factor_of] - regions.factor_pairs[factor[factor_of]]
+        own = self.entry_pair = regions.entry_pair[entry] + shift
+        start = self.pair_segments[own]
+        self.entry_first = np.maximum(start + regions.entry_first[entry], self.first[own])
+        self.entry_last = np.minimum(start + regions.entry_last[entry], self.last[own])
+
+    def _gains(self) -> Ints:
+        """What each piece adds to the sum of its node's way, rounded up."""
+        forest, exact = self.prover.forest, self.prover.exact
+        leaf, weights = self.prover.regions.leaf[self.piece], self.weight[self.factor_node]
+        tree = self.prover.regions.factor_tree[self.factor][self.piece_factor]
+        is_vector = forest.value.shape[1] > 1
+        outputs = np.flatnonzero(self.weight.any(axis=0)).tolist() if is_vector else [0]
+        gain = np.zeros(len(leaf), dtype=object if exact else np.int64)
+        for output in outputs:
+            own = output if is_vector else np.maximum(forest.trees.tree_output[tree], 0)
+            weight = weights[self.piece_factor, own]
+            down, up = forest.integers(leaf, output, exact=exact)
+            gain = gain + weight * np.where(weight > 0, up, down)
+        return gain
+
+    def _multipliers(self) -> Ints:
+        """One number for each segment: those of the proof, or those that gains imply."""
+        forest, exact = self.prover.forest, self.prover.exact
+        unit = forest.exponent + (0 if exact else forest.shift)
+        found = np.zeros(len(self.segment_pair), dtype=self.gain.dtype)
+        self.overflows = np.zeros(len(self.nodes), dtype=bool)
+        priced = np.array([node.prices is not None for node in self.nodes])
+        factor = self.pair_factor[self.segment_pair]
+        listed = priced[self.factor_node[factor]] & ~self.is_single[factor]
+        listed[self.pair_segments] = False
+        values = [np.zeros(0, dtype=np.int64)]
+        for number, node in enumerate(self.nodes):
+            if node.prices is None:
+                continue
+            exponent, size, at = node.prices
+            count = self.prover.problem(node.row, node.way).n_prices
+            proof = self.prover.claims[node.row].proof
+            numbers = np.frombuffer(proof, f"<i{size}", count, at).astype(found.dtype)
+            largest = int(np.abs(numbers).max(initial=0))
+            if not exact and (exponent < unit or largest << min(exponent - unit, 62) >= 1 << 60):
+                self.overflows[number], largest = True, 0
+            values.append(numbers << exponent - unit if largest else numbers * 0)
+        found[listed] = np.concatenate(values)
+        # Segments of trees with one feature that lie in the box are held by one leaf each.
+        single = self.is_single[self.pair_factor[self.entry_pair]]
+        single &= self.entry_first <= self.entry_last
+        first, gain = self.entry_first[single], self.gain[self.entry_piece[single]]
+        count = self.entry_last[single] - first + 1
+        found[ranges(first, count)] = np.repeat(-gain, count)
+        if not exact and len(found):
+            node = self.factor_node[self.pair_factor]
+            peaks = np.maximum.reduceat(np.abs(found), self.pair_segments).astype(np.float64)
+            self.overflows |= np.bincount(node, peaks, len(self.nodes)) >= 2.0**60
+            found[self.overflows[node[self.segment_pair]]] = 0
+        return found
+
+    def _score_leaves(self) -> None:
+        """Gain plus multipliers of each piece that meets its node's box, and each factor's best."""
+        self.meets = np.ones(len(self.piece), dtype=bool)
+        self.meets[self.entry_piece[self.entry_first > self.entry_last]] = False
+        self.pair_peak = _largest(self.multiplier, self.first, self.last)
+        some = np.flatnonzero(self.meets[self.entry_piece])
+        self.entry_peak = np.zeros(len(self.entry_piece), dtype=self.gain.dtype)
+        first, last = self.entry_first[some], self.entry_last[some]
+        self.entry_peak[some] = _largest(self.multiplier, first, last)
+        # Features that a leaf does not narrow count with their largest multiplier, too.
+        everything = np.zeros(len(self.factor), dtype=self.gain.dtype)
+        np.add.at(everything, self.pair_factor, self.pair_peak)
+        self.score = self.gain + everything[self.piece_factor]
+        more = self.entry_peak[some] - self.pair_peak[self.entry_pair[some]]
+        np.add.at(self.score, self.entry_piece[some], more)
+        met = np.flatnonzero(self.meets)
+        start = begins(self.piece_factor[met])
+        # Sound: the pieces of a factor divide its box, so every factor has one that meets it.
+        require(len(start) == len(self.factor), "proof: a tree has no leaf in a box")
+        self.best = np.maximum.reduceat(self.score[met], start) if len(start) else self.gain
+
+    def _sums_over_cells(self, segment: Ints, value: Ints) -> tuple[Ints, Ints]:
+        """Sums over the pairs of a feature of a value per segment, wherever they change.
+
+        Returns node * n_features + feature, times n_cells, plus the first cell of each stretch, in
+        order; and the sum there.
+        """
+        pair = self.segment_pair[segment]
+        cell = np.maximum(self.segment_cell[segment], self.pair_low[pair])
+        feature = self.factor_node[self.pair_factor[pair]] * self.low.shape[1]
+        key = (feature + self.pair_feature[pair]) * self.n_cells + cell
+        change = value[segment]
+        change[1:] -= np.where(pair[1:] == pair[:-1], value[segment[:-1]], 0)
+        order = np.argsort(key)
+        key, change = key[order], change[order]
+        start = begins(key // self.n_cells)
+        if len(start):
+            # Each feature's sums begin anew: what those before it add up to is taken off.
+            change[start[1:]] -= np.add.reduceat(change, start)[:-1]
+        last = np.append(begins(key)[1:], len(key)) - 1 if len(key) else start
+        return key[last], np.cumsum(change)[last]
+
+    def largest_outside(self, number: int, feature: int, low: int, high: int) -> int:
         """Largest bound with a feature held to one cell, over its cells outside a range."""
-        changes = dict(self.changes.get(feature, {self.box[feature][0]: 0}))
-        for factor, values, best in self.users.get(feature, []):
-            before = best
-            for start, held in sorted(factor.held(feature, self.box, values).items()):
-                at = max(start, self.box[feature][0])
-                changes[at] += held - before
-                before = held
-        base = self.total - self.peak.get(feature, 0)
-        starts = sorted(changes)
-        ends = [start - 1 for start in starts[1:]] + [self.box[feature][1]]
-        bounds = zip(starts, ends, accumulate(changes[at] for at in starts), strict=True)
-        return max(base + value for start, end, value in bounds if start < low or end > high)
+        total, group = self.total[number], number * self.low.shape[1] + feature
+        at = np.searchsorted(self.feature_key, group)
+        if at == len(self.feature_key) or self.feature_key[at] != group:
+            return int(total)
+        key, value = self._held
+        first, last = np.searchsorted(key, [group * self.n_cells, (group + 1) * self.n_cells])
+        start = key[first:last] - group * self.n_cells
+        end = np.append(start[1:] - 1, self.high[number, feature])
+        outside = (start < low) | (end > high)
+        return int(total - self.feature_peak[at] + value[first:last][outside].max())
+
+    @cached_property
+    def _held(self) -> tuple[Ints, Ints]:
+        """What a feature and the trees that test it add with the feature held to each cell.
+
+        Minus the multipliers, plus by how much the best of each tree falls; only of features that
+        nodes trim; as `_sums_over_cells` gives it.
+        """
+        trimmed = np.zeros(self.low.shape, dtype=bool)
+        for number, node in enumerate(self.nodes):
+            trimmed[number, [feature for feature, _ in node.trims]] = True
+        pair = np.flatnonzero(trimmed[self.factor_node[self.pair_factor], self.pair_feature])
+        pieces = np.searchsorted(self.piece_factor, np.arange(len(self.factor) + 1))
+        place, piece = spread(pieces, self.pair_factor[pair])
+        piece, pair = piece[self.meets[piece]], pair[place][self.meets[piece]]
+        # Entries are in order of pieces and pairs.
+        n_pairs = len(self.pair_factor)
+        key, wanted = self.entry_piece * n_pairs + self.entry_pair, piece * n_pairs + pair
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        narrows = key[at] == wanted
+        first = np.where(narrows, self.entry_first[at], self.first[pair])
+        last = np.where(narrows, self.entry_last[at], self.last[pair])
+        others = self.score[piece] - np.where(narrows, self.entry_peak[at], self.pair_peak[pair])
+        segment = ranges(first, last - first + 1)
+        held = np.repeat(others, last - first + 1) + self.multiplier[segment]
+        order = np.argsort(segment, kind="stable")
+        start = begins(segment[order])
+        held, segment = np.maximum.reduceat(held[order], start), segment[order][start]
+        value = -self.multiplier
+        value[segment] += held - self.best[self.pair_factor[self.segment_pair[segment]]]
+        return self._sums_over_cells(segment, value)
+
+    def leaves_met(self, number: int) -> tuple[Ints, Ints]:
+        """Trees of a node's way that had several leaves at first, with those that its box meets."""
+        met = np.flatnonzero(self.meets & (self.factor_node[self.piece_factor] == number))
+        tree = self.prover.regions.factor_tree[self.factor[self.piece_factor[met]]]
+        return tree, self.prover.regions.leaf[self.piece[met]]
+
+
+def _largest(values: Ints, first: Ints, last: Ints) -> Ints:
+    """Largest value of each range, which has at least one."""
+    count = last - first + 1
+    if not len(count) or count.max() == 1:
+        return values[first]
+    return np.maximum.reduceat(values[ranges(first, count)], np.cumsum(count) - count)
+
+
+def _last_changes(changes: Changes) -> dict[int, tuple[int, int]]:
+    """The cells that are left of each changed feature; the last change of a feature counts."""
+    last: dict[int, tuple[int, int]] = {}
+    while changes:
+        feature, cells, changes = changes
+        last.setdefault(feature, cells)
+    return last
+
+
+def _range(low: Ints, high: Ints, changes: Changes, feature: int) -> tuple[int, int]:
+    """The cells of a feature in a changed box; 0 and -1 where it does not move."""
+    while changes:
+        if changes[0] == feature:
+            return changes[1]
+        changes = changes[2]
+    return (int(low[feature]), int(high[feature])) if 0 <= feature < len(low) else (0, -1)
 
 
 class Reader:
@@ -202,88 +473,37 @@ class Reader:
 
     def take(self, form: str) -> tuple[int, ...]:
         """Read numbers of a struct format."""
-        size = struct.calcsize("<" + form)
-        require(self.at + size <= len(self.data), f"byte {self.at}: the proof is cut off")
-        numbers: tuple[int, ...] = struct.unpack_from("<" + form, self.data, self.at)
-        self.at += size
-        return numbers
+        at = self.at
+        self.skip(struct.calcsize("<" + form))
+        return struct.unpack_from("<" + form, self.data, at)
 
-    def multipliers(self, factors: list[Factor], unit_exponent: int) -> list[Multipliers]:
-        """Read multipliers, in units; the first of each feature is 0, implied ones are not read."""
+    def skip(self, size: int) -> None:
+        """Go on by so many bytes."""
+        require(self.at + size <= len(self.data), f"byte {self.at}: the proof is cut off")
+        self.at += size
+
+    def prices(self, count: int, unit_exponent: int) -> tuple[int, int, int]:
+        """Exponent, size and place of multipliers; they are in units of the model or coarser."""
         exponent, size = self.take("hB")
         require(exponent >= unit_exponent, f"byte {self.at}: multipliers finer than the unit")
         require(exponent < 2048 and size in (1, 2, 4), f"byte {self.at}: no such multipliers")
-        count = sum(len(s) - 1 for f in factors if not f.implied for s in f.starts)
-        shift = exponent - unit_exponent
-        numbers = iter([n << shift for n in self.take(f"{count}{' bh i'[size]}")])
-        return [f.implied or [[0, *islice(numbers, len(s) - 1)] for s in f.starts] for f in factors]
+        place = self.at
+        self.skip(count * size)
+        return exponent, size, place
 
 
-def check_way(
-    forest: Forest, claim: Claim, way: Way, root: Box, reader: Reader, met: Met | None = None
-) -> None:
-    """Read the proof of one way over a box; reject it unless it is one.
-
-    met : the leaves of trees that the box meets, so far as they are known from other ways.
-    """
-    sums = Sums(forest, claim, way, root, met)
-    zero = [f.implied or [[0] * len(starts) for starts in f.starts] for f in sums.factors]
-    # Boxes wait as what was changed on the way to them, which they share.
-    pending: list[Changes] = [()]
-    while pending:
-        changes, place = pending.pop(), f"{way.name}, byte {reader.at}"
-        box, letter = _changed(root, changes), reader.letter()
-        if letter in "PL":
-            values = reader.multipliers(sums.factors, forest.exponent) if letter == "L" else zero
-            bound = Bound(sums, box, values).total
-            require(bound < sums.floor, f"{place}: bound {bound} is not below {sums.floor}")
-        elif letter == "S":
-            feature, cut = reader.take("ii")
-            inside = feature in box and box[feature][0] <= cut < box[feature][1]
-            require(inside, f"{place}: cut {cut} is not inside feature {feature}")
-            low, high = box[feature]
-            pending += [(feature, (cut + 1, high), changes), (feature, (low, cut), changes)]
-        elif letter == "T":
-            values = reader.multipliers(sums.factors, forest.exponent)
-            left = _trim(Bound(sums, box, values), sums.floor, reader, place)
-            if all(low <= high for low, high in left.values()):
-                for feature, cells in left.items():
-                    changes = (feature, cells, changes)
-                pending.append(changes)
-        else:
-            require(letter == "E", f"{place}: unknown node {letter!r}")
-            leaves = [_only_leaf(forest, tree, claim, box, place) for tree in sums.trees]
-            totals = forest.rounded_sums(leaves)
-            require(not happens(forest, way, totals), f"{place}: the model's own sums break it")
-
-
-def _only_leaf(forest: Forest, tree: int, claim: Claim, box: Box, place: str) -> tuple[int, int]:
-    found = [leaf for leaf, _ in forest.pieces(tree, claim.row, box)]
-    require(len(found) == 1, f"{place}: tree {tree} has {len(found)} leaves here")
-    return tree, found[0]
-
-
-def _changed(box: Box, changes: Changes) -> Box:
-    """The box after changes, of which the last of a feature counts."""
-    last: Box = {}
-    while changes:
-        feature, cells, changes = changes
-        last.setdefault(feature, cells)
-    return {**box, **last}
-
-
-def _trim(bound: Bound, floor: int, reader: Reader, place: str) -> Box:
-    """What is left of features after cells that the bound excludes one by one are taken off."""
-    left: Box = {}
+def _trims(
+    reader: Reader, low: Ints, high: Ints, changes: Changes, place: str
+) -> dict[int, tuple[int, int]]:
+    """Read what a trimmed node leaves of features, each of which must lose a cell."""
+    left: dict[int, tuple[int, int]] = {}
     (count,) = reader.take("I")
     require(count > 0, f"{place}: nothing is trimmed")
     for _ in range(count):
-        feature, low, high = reader.take("iii")
-        require(feature in bound.box, f"{place}: feature {feature} does not move")
-        first, last = bound.box[feature]
-        fewer = first <= low <= high + 1 <= last + 1 and (low, high) != (first, last)
+        feature, begin, end = reader.take("iii")
+        first, last = _range(low, high, changes, feature)
+        require(first <= last, f"{place}: feature {feature} does not move")
+        fewer = first <= begin <= end + 1 <= last + 1 and (begin, end) != (first, last)
         require(fewer and feature not in left, f"{place}: feature {feature} does not shrink")
-        worst = bound.largest_outside(feature, low, high)
-        require(worst < floor, f"{place}: feature {feature}, {worst} >= {floor}")
-        left[feature] = (low, high)
+        left[feature] = (begin, end)
     return left

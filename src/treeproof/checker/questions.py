@@ -151,11 +151,12 @@ class Question:
         for side in (self.low, self.high, *self.ranges):
             side.of(row)
 
-    def reach(self, row: int, values: Floats, label: int) -> Iterable[tuple[str, Floats]]:
+    def reach(self, row: int, values: Iterable[float], label: int) -> Iterable[tuple[str, Floats]]:
         """Rates and bounds of a row, by the names that a claim has for them."""
         low, high = self.low.of(row), self.high.of(row)
         if self.attacked not in (-1, label):
             # Only rows of one class are attacked: all others stay as they are.
+            values = list(values)
             low = [-math.inf if math.isnan(x) else x for x in values]
             high = [math.inf if math.isnan(x) else x for x in values]
         return ("down", self.down), ("up", self.up), ("low", low), ("high", high)

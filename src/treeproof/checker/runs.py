@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.checker import schema
-from treeproof.checker.answers import RowCheck, RunChecker
+from treeproof.checker.answers import MOST_ROWS, RowCheck, RunChecker
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble
+
+MOST_BYTES = 1 << 20
+"""Of lines that are read at a time, where there are several."""
 
 _RANGE = re.compile(r"(\d{0,15}):(\d{0,15})")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -25,7 +28,7 @@ def check_run(
     rows: NDArray[np.float64] | None = None,
     labels: Sequence[schema.Label] | None = None,
 ) -> Iterator[RowCheck]:
-    """Check a run file of JSON lines row by row, reading one line at a time.
+    """Check a run file of JSON lines, reading some lines at a time.
 
     Parameters
     ----------
@@ -38,28 +41,46 @@ def check_run(
     labels : sequence, optional
         Their labels, which a run that was given labels must have been given.
     """
-    checker = RunChecker(read_header(path), ensemble)
+    checker, seen = RunChecker(read_header(path), ensemble), set[int]()
     with Path(path).open("rb") as file:
         file.readline()
-        seen: set[int] = set()
+        waiting: list[RowCheck | tuple[Any, ...]] = []
+        size = 0
         for number, line in enumerate(file, start=2):
-            try:
-                row = msgspec.json.decode(line, type=schema.Row)
-            except _UNREADABLE as error:
-                yield RowCheck(-1, "rejected", f"line {number}: this is no row record ({error})")
-                continue
-            if row.row in seen:
-                yield RowCheck(row.row, "rejected", f"line {number}: row {row.row} is here twice")
-                continue
-            seen.add(row.row)
-            if rows is not None and row.row >= len(rows):
-                yield RowCheck(row.row, "rejected", f"record: the data have {len(rows)} rows")
-                continue
-            values = None if rows is None else rows[row.row].tolist()
-            yield checker.check(row, values, None if labels is None else labels[row.row])
+            waiting.append(_opened(line, number, seen, rows, labels))
+            size += len(line)
+            if size > MOST_BYTES or len(waiting) == MOST_ROWS:
+                yield from _checked(checker, waiting)
+                waiting, size = [], 0
+        yield from _checked(checker, waiting)
     reason = _miscounted(checker.header, seen, None if rows is None else len(rows))
     if reason:
         yield RowCheck(-1, "rejected", reason)
+
+
+def _opened(
+    line: bytes, number: int, seen: set[int], rows: Any, labels: Any
+) -> RowCheck | tuple[Any, ...]:
+    """A line as the checker takes it: record, values, label; or what is wrong with it."""
+    try:
+        row = msgspec.json.decode(line, type=schema.Row)
+    except _UNREADABLE as error:
+        return RowCheck(-1, "rejected", f"line {number}: this is no row record ({error})")
+    if row.row in seen:
+        return RowCheck(row.row, "rejected", f"line {number}: row {row.row} is here twice")
+    seen.add(row.row)
+    if rows is not None and row.row >= len(rows):
+        return RowCheck(row.row, "rejected", f"record: the data have {len(rows)} rows")
+    values = None if rows is None else rows[row.row]
+    return row, values, None if labels is None else labels[row.row]
+
+
+def _checked(checker: RunChecker, waiting: list[RowCheck | tuple[Any, ...]]) -> Iterator[RowCheck]:
+    """What comes out for lines, in their order."""
+    given = [entry for entry in waiting if not isinstance(entry, RowCheck)]
+    checks = iter(checker.check_all(*zip(*given, strict=True)) if given else ())
+    for entry in waiting:
+        yield entry if isinstance(entry, RowCheck) else next(checks)
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:

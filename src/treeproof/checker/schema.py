@@ -139,3 +139,9 @@ class Row(_Closed):
     witness_label: Label | msgspec.UnsetType = msgspec.UNSET
     evidence: str | None = None
     key: str = ""
+
+
+# Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two
+# threads do so at once.
+for _record in (Header, Row):
+    msgspec.json.Decoder(_record)

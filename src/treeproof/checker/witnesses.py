@@ -1,4 +1,4 @@
-"""Witnesses: how far away a point is, and its cells; that it lies in the set; all in fractions.
+"""Witnesses: how far away a point is, and its cells; that it lies in the set; all in integers.
 
 A ball reaches the cells of a point at a *level*: at a distance, or, downwards, only beyond it. Next
 to thresholds a set may hold real numbers of a cell, but no float of the model's input precision; a
@@ -6,98 +6,156 @@ witness may then lie outside of it, by one float.
 """
 
 import math
-from bisect import bisect_right
-from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.checker.claims import Claim, require
-from treeproof.checker.forest import Forest
+from treeproof.checker.forest import Forest, compare_ratio, per_feature
+from treeproof.model.ensemble import FloatArray
 
-Level = tuple[Fraction, bool]
-"""A distance, and whether it must be exceeded."""
-
-
-def same_number(one: float, other: float) -> bool:
-    """Whether two values are equal, or both missing."""
-    return one == other or (math.isnan(one) and math.isnan(other))
+Ratio = tuple[int, int]
+"""Numerator and denominator, which is above 0; finding the lowest terms would take long."""
 
 
-def level_of(forest: Forest, claim: Claim, point: list[float]) -> Level:
-    """The level at which balls reach the cells of a point."""
-    level: Level = (Fraction(0), False)
-    for feature, cuts in forest.cuts.items():
-        x, w = claim.row[feature], point[feature]
-        here, there = bisect_right(cuts, x), bisect_right(cuts, w)
-        if same_number(x, w) or here == there:
-            continue
-        rises = there > here
-        cut = cuts[there - 1] if rises else cuts[there]
-        rate = claim.up[feature] if rises else claim.down[feature]
-        allowed = cut <= claim.high[feature] if rises else cut > claim.low[feature]
-        allowed &= rate > 0.0 and math.isfinite(x) and math.isfinite(cut)
-        require(allowed, f"witness: feature {feature} is beyond the set")
-        level = max(level, (abs(Fraction(cut) - Fraction(x)) / Fraction(rate), not rises))
-    return level
+class Level(NamedTuple):
+    """A distance, and whether it must be exceeded."""
+
+    distance: Ratio = (0, 1)
+    is_beyond: bool = False
+
+    def reached_by(self, radius: float) -> bool:
+        """Whether a closed ball reaches the cells of this level."""
+        below = compare_ratio(self.distance, radius)
+        return below < 0 if self.is_beyond else below <= 0
 
 
-def reaches(radius: float, level: Level) -> bool:
-    """Whether a closed ball reaches the cells of a level."""
-    distance, beyond = level
-    return distance < radius if beyond else distance <= radius
-
-
-def distance_of(claim: Claim, point: list[float]) -> float:
-    """Smallest double whose closed ball holds a point; infinite where no double's does."""
-    farthest = Fraction(0)
-    for x, w, down, up in zip(claim.row, point, claim.down, claim.up, strict=True):
-        rate = up if w > x else down
-        if same_number(x, w):
-            continue
-        if rate == 0.0 or not math.isfinite(w - x):
-            return math.inf
-        if rate < math.inf:  # in a box, moves are free
-            farthest = max(farthest, abs(Fraction(w) - Fraction(x)) / Fraction(rate))
-    return 0.0 - rounded_down(-farthest)
-
-
-def rounded_down(exact: Fraction) -> float:
-    """Largest double not above a number."""
+def rounded_down(ratio: Ratio) -> float:
+    """Largest double not above a ratio."""
     try:
-        value = float(exact)
+        value = ratio[0] / ratio[1]
     except OverflowError:
-        value = math.inf if exact > 0 else -math.inf
-    return value if value <= exact else math.nextafter(value, -math.inf)
+        value = math.inf if ratio[0] > 0 else -math.inf
+    return value if compare_ratio(ratio, value) >= 0 else math.nextafter(value, -math.inf)
 
 
-def check_in_set(
-    forest: Forest, claim: Claim, point: list[float], distance: float, radius: float
-) -> None:
-    """Reject a point that is not in a ball or a box; each value may be the first float beyond."""
-    for feature, (x, w) in enumerate(zip(claim.row, point, strict=True)):
-        low, high = claim.low[feature], claim.high[feature]
-        if math.isnan(x) or feature in forest.fixed:
-            require(same_number(x, w), f"witness: feature {feature} must not move")
-        elif claim.down[feature] == math.inf:  # a box
-            inside = (w >= low or _next(forest, w, math.inf) >= low) and (
-                w <= high or _next(forest, w, -math.inf) <= high
+def same_numbers(one: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
+    """Whether values are equal, or both missing."""
+    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+
+
+class Moves:
+    """Which features the witnesses of claims move, how far, and at what level.
+
+    Arrays have an entry for each moved feature, by row and feature. Which moves of a row may be the
+    farthest is found in doubles; these are then compared in integers.
+    """
+
+    def __init__(self, forest: Forest, claims: list[Claim], points: FloatArray) -> None:
+        self.forest, self.points = forest, points
+        rows = np.array([claim.row for claim in claims])
+        self.row, self.feature = at = np.nonzero(~same_numbers(rows, points))
+        low, high, down, up = (
+            per_feature([getattr(claim, name) for claim in claims], points.shape[1])[at]
+            for name in ("low", "high", "down", "up")
+        )
+        x, w = rows[at], points[at]
+        rate = np.where(w > x, up, down)
+        here, there = forest.count(self.feature, x), forest.count(self.feature, w)
+        rises = there > here
+        place = forest.first_cut[self.feature] + np.where(rises, there - 1, there)
+        # Where a cell does not change, the place may be behind the last threshold.
+        cut = np.append(forest.keys.imag, np.nan)[place]
+        precision = forest.ensemble.input_precision
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = np.nextafter(w.astype(precision), x.astype(precision)).astype(np.float64)
+            is_far = (rate == 0.0) | ~np.isfinite(w - x)
+        allowed = np.where(rises, cut <= high, cut > low)
+        allowed &= (rate > 0.0) & np.isfinite(x) & np.isfinite(cut)
+        stays = np.isnan(x) | forest.fixed[self.feature]
+        self.stays = self._first_features(stays)
+        self.beyond_levels = self._first_features((here != there) & ~allowed & ~stays)
+        inside = (rate > 0.0) & np.isfinite(x) & ~stays
+        inside &= (np.minimum(low, x) <= near) & (near <= np.maximum(high, x))
+        self.beyond_bounds = self._first_features(~inside)
+        self.far = self._first_features(is_far)
+        self.x, self.rate = x.tolist(), rate.tolist()
+        self.cut, self.w, self.near = (
+            self._farthest(ends, x, rate, counts)
+            for ends, counts in ((cut, here != there), (w, ~is_far), (near, inside))
+        )
+
+    def _first_features(self, which: NDArray[np.bool_]) -> dict[int, int]:
+        """The first feature, of those that are marked, of each row that has one."""
+        rows, features = self.row[which].tolist(), self.feature[which].tolist()
+        return dict(zip(rows[::-1], features[::-1], strict=True))
+
+    def _farthest(
+        self, ends: FloatArray, x: FloatArray, rate: FloatArray, counts: NDArray[np.bool_]
+    ) -> dict[int, tuple[Ratio, bool, int]]:
+        """The farthest distance of each row: as a ratio, whether downwards, and its feature.
+
+        Sound: differences and quotients of doubles are wrong by at most 2**-53 of their size, or by
+        less than the smallest normal double; so one that is clearly smaller is not the farthest.
+        """
+        # In a box, where rates are infinite, moves are free.
+        counts = counts & (rate > 0.0) & np.isfinite(rate) & np.isfinite(x) & np.isfinite(ends)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            moved = np.where(counts, np.abs(ends - x) / rate, 0.0)
+            largest = np.zeros(len(self.points))
+            np.maximum.at(largest, self.row, moved)
+            small = moved < largest[self.row] * (1.0 - 2.0**-50) - 2.0**-1000
+        found: dict[int, tuple[Ratio, bool, int]] = {}
+        for at in np.flatnonzero(counts & ~small).tolist():
+            end, row = float(ends[at]), int(self.row[at])
+            (a, b), (c, d) = end.as_integer_ratio(), self.x[at].as_integer_ratio()
+            e, f = self.rate[at].as_integer_ratio()
+            ratio, down = (abs(a * d - c * b) * f, b * d * e), end <= self.x[at]
+            known = found.get(row, ((-1, 1), False, -1))
+            farther = ratio[0] * known[0][1] - known[0][0] * ratio[1]
+            if farther > 0 or (farther == 0 and down):
+                found[row] = (ratio, down, int(self.feature[at]))
+        return found
+
+    def level(self, row: int) -> Level:
+        """The level at which balls reach the cells of a witness."""
+        _refuse(self.beyond_levels, row, "is beyond the set")
+        return Level(*self.cut[row][:2]) if row in self.cut else Level()
+
+    def distance(self, row: int) -> float:
+        """Smallest double whose closed ball holds a witness; infinite where no double's does."""
+        if row in self.far:
+            return math.inf
+        n, d = self.w[row][0] if row in self.w else (0, 1)
+        return 0.0 - rounded_down((-n, d))
+
+    def check_in_ball(self, row: int, distance: float, radius: float) -> None:
+        """Reject a witness that is not in a ball; each value may be the first float beyond."""
+        _refuse(self.stays, row, "must not move")
+        _refuse(self.beyond_bounds, row, "is beyond the set")
+        if distance > radius and row in self.near:
+            ratio, _, feature = self.near[row]
+            require(
+                compare_ratio(ratio, radius) <= 0, f"witness: feature {feature} is beyond the set"
             )
-            first, cell, last = (
-                bisect_right(forest.cuts.get(feature, []), value) for value in (low, w, high)
-            )
+
+    def check_in_box(self, row: int, claim: Claim) -> None:
+        """Reject a witness that is not in a box; each value may be the first float beyond."""
+        _refuse(self.stays, row, "must not move")
+        point, n = self.points[row], self.points.shape[1]
+        low, high = per_feature([claim.low, claim.high], n)
+        outside = ~np.isnan(claim.row) & ~self.forest.fixed & ~((low <= point) & (point <= high))
+        real = np.dtype(self.forest.ensemble.input_precision).type
+        for feature in np.flatnonzero(outside).tolist():
+            least, w, most = ends = np.array([low[feature], point[feature], high[feature]])
+            with np.errstate(over="ignore"):
+                near = float(np.nextafter(real(w), real(math.inf if w < least else -math.inf)))
+            first, cell, last = self.forest.count(np.array([feature]), ends).tolist()
+            inside = near >= least if w < least else near <= most
             inside &= first <= cell <= last
             require(inside, f"witness: feature {feature} is beyond the set")
-        elif x != w:
-            rate, near = claim.up[feature] if w > x else claim.down[feature], _next(forest, w, x)
-            inside = rate > 0.0 and math.isfinite(x) and min(low, x) <= near <= max(high, x)
-            if inside and distance > radius:
-                move = abs(Fraction(near) - Fraction(x)) if math.isfinite(near) else math.inf
-                inside = move <= Fraction(radius) * Fraction(rate)
-            require(inside, f"witness: feature {feature} is beyond the set")
 
 
-def _next(forest: Forest, value: float, end: float) -> float:
-    """The next float of the input precision on the way from a value to another."""
-    real = np.dtype(forest.ensemble.input_precision).type
-    with np.errstate(over="ignore"):
-        return float(np.nextafter(real(value), real(end)))
+def _refuse(features: dict[int, int], row: int, why: str) -> None:
+    require(row not in features, f"witness: feature {features.get(row)} {why}")

@@ -24,6 +24,7 @@ from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.sums import grid_exponent
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
@@ -54,18 +55,8 @@ def record_evidence(
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
-    Parameters
-    ----------
-    query : Query
-        The question.
-    outcomes : Results
-        What an engine found.
-    budget : Budget
-        Limits per row, for recording alone.
-    asks_radius : bool
-        Whether the bounds were asked for, rather than a verdict at the query's own set.
-    n_jobs : int
-        Threads over rows.
+    The budget is per row, for recording alone; `asks_radius` says whether bounds were asked for,
+    rather than a verdict at the query's own set.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
     ends_of_sets = set_ends(query, claimed, radius)
@@ -99,15 +90,10 @@ def record_evidence(
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
     """Turn answers that the checker does not accept into rows that failed, with its reason.
 
-    Parameters
-    ----------
-    results : Results
-        Answers with evidence; changed in place.
-    ensemble : Ensemble
-        The model as loaded, whatever the arithmetic of the question.
+    The model is the one that was loaded, whatever the arithmetic of the question.
     """
     checker = RunChecker(results.header, ensemble)
-    checks = [checker.check(record) for record in row_records(results)]
+    checks = checker.check_all(list(row_records(results)))
     failed = [number for number, check in enumerate(checks) if check.status == "rejected"]
     said = f"{UnknownReason.ROW_FAILED.value}: the checker does not accept its evidence:"
     withdraw(results, failed, [f"{said} {checks[number].reason}" for number in failed])
@@ -148,7 +134,7 @@ def _packed(claim: bytes, proof: bytes) -> bytes:
 def claimed_sets(
     query: Query, outcomes: Results, asks_radius: bool
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return which set each row's answer claims to be free of violations, and its radius.
+    """Which set each row's answer claims to be free of violations, and its radius.
 
     For radii this is the open ball of the lower bound, and the closed one where the radius is exact
     but not attained: there the closed ball is safe as well.
@@ -201,19 +187,6 @@ def set_ends(
     return low, high
 
 
-def grid_exponent(ensemble: Ensemble) -> int:
-    """Largest e such that all leaf and start values are multiples of 2**e."""
-    numbers = np.concatenate(
-        [ensemble.trees.leaf_value.ravel(), np.array(ensemble.aggregation.start)]
-    ).astype(ensemble.aggregation.precision)
-    mantissa, exponent = np.frexp(numbers[numbers != 0.0].astype(np.float64))
-    if mantissa.size == 0:
-        return 0
-    digits = np.abs(mantissa * 2.0**53).astype(np.int64)
-    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
-    return int(np.min(exponent - 53 + trailing))
-
-
 def _alternatives(query: Query) -> Alternatives:
     """What could break the claims; sums are of plain outputs, without their scale."""
     aggregation, table = query.ensemble.aggregation, single_constraints(query)
@@ -226,7 +199,7 @@ def _alternatives(query: Query) -> Alternatives:
     )
 
 
-def semantics_text(ensemble: Ensemble) -> str:
+def _semantics(ensemble: Ensemble) -> str:
     """The numeric semantics of a model in one line; the checker writes the same line itself."""
     aggregation, decision = ensemble.aggregation, ensemble.decision
     return (
@@ -240,7 +213,7 @@ def _claim_writer(query: Query) -> Any:
     ensemble, reach = query.ensemble, query.reach
     common = {
         "model": ensemble.fingerprint,
-        "semantics": semantics_text(ensemble),
+        "semantics": _semantics(ensemble),
         "down": _numbers(reach.down),
         "up": _numbers(reach.up),
     }

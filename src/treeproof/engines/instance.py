@@ -176,8 +176,9 @@ def lie_in_set(
         query.rows[rows],
         reach.down.copy(),
         reach.up.copy(),
-        reach.low[rows],
-        reach.high[rows],
+        # One compiled signature, also where bounds are one row for all.
+        np.array(reach.low[rows], order="C"),
+        np.array(reach.high[rows], order="C"),
         upper,
         is_open,
         reach.is_ball,

@@ -97,7 +97,7 @@ def _walk(ensemble: Ensemble, values: FloatArray, root: IntArray, has_missing: b
         for _ in range(_STEPS):
             value = cells.take(row_start + layout.feature.take(place))
             if layout.has_other_tests:
-                right = ~_goes_left(ensemble, place >> 1, value)
+                right = ~goes_left(ensemble, place >> 1, value)
             else:
                 right = value >= layout.threshold.take(place)
                 if has_missing:
@@ -112,9 +112,8 @@ def _walk(ensemble: Ensemble, values: FloatArray, root: IntArray, has_missing: b
     return ensemble.trees.leaf.take(last >> 1).reshape(len(values), len(root))
 
 
-def _goes_left(
-    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
-) -> NDArray[np.bool_]:
+def goes_left(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> NDArray[np.bool_]:
+    """Whether inner nodes send values, one for each, to their left child."""
     trees = ensemble.trees
     flags = trees.flags[nodes]
     missing = np.isnan(values)

@@ -14,20 +14,26 @@ def accumulator_grid(ensemble: Ensemble) -> float:
     multiple of g with at most p bits, hence exact, in whatever order the trees are added.
     """
     trees, aggregation = ensemble.trees, ensemble.aggregation
-    numbers = np.concatenate([trees.leaf_value.ravel(), np.array(aggregation.start)])
-    numbers = np.abs(numbers[numbers != 0.0])
-    if numbers.size == 0:
-        return 1.0
-    mantissa, exponent = np.frexp(numbers)
-    digits = (mantissa * 2.0**53).astype(np.int64)
-    trailing = np.log2((digits & -digits).astype(np.float64))
-    grid_exponent = int(np.min(exponent - 53 + trailing))
+    step = grid_exponent(ensemble)
     first_leaf = trees.leaf[trees.feature < 0]
     tree_of_leaf = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
     largest = np.zeros(ensemble.n_trees)
     np.maximum.at(largest, tree_of_leaf, np.abs(trees.leaf_value[first_leaf]).max(axis=1))
     total = largest.sum() + np.abs(aggregation.start).max()
     bits = 24 if aggregation.precision == "float32" else 53
-    if not -1000 < grid_exponent < 900 or total >= 2.0 ** (bits + grid_exponent):
+    if not -1000 < step < 900 or total >= 2.0 ** (bits + step):
         return 0.0
-    return 2.0**grid_exponent
+    return 2.0**step
+
+
+@cached_per_ensemble
+def grid_exponent(ensemble: Ensemble) -> int:
+    """Largest e such that all leaf and start values are multiples of 2**e; 0 where all are 0."""
+    parts = (ensemble.trees.leaf_value.ravel(), np.array(ensemble.aggregation.start))
+    numbers = np.concatenate(parts).astype(ensemble.aggregation.precision).astype(np.float64)
+    mantissa, exponent = np.frexp(np.abs(numbers[numbers != 0.0]))
+    if not len(mantissa):
+        return 0
+    digits = (mantissa * 2.0**53).astype(np.int64)
+    lowest = np.frexp((digits & -digits).astype(np.float64))[1] - 1
+    return int(np.min(exponent - 53 + lowest))

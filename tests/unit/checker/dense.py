@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tests.oracle import brute_force
+from tests.unit.checker.provers import floor_in_box
 from treeproof.checker.claims import Claim, Way, ways_of
 from treeproof.checker.forest import Forest
-from treeproof.checker.proofs import Sums
 from treeproof.model import evaluate
 from treeproof.query.query import Query
 
@@ -156,7 +156,7 @@ def proves(query: Query, forest: Forest, claim: Claim, box: dict[int, tuple[int,
 def _walk(query: Query, forest: Forest, claim: Claim, way: Way, cells: Cells,
           box: dict[int, tuple[int, int]], data: list[Any]) -> None:  # fmt: skip
     sums = DenseSums(query, way, cells, forest.unit)
-    floor = Sums(forest, claim, way, box).floor  # tested by itself against all points
+    floor = floor_in_box(forest, claim.row, way, box)  # tested by itself against all points
     pending = [cells]
     while pending:
         here = pending.pop()

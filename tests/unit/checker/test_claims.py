@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.checker.provers import cuts_of, floor_in_box, prover_of
 from tests.unit.checker.test_nodes import model, stump
 from treeproof.checker.claims import Way, floor_of, happens, ways_of
 from treeproof.checker.forest import Forest
-from treeproof.checker.proofs import Sums
 from treeproof.errors import CertificateRejected
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -207,9 +207,8 @@ def test_a_range_needs_one_output():
 def test_no_sum_reaches_an_infinite_cut():
     for cut, weight in ((-np.inf, -1), (np.inf, 1)):
         forest = Forest(model(stump(0, -3.0, 7.0)))
-        claim: Any = type("Row", (), {"row": [0.0] * 4})()
-        sums = Sums(forest, claim, Way("way", {0: weight}, cut), {0: (0, 1)})
-        assert sums.floor == 7 / forest.unit + 1
+        found = floor_in_box(forest, [0.0] * 4, Way("way", {0: weight}, cut), {0: (0, 1)})
+        assert found == 7 / forest.unit + 1
         assert floor_of(forest, Way("way", {0: weight}, cut), {0: 5}, {0: 9}) == 9 + 5 + 1 - 5
 
 
@@ -221,8 +220,10 @@ def test_isolation_scores_have_no_classes():
 def test_no_output_may_overflow():
     for values in ((0.0, 2.0**1023, 0.0), (2.0**1023, 0.0, 0.0)):
         with pytest.raises(CertificateRejected, match="class: sums overflow"):
-            Sums(classes(values=values), KEEP, way(1, 0), {})
-    assert Sums(classes(values=(1.0, 2.0**1022, 2.0**1023)), KEEP, way(1, 0), {}).factors == []
+            floor_in_box(classes(values=values), [0.0], way(1, 0), {})
+    large = classes(values=(1.0, 2.0**1022, 2.0**1023))
+    for exact in (True, False):
+        assert prover_of(large, [0.0], way(1, 0), {}, exact=exact).problem(0, 0).n_prices == 0
 
 
 def test_errors_count_towards_overflow():
@@ -240,13 +241,12 @@ def test_scores_have_no_classes():
         ways_of(Forest(model(stump(0, 0.0, 1.0))), claim)
 
 
-def rounded(*values: tuple[float, float], start: float = 0.0) -> Sums:
-    """Sums of stumps in float32 over the whole range of their features."""
+def rounded(*values: tuple[float, float], start: float = 0.0) -> int:
+    """Floor of a sum of stumps in float32 over the whole range of their features."""
     ensemble = model(*[stump(k, *pair) for k, pair in enumerate(values)], precision="float32")
     forest = Forest(ensemble)
-    claim: Any = type("Row", (), {"row": [0.0] * 4})()
-    box = dict.fromkeys(forest.cuts, (0, 1))
-    return Sums(forest, claim, Way("rise", {0: 1}, start), box)
+    box = dict.fromkeys(cuts_of(forest), (0, 1))
+    return floor_in_box(forest, [0.0] * 4, Way("rise", {0: 1}, start), box)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def rounded(*values: tuple[float, float], start: float = 0.0) -> Sums:
     ],
 )
 def test_errors_add_up_over_the_largest_partial_sums(values):
-    sums = rounded(*values)
+    floor = rounded(*values)
     forest = Forest(model(*[stump(k, *pair) for k, pair in enumerate(values)], precision="float32"))
     low = high = Fraction(0)
     error = 0
@@ -271,5 +271,5 @@ def test_errors_add_up_over_the_largest_partial_sums(values):
         units = int(max(abs(low), abs(high)) / forest.unit)
         if error or units > forest.grid * 2**24:
             error += -(-(error + units) // 2**24)
-    assert sums.floor == -error
+    assert floor == -error
     assert (error == 0) == (values[1] in [(3.0, 4.0), (0.0, 1.0)])

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from tests.random_ensembles import random_ensemble, random_rows
-from treeproof.checker.forest import EXTRA_BITS, Forest
+from tests.unit.checker.provers import boxes_of, cuts_of, pieces_of
+from treeproof.checker.forest import EXTRA_BITS, Boxes, Forest
+from treeproof.checker.regions import Regions
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -32,44 +34,59 @@ def whole(forest: Forest, row: list[float]):
     """Every cell of every feature that may move."""
     return {
         feature: (0, len(cuts))
-        for feature, cuts in forest.cuts.items()
-        if feature not in forest.fixed and row[feature] == row[feature]
+        for feature, cuts in cuts_of(forest).items()
+        if not forest.fixed[feature] and row[feature] == row[feature]
     }
+
+
+def leaves_holding(pieces: list, cells: dict) -> list[int]:
+    """Leaves with a piece that holds a cell of every feature."""
+    return [
+        leaf
+        for leaf, ranges in pieces
+        if all(low <= cells[f] <= high for f, (low, high) in ranges.items())
+    ]
 
 
 def test_a_row_reaches_the_leaves_that_the_plain_model_gives():
     for forest, ensemble, rows in forests(150):
         expected = evaluate.leaf_rows(ensemble, rows)
         for row, leaves in zip(rows.tolist(), expected.tolist(), strict=True):
-            for tree, leaf in enumerate(leaves):
-                assert [found for found, _ in forest.pieces(tree, row, {})] == [leaf]
+            assert pieces_of(forest, row, {}) == [[(leaf, {})] for leaf in leaves]
 
 
 def test_pieces_of_a_tree_divide_the_box():
     for forest, ensemble, rows in forests(150):
+        cuts = cuts_of(forest)
         expected = evaluate.leaf_rows(ensemble, rows)
         for row, leaves in zip(rows.tolist(), expected.tolist(), strict=True):
-            for tree, leaf in enumerate(leaves):
-                holding = [
-                    found
-                    for found, ranges in forest.pieces(tree, row, whole(forest, row))
-                    if all(
-                        low <= bisect_right(forest.cuts[f], row[f]) <= high
-                        for f, (low, high) in ranges.items()
-                    )
-                ]
-                assert holding == [leaf]
+            cells = {f: bisect_right(cuts[f], row[f]) for f in cuts}
+            found = pieces_of(forest, row, whole(forest, row))
+            assert [leaves_holding(pieces, cells) for pieces in found] == [[n] for n in leaves]
 
 
 def test_pieces_stay_inside_a_smaller_box():
     for forest, _, rows in forests(60):
         row = rows[0].tolist()
         box = {f: (b // 3, b - b // 4) for f, (_, b) in whole(forest, row).items()}
-        for tree in range(len(forest.output)):
-            for _, ranges in forest.pieces(tree, row, box):
+        for pieces in pieces_of(forest, row, box):
+            for _, ranges in pieces:
                 for feature, (low, high) in ranges.items():
                     assert box[feature][0] <= low <= high <= box[feature][1]
                     assert (low, high) != box[feature]
+
+
+def test_rows_are_looked_at_together_as_they_are_alone():
+    for forest, ensemble, rows in forests(60):
+        boxes = [boxes_of(forest, whole(forest, row)) for row in rows.tolist()]
+        joined = Boxes(*(np.concatenate(sides) for sides in zip(*boxes, strict=True)))
+        found = Regions(forest, rows, joined)
+        n_trees = ensemble.n_trees
+        for row, box in enumerate(boxes):
+            alone = Regions(forest, rows[row : row + 1], box)
+            first, last = found.tree_pieces[[row * n_trees, (row + 1) * n_trees]]
+            assert sorted(found.leaf[first:last]) == sorted(alone.leaf)
+            assert found.n_prices[row].tolist() == alone.n_prices[0].tolist()
 
 
 EDGES = [
@@ -110,22 +127,20 @@ def test_the_zero_band_is_divided_at_its_edges():
         ensemble = scores_of(builder, 2)
         forest = Forest(ensemble)
         for row, (leaf,) in zip(rows, evaluate.leaf_rows(ensemble, np.array(rows)), strict=True):
-            assert [found for found, _ in forest.pieces(0, row, {})] == [leaf]
-            cells = {f: bisect_right(cuts, row[f]) for f, cuts in forest.cuts.items()}
+            assert pieces_of(forest, row, {}) == [[(leaf, {})]]
+            cuts = cuts_of(forest)
+            cells = {f: bisect_right(cuts[f], row[f]) for f in cuts}
             single = {f: (c, c) for f, c in cells.items()}
             part = {
-                f: (int(rng.integers(0, c + 1)), int(rng.integers(c, len(forest.cuts[f]) + 1)))
+                f: (int(rng.integers(0, c + 1)), int(rng.integers(c, len(cuts[f]) + 1)))
                 for f, c in cells.items()
             }
-            for box in (whole(forest, row), single, part, forest.zero):
+            zero = {f: tuple(forest.zero[f].tolist()) for f in cuts if forest.zero[f].any()}
+            for box in (whole(forest, row), single, part, zero):
                 if any(not low <= cells[f] <= high for f, (low, high) in box.items()):
                     continue
-                found = list(forest.pieces(0, row, box))
-                assert [
-                    number
-                    for number, ranges in found
-                    if all(low <= cells[f] <= high for f, (low, high) in ranges.items())
-                ] == [leaf]
+                (found,) = pieces_of(forest, row, box)
+                assert leaves_holding(found, cells) == [leaf]
                 assert all(
                     box[f][0] <= low <= high <= box[f][1] and (low, high) != box[f]
                     for _, ranges in found
@@ -147,7 +162,8 @@ def test_categories_at_the_edges_of_their_sets(rule):
         ensemble = scores_of(builder, 1)
         expected = evaluate.leaf_rows(ensemble, np.array([values]).T)[:, 0].tolist()
         forest = Forest(ensemble)
-        assert [next(forest.pieces(0, [value], {}))[0] for value in values] == expected
+        found = [pieces_of(forest, [value], {}) for value in values]
+        assert found == [[[(leaf, {})]] for leaf in expected]
 
 
 def test_categories_are_fixed():
@@ -157,8 +173,8 @@ def test_categories_are_fixed():
         inner = trees.feature >= 0
         expected = set(trees.feature[inner & ((trees.flags & CATEGORICAL) > 0)].tolist())
         # A category that no tree asks for stays as well; a number that is called one moves.
-        also = {*ensemble.categories, *ensemble.categorical} - forest.cuts.keys()
-        assert forest.fixed == expected | also
+        also = {*ensemble.categories, *ensemble.categorical} - cuts_of(forest).keys()
+        assert set(np.flatnonzero(forest.fixed).tolist()) == expected | also
         seen += len(expected)
         unused += len(also - expected)
     assert seen > 10
@@ -169,11 +185,25 @@ def test_units_are_exact():
     for forest, ensemble, _ in forests(60):
         precision = ensemble.aggregation.precision
         values = ensemble.trees.leaf_value.astype(precision).astype(np.float64)
-        for row, integers in zip(values.tolist(), forest.integers, strict=True):
-            assert [Fraction(v) for v in row] == [i * forest.unit for i in integers]
+        numbers = []
+        for column in range(values.shape[1]):
+            leaves = np.arange(len(values))
+            exact, same = forest.integers(leaves, column, exact=True)
+            assert [Fraction(v) for v in values[:, column].tolist()] == [
+                n * forest.unit for n in exact
+            ]
+            assert exact.tolist() == same.tolist()
+            down, up = forest.integers(leaves, column, exact=False)
+            assert down.tolist() == [n >> forest.shift for n in exact]
+            assert up.tolist() == [-(-n >> forest.shift) for n in exact]
+            numbers += exact.tolist()
         start = np.array(ensemble.aggregation.start, dtype=precision).astype(np.float64)
-        assert [Fraction(s) for s in start.tolist()] == [i * forest.unit for i in forest.start]
-        numbers = [n for row in [*forest.integers, forest.start] for n in row]
+        for output, value in enumerate(start.tolist()):
+            down, up = forest.start_of(output, exact=True)
+            assert Fraction(value) == down * forest.unit == up * forest.unit
+            words = forest.start_of(output, exact=False)
+            assert words == (down >> forest.shift, -(-up >> forest.shift))
+            numbers.append(down)
         assert all(n % forest.grid == 0 for n in numbers)
         # The grid is as coarse as it can be: some number is no multiple of twice the grid.
         assert any(n % (2 * forest.grid) for n in numbers) or not any(numbers)
@@ -182,14 +212,18 @@ def test_units_are_exact():
         assert forest.bits == (24 if precision == "float32" else 53)
 
 
+def passed(forest: Forest, feature: int, x: float, *args: float, is_open: bool = False) -> int:
+    return int(forest.passed(np.array([feature]), np.array([[x]]), *args, is_open)[0, 0])
+
+
 @pytest.mark.parametrize("rate", [1.0, -1.0, 0.1, -0.3, 0.0])
 @pytest.mark.parametrize("radius", [0.0, 0.1, 0.30000000000000004, 1.0, 1e300, np.inf])
 @pytest.mark.parametrize("is_open", [False, True])
 def test_thresholds_are_counted_exactly(rate, radius, is_open):
     for forest, _, _ in forests(8):
-        for feature, cuts in forest.cuts.items():
+        for feature, cuts in cuts_of(forest).items():
             for x in [0.0, 0.1, -0.2, 0.5, *cuts, *(c - 0.1 for c in cuts), np.inf, -np.inf]:
-                found = forest.passed(feature, x, radius, rate, is_open=is_open)
+                found = passed(forest, feature, x, radius, rate, is_open=is_open)
                 if rate == 0.0 or radius == 0.0 or np.isinf(x):
                     assert found == sum(c <= x for c in cuts)
                 elif np.isinf(radius):
@@ -213,8 +247,8 @@ def test_ends_that_cancel_are_exact(radius, rate):
         category_set=[-1, -1, -1],
     )  # fmt: skip
     forest = Forest(scores_of(builder, 1))
-    assert forest.passed(0, x, radius, rate) == (end > 0)
-    assert forest.passed(0, x, radius, rate, is_open=True) == (end > 0)
+    assert passed(forest, 0, x, radius, rate) == (end > 0)
+    assert passed(forest, 0, x, radius, rate, is_open=True) == (end > 0)
 
 
 @pytest.mark.parametrize("threshold", [1.65e308, 1.75e308])
@@ -226,13 +260,4 @@ def test_a_product_may_overflow_where_the_end_does_not(threshold):
         category_set=[-1, -1, -1],
     )  # fmt: skip
     forest = Forest(scores_of(builder, 1))
-    assert forest.passed(0, -1.7e308, 1.7e308, 2.0) == (threshold < 1.7e308)
-
-
-def test_rounded_sums_are_those_of_the_plain_model():
-    for forest, ensemble, rows in forests(60):
-        reached = evaluate.leaf_rows(ensemble, rows)
-        expected = evaluate.accumulate(ensemble, reached).astype(np.float64)
-        for row, leaves, sums in zip(rows.tolist(), reached.tolist(), expected, strict=True):
-            assert [forest.leaf_of(tree, row) for tree in range(ensemble.n_trees)] == leaves
-            assert forest.rounded_sums(enumerate(leaves)) == sums.tolist()
+    assert passed(forest, 0, -1.7e308, 1.7e308, 2.0) == (threshold < 1.7e308)

@@ -2,14 +2,23 @@ from bisect import bisect_right
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.strategies import SMALL
 from tests.unit.checker.certificates import DEEP, MANY_TREES, checker_of, random_run
 from tests.unit.checker.dense import DenseSums, cells_of
+from tests.unit.checker.provers import (
+    bounds_of,
+    cell_box,
+    cuts_of,
+    floor_in_box,
+    prover_of,
+)
 from tests.unit.checker.test_forest import forests, whole
-from treeproof.checker.claims import Way, cell_box, read_claim, ways_of
+from treeproof.checker.claims import Way, read_claim, ways_of
 from treeproof.checker.forest import EXTRA_BITS, Forest
-from treeproof.checker.proofs import Bound, Sums, span
+from treeproof.checker.proofs import Bounds
+from treeproof.checker.regions import ranges, rounding_errors
 from treeproof.model import evaluate
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import (
@@ -40,24 +49,10 @@ def sums_of_claims(n: int, sizes: tuple = (SMALL, MANY_TREES, DEEP)):
                 yield rng, one, checker.forest, claim, way, box, (kind, radius)
 
 
-def random_multipliers(rng: np.random.Generator, sums: Sums) -> list[list[list[int]]]:
-    unit = 1 << EXTRA_BITS - 2
-    return [
-        factor.implied
-        or [[0, *(unit * int(n) for n in rng.integers(-5, 6, len(s) - 1))] for s in factor.starts]
-        for factor in sums.factors
-    ]
-
-
-def flat(sums: Sums, multipliers: list[list[list[int]]]) -> list[int]:
-    """Multipliers in the order of the format, without those that are not part of it."""
-    return [
-        value
-        for factor, values in zip(sums.factors, multipliers, strict=True)
-        if factor.implied is None
-        for row in values
-        for value in row[1:]
-    ]
+def random_multipliers(rng: np.random.Generator, prover: Any) -> tuple[list[int], int]:
+    """Small numbers, one for each multiplier of a proof, and their exponent."""
+    n = prover.problem(0, 0).n_prices
+    return rng.integers(-5, 6, n).tolist(), prover.forest.exponent + EXTRA_BITS - 2
 
 
 def random_part(rng: np.random.Generator, box: dict) -> dict:
@@ -72,65 +67,122 @@ def listed(box: dict) -> dict:
     return {feature: list(range(low, high + 1)) for feature, (low, high) in box.items()}
 
 
+def both_of(forest: Forest, claim: Any, way: Way, box: dict) -> list:
+    """What follows proofs exactly, and in words."""
+    return [prover_of(forest, claim.row, way, box, exact=exact) for exact in (True, False)]
+
+
+def check_words(forest: Forest, exact: int, words: int, n_trees: int) -> None:
+    """In words a bound is rounded up, by less than one for each tree, the start and the rest."""
+    assert exact <= words << forest.shift <= exact + (2 * n_trees + 8 << forest.shift)
+
+
 def test_bounds_are_those_of_dense_tables():
-    compared = 0
+    compared = in_words = 0
     for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
-        sums = Sums(forest, claim, way, box)
+        exact, words = both_of(forest, claim, way, box)
         cells = cells_of(query, kind, radius)
         assert cells == listed(box)
         tables = DenseSums(query, way, cells, forest.unit)
         for _ in range(3):
-            values = random_multipliers(rng, sums)
-            assert tables.n_multipliers() == len(flat(sums, values))
+            steps, exponent = random_multipliers(rng, exact)
+            assert tables.n_multipliers() == len(steps)
             part = random_part(rng, box)
-            expected = tables.bound(listed(part), flat(sums, values))
-            assert Bound(sums, part, values).total == expected
-            compared += len(flat(sums, values)) > 0
+            units = [step << EXTRA_BITS - 2 for step in steps]
+            expected = tables.bound(listed(part), units)
+            assert bounds_of(exact, part, steps, exponent).total[0] == expected
+            found = bounds_of(words, part, steps, exponent)
+            n_trees = query.ensemble.n_trees * sum(map(abs, way.weights.values()))
+            if not found.overflows[0]:
+                check_words(forest, expected, int(found.total[0]), n_trees)
+                in_words += len(steps) > 0
+            compared += len(steps) > 0
     assert compared > 30
+    assert in_words > 20
 
 
 def test_bounds_with_a_cell_held_are_those_of_dense_tables():
     compared = 0
     for rng, query, forest, claim, way, box, (kind, radius) in sums_of_claims(60):
-        sums = Sums(forest, claim, way, box)
+        exact, words = both_of(forest, claim, way, box)
         tables = DenseSums(query, way, cells_of(query, kind, radius), forest.unit)
-        values = random_multipliers(rng, sums)
+        steps, exponent = random_multipliers(rng, exact)
+        units = [step << EXTRA_BITS - 2 for step in steps]
         part = random_part(rng, box)
-        bound = Bound(sums, part, values)
+        every = {"trims": dict.fromkeys(part, (0, 0))}
+        bound = bounds_of(exact, part, steps, exponent, **every)
+        rounded = bounds_of(words, part, steps, exponent, **every)
         for feature, (low, high) in part.items():
             first = int(rng.integers(low, high + 2))
             last = int(rng.integers(first - 1, high + 1))
             outside = [c for c in range(low, high + 1) if not first <= c <= last]
-            expected = [
-                tables.bound(listed(part) | {feature: [c]}, flat(sums, values)) for c in outside
-            ]
+            expected = [tables.bound(listed(part) | {feature: [c]}, units) for c in outside]
             if not expected:
                 continue
-            found = bound.largest_outside(feature, first, last)
+            found = bound.largest_outside(0, feature, first, last)
             # Cells that no tree tells apart may be looked at together, so a cell inside may count.
             assert found in [
-                tables.bound(listed(part) | {feature: [c]}, flat(sums, values))
-                for c in range(low, high + 1)
+                tables.bound(listed(part) | {feature: [c]}, units) for c in range(low, high + 1)
             ]
             assert found >= max(expected)
+            n_trees = query.ensemble.n_trees * sum(map(abs, way.weights.values()))
+            if not rounded.overflows[0]:
+                in_words = rounded.largest_outside(0, feature, first, last)
+                check_words(forest, found, in_words, 2 * n_trees)
             compared += 1
             same_step = [
                 c for c in range(first, last + 1)
-                if any(_told_apart(sums, feature, c, o) is False for o in outside)
+                if any(_told_apart(bound, feature, c, o) is False for o in outside)
             ]  # fmt: skip
             if expected and not same_step:
                 assert found == max(expected)
     assert compared > 60
 
 
-def _told_apart(sums: Sums, feature: int, left: int, right: int) -> bool:
+def _told_apart(bounds: Any, feature: int, left: int, right: int) -> bool:
     """Whether some tree tells two cells of a feature apart."""
-    starts: list[int] = []
-    for factor in sums.factors:
-        if feature in factor.features:
-            starts += factor.starts[factor.features.index(feature)]
+    own = bounds.pair_feature[bounds.segment_pair] == feature
     low, high = sorted((left, right))
-    return any(low < start <= high for start in starts)
+    return any(low < start <= high for start in bounds.segment_cell[own])
+
+
+def test_nodes_are_looked_at_together_as_they_are_alone():
+    compared = 0
+    for rng, _, forest, claim, way, box, _ in sums_of_claims(60):
+        prover = prover_of(forest, claim.row, way, box, exact=False)
+        nodes, totals, proof = [], [], b""
+        for _ in range(4):
+            steps, exponent = random_multipliers(rng, prover)
+            alone = bounds_of(prover, random_part(rng, box), steps, exponent)
+            nodes.append(alone.nodes[0]._replace(prices=(exponent, 1, len(proof))))
+            proof += bytes(np.array(steps, dtype=np.int8))
+            totals.append(int(alone.total[0]))
+        prover.claims[0].proof = proof
+        assert Bounds(prover, nodes).total.tolist() == totals
+        compared += len(proof) > 0
+    assert compared > 10
+
+
+def test_multipliers_that_words_do_not_hold_are_left_to_exact_integers():
+    compared = 0
+    for _, _, forest, claim, way, box, _ in sums_of_claims(60):
+        exact, words = both_of(forest, claim, way, box)
+        n = words.problem(0, 0).n_prices
+        if not n:
+            continue
+        fine, coarse = forest.exponent + forest.shift - 1, forest.exponent + forest.shift + 58
+        for exponent, step, overflows in ((fine, 1, forest.shift > 0), (fine + 2, 1, False),
+                                          (coarse, 3, n > 1), (coarse + 3, 1, True),
+                                          (2047, 1, True), (2047, 0, False)):  # fmt: skip
+            if exponent < forest.exponent:
+                continue
+            found = bounds_of(words, {}, [step] * n, exponent)
+            if (exponent, step) != (coarse, 3):  # as many as there are pairs
+                assert found.overflows[0] == overflows
+            expected = int(bounds_of(exact, {}, [step] * n, exponent).total[0])
+            assert found.overflows[0] or expected <= int(found.total[0]) << forest.shift
+        compared += 1
+    assert compared > 10
 
 
 def points_of(query: Query, cells: dict) -> np.ndarray:
@@ -140,10 +192,22 @@ def points_of(query: Query, cells: dict) -> np.ndarray:
     return brute_force._points(query, 0, choices)
 
 
+def exact_sum(forest: Forest, weights: dict[int, int], leaves: list[int]) -> int:
+    """The sum of a way, in units, of one leaf for each tree."""
+    total = sum(w * forest.start_of(o, exact=True)[0] for o, w in weights.items())
+    for tree, leaf in enumerate(leaves):
+        own = int(forest.trees.tree_output[tree])
+        for o, w in weights.items():
+            if own in (-1, o):
+                value = forest.value[leaf, o if own < 0 else 0]
+                total += w * forest._units(float(value))
+    return total
+
+
 def test_no_point_below_the_floor_breaks_the_claim():
     broken_points = 0
     for _, query, forest, claim, way, box, (kind, radius) in sums_of_claims(200):
-        sums = Sums(forest, claim, way, box)
+        floor = floor_in_box(forest, claim.row, way, box)
         cells = cells_of(query, kind, radius)
         points = points_of(query, cells)
         leaves = evaluate.leaf_rows(query.ensemble, points)
@@ -152,19 +216,14 @@ def test_no_point_below_the_floor_breaks_the_claim():
         if way.winner >= 0:
             finished = evaluate.finish(query.ensemble, rounded)
             labels = evaluate.label_indices(query.ensemble, finished)
-        output = query.ensemble.trees.tree_output.tolist()
         for number, reached in enumerate(leaves.tolist()):
-            exact = sum(w * forest.start[o] for o, w in way.weights.items())
-            for tree, leaf in enumerate(reached):
-                for o, w in way.weights.items():
-                    if output[tree] in (-1, o):
-                        exact += w * forest.integers[leaf][o if output[tree] < 0 else 0]
+            exact = exact_sum(forest, way.weights, reached)
             if labels is not None:
                 happens = labels[number] == way.winner
             else:
                 happens = way.weights[0] * float(rounded[number, 0]) >= way.weights[0] * way.cut
             if happens:
-                assert exact >= sums.floor
+                assert exact >= floor
                 broken_points += 1
     assert broken_points > 300
 
@@ -187,7 +246,8 @@ def test_floors_are_not_lower_than_the_engine_needs():
         high = low.copy()
         for feature, (first, last) in box.items():
             low[feature], high[feature] = first, last
-        untested = [f for f in range(len(low)) if f not in forest.cuts and f not in forest.fixed]
+        tested = cuts_of(forest)
+        untested = [f for f in range(len(low)) if f not in tested and not forest.fixed[f]]
         for feature in untested:
             if query.rows[0, feature] == query.rows[0, feature]:
                 low[feature] = high[feature] = 0
@@ -198,7 +258,7 @@ def test_floors_are_not_lower_than_the_engine_needs():
         if abs(ways.need[number]) > 1e300:  # no sum reaches it
             continue
         floor = ways.need[number] - slack * (1 + 1e-6) - ways.link_slack[number]
-        mine = float(Sums(forest, claim, way, box).floor * forest.unit)
+        mine = float(floor_in_box(forest, claim.row, way, box) * forest.unit)
         assert mine >= floor - 2.0**-42 * (1.0 + abs(floor))
         compared += 1
     assert compared > 60
@@ -210,10 +270,10 @@ def test_one_cell_of_every_feature_gives_the_sum_itself():
     for forest, ensemble, rows in forests(120):
         rng = np.random.default_rng(compared)
         row = rows[0].tolist()
-        claim: Any = type("Row", (), {"row": row})()
         weights = {0: 1} if ensemble.n_outputs == 1 else {0: -1, 1: 1}
         box = whole(forest, row)
-        sums = Sums(forest, claim, Way("sum", weights, 0.0), box)
+        prover = prover_of(forest, row, Way("sum", weights, 0.0), box)
+        cuts = cuts_of(forest)
         moved = rows.copy()
         for feature in range(len(row)):
             if feature in box:
@@ -223,16 +283,11 @@ def test_one_cell_of_every_feature_gives_the_sum_itself():
                 moved[:, feature] = row[feature]
         leaves = evaluate.leaf_rows(ensemble, moved).tolist()
         for point, reached in zip(moved.tolist(), leaves, strict=True):
-            cells = {f: (bisect_right(forest.cuts[f], point[f]),) * 2 for f in box}
-            exact = sum(w * forest.start[o] for o, w in weights.items())
-            for tree, leaf in enumerate(reached):
-                own = forest.output[tree]
-                for o, w in weights.items():
-                    if own in (-1, o):
-                        exact += w * forest.integers[leaf][o if own < 0 else 0]
-            assert Bound(sums, cells, random_multipliers(rng, sums)).total == exact
+            cells = {f: (bisect_right(cuts[f], point[f]),) * 2 for f in box}
+            exact = exact_sum(forest, weights, reached)
+            assert bounds_of(prover, cells, *random_multipliers(rng, prover)).total[0] == exact
             compared += 1
-            with_bands += len(forest.zero) > 0
+            with_bands += bool(forest.zero.any())
     assert compared > 500
     assert with_bands > 100
 
@@ -257,17 +312,32 @@ def test_a_feature_that_no_tree_of_the_sum_tests_is_not_trimmed_for_nothing():
             provenance=Provenance(library="test"),
         )
     )
-    claim: Any = type("Row", (), {"row": [0.0] * 3})()
     box = dict.fromkeys(range(3), (0, 1))
-    sums = Sums(forest, claim, Way("class 1", {1: 1, 0: -1}, 0.0, 1, (0,)), box)
-    bound = Bound(sums, box, [factor.implied or [] for factor in sums.factors])
-    assert bound.total * forest.unit == 1
-    assert [bound.largest_outside(2, *kept) for kept in ((0, 0), (1, 1), (1, 0))] == [
-        bound.total
-    ] * 3
+    prover = prover_of(forest, [0.0] * 3, Way("class 1", {1: 1, 0: -1}, 0.0, 1, (0,)), box)
+    bound = bounds_of(prover, {}, [], forest.exponent, trims=dict.fromkeys(box, (0, 0)))
+    assert bound.total[0] * forest.unit == 1
+    for kept in ((0, 0), (1, 1), (1, 0)):
+        assert bound.largest_outside(0, 2, *kept) == bound.total[0]
 
 
-def test_segments_that_a_range_meets():
-    assert span([2, 4, 7], (4, 6)) == (1, 1)
-    assert span([2, 4, 7], (3, 7)) == (0, 2)
-    assert span([2, 4, 7], (9, 9)) == (2, 2)
+def test_ranges_follow_each_other():
+    assert ranges(np.array([3, 9, 5]), np.array([2, 0, 3])).tolist() == [3, 4, 5, 6, 7]
+    assert ranges(np.array([], int), np.array([], int)).tolist() == []
+
+
+@pytest.mark.parametrize("bits", [2, 5, 24])
+def test_errors_follow_from_those_before(bits):
+    rng = np.random.default_rng(bits)
+    for _ in range(50):
+        largest = rng.integers(0, 2 ** int(rng.integers(1, 40)), (3, int(rng.integers(0, 9))))
+        limit = int(rng.integers(0, largest.max(initial=1) + 1))
+        for sums in (largest, largest.astype(object) << 90):
+            exact_up_to = limit if sums is largest else limit << 90
+            expected = []
+            for row in sums.tolist():
+                error = 0
+                for total in row:
+                    if error or total > exact_up_to:
+                        error += -(-(error + total) // 2**bits)
+                expected.append(error)
+            assert rounding_errors(sums, exact_up_to, bits).tolist() == expected

@@ -11,8 +11,8 @@ import pytest
 import treeproof
 from tests.unit.checker.test_answers import ENSEMBLE, ROWS, run
 from treeproof.checker import check_run
-from treeproof.checker.answers import NODES_PER_BYTE
 from treeproof.checker.claims import LARGEST_RATIO
+from treeproof.checker.proofs import NODES_PER_BYTE
 from treeproof.engines import evidence
 from treeproof.engines.evidence import TIGHTEST
 from treeproof.prediction import Model

@@ -22,8 +22,8 @@ from treeproof.engines.outcomes import (
     mark_verified,
 )
 from treeproof.kernels.baselines.levels import Options
-from treeproof.kernels.baselines.multilevel import RowAnswers, bound_by_any, bound_by_sums
-from treeproof.kernels.baselines.parts import new_work
+from treeproof.kernels.baselines.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
+from treeproof.kernels.baselines.parts import new_search
 from treeproof.kernels.core.status import PROVED
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
@@ -152,8 +152,8 @@ class MultilevelEngine:
         def run(part: slice) -> None:
             row, n_leaves = part.start, _LEAVES
             while row < part.stop:
-                work = new_work(question, n_leaves)
-                row = bound(question, work, row, part.stop, options, answers)
+                task = Task(question, options, *new_search(question, n_leaves), answers)
+                row = bound(task, row, part.stop)
                 n_leaves *= 2
 
         in_chunks(query, n_jobs, run)

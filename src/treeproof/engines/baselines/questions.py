@@ -36,6 +36,8 @@ def question_of(query: Query) -> Question:
         zero_band=ZERO_BAND,
     )
     claims = Claims(
+        tree_output=ensemble.trees.tree_output,
+        leaf_value=ensemble.trees.leaf_value,
         group_start=alternatives.group_start,
         alternative_start=alternatives.alternative_start,
         coefficient=alternatives.coefficient,

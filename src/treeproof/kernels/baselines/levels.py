@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.parts import leave_all, next_clique, prepare_parts, start_group
+from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, PROVED, UNDECIDED
 
@@ -162,7 +162,7 @@ def decide_levels(search, n_parts, floor, options, all_bounds):
 
 
 @inner_kernel
-def decide_alternative(trees, claims, alternative, work, options, arrange):
+def decide_alternative(claims, alternative, search, options, arrange):
     """Try to prove that the constraints of an alternative cannot all hold in the box.
 
     Returns as `decide_levels`, of the constraint that proved it, or of the best one.
@@ -173,9 +173,10 @@ def decide_alternative(trees, claims, alternative, work, options, arrange):
     for constraint in range(
         claims.alternative_start[alternative], claims.alternative_start[alternative + 1]
     ):
-        n_parts, floor = prepare_parts(trees, claims, constraint, work, options, arrange)
+        n_parts, floor = select_parts(claims, constraint, search)
+        n_parts, constant = arrange(search, n_parts, options)
         status, level, excess = decide_levels(
-            work.search, n_parts, floor, options, options.all_bounds
+            search, n_parts, floor - constant, options, options.all_bounds
         )
         least = min(least, excess)
         if status == PROVED:

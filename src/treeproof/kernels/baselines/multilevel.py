@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.levels import decide_alternative
-from treeproof.kernels.baselines.parts import keep_order
+from treeproof.kernels.baselines.levels import Options, decide_alternative
+from treeproof.kernels.baselines.parts import Search, keep_order
 from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
-from treeproof.kernels.baselines.questions import Radii, radii_of_row, set_cells
+from treeproof.kernels.baselines.questions import Question, Radii, radii_of_row, set_cells
 from treeproof.kernels.baselines.sharing import arrange_by_sharing
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import restrict_trees
+from treeproof.kernels.core.leaves import LeafBuffer, restrict_trees
 from treeproof.kernels.core.status import PROVED, UNDECIDED
 
 _KEEP = 0.45
@@ -47,30 +47,37 @@ class RowAnswers(NamedTuple):
     seconds: np.ndarray
 
 
+class Task(NamedTuple):
+    """What rows are bounded from, with, and into; room and search are those of `new_search`."""
+
+    question: Question
+    options: Options
+    room: LeafBuffer
+    search: Search
+    out: RowAnswers
+
+
 @kernel
-def bound_by_sums(question, work, first, last, options, out):
+def bound_by_sums(task, first, last):
     """Bound rows first to last by eq. 6, with groups of consecutive trees.
 
-    work  Work         see `new_work`
-    out   RowAnswers   out
-
-    Returns the first row that needs work with more room, or `last`.
+    Returns the first row that needs more room, or `last`.
     """
-    return _bound_rows(question, work, first, last, options, out, _bound_row_by_sums)
+    return _bound_rows(task, first, last, _bound_row_by_sums)
 
 
 @kernel
-def bound_by_any(question, work, first, last, options, out):
+def bound_by_any(task, first, last):
     """As `bound_by_sums`, with shared features or eq. 7 where the options say so.
 
     Apart, because it takes much longer to compile.
     """
-    return _bound_rows(question, work, first, last, options, out, _bound_row_by_any)
+    return _bound_rows(task, first, last, _bound_row_by_any)
 
 
 @inner_kernel
-def _bound_rows(question, work, first, last, options, out, bound_row):
-    limits = work.search.limits
+def _bound_rows(task, first, last, bound_row):
+    limits, options = task.search.limits, task.options
     radii = Radii(np.empty(0), np.empty(0, dtype=np.bool_))
     for row in range(first, last):
         begun = seconds_now(limits.clock)
@@ -78,37 +85,37 @@ def _bound_rows(question, work, first, last, options, out, bound_row):
         limits.nodes[1] = options.node_limit
         limits.deadline[0] = begun + options.time_limit
         if len(options.plan) == 0:
-            radii = radii_of_row(question.space, question.rows, row)
-        if not bound_row(question, radii, row, work, options, out):
+            radii = radii_of_row(task.question.space, task.question.rows, row)
+        if not bound_row(task, row, radii):
             return row
-        out.nodes[row] = limits.nodes[0]
-        out.seconds[row] = seconds_now(limits.clock) - begun
+        task.out.nodes[row] = limits.nodes[0]
+        task.out.seconds[row] = seconds_now(limits.clock) - begun
     return last
 
 
 @noalloc_kernel
-def _bound_row_by_sums(question, radii, row, work, options, out):
+def _bound_row_by_sums(task, row, radii):
     # Inner kernels are compiled as their callers are: from here on arrays are not counted.
-    return _bound_row(question, radii, row, work, options, out, keep_order, prove_nothing)
+    return _bound_row(task, row, radii, keep_order, prove_nothing)
 
 
 @inner_kernel
-def _bound_row_by_any(question, radii, row, work, options, out):
-    return _bound_row(question, radii, row, work, options, out, arrange_by_sharing, prove_by_paths)
+def _bound_row_by_any(task, row, radii):
+    return _bound_row(task, row, radii, arrange_by_sharing, prove_by_paths)
 
 
 @inner_kernel
-def _bound_row(question, radii, row, work, options, out, arrange, prove_otherwise):
+def _bound_row(task, row, radii, arrange, prove_otherwise):
     """Try radii as the plan says; False when the room is too small.
 
     arrange          how parts are arranged into groups, as `keep_order`
     prove_otherwise  how an alternative is proved that sums leave open, as `prove_nothing`
     """
-    plan = options.plan
-    state = work.state
-    for number in range(len(work.proved)):
-        work.proved[number] = -1.0
-    work.proved[len(work.proved) - 1] = 0.0
+    question, options, search, out = task.question, task.options, task.search, task.out
+    rows, walk, state, plan = question.rows, search.walk, search.state, options.plan
+    for number in range(len(search.proved)):
+        search.proved[number] = -1.0
+    search.proved[len(search.proved) - 1] = 0.0
     _begin_search(state, plan, radii.radius)
     # In the list, sums go as far as they can before paths take over.
     with_paths = options.uses_paths and len(plan) > 0
@@ -116,16 +123,16 @@ def _bound_row(question, radii, row, work, options, out, arrange, prove_otherwis
     outer = -1.0
     while state[_RADIUS] >= 0.0 and status <= UNDECIDED:
         radius = state[_RADIUS]
+        set_cells(question.space, rows, row, radius, walk.low_cell, walk.high_cell)
         # The leaves of a box serve all boxes inside it that are not much smaller.
         if not _KEEP * outer <= radius <= outer:
             outer = radius
-            _set_box(question, row, outer, work)
-            if not _restrict_row(question, row, work):
+            if not _restrict_row(question, row, task.room, walk):
                 return False
-        _set_box(question, row, radius, work)
         status, level, out.excess[row] = _prove_radius(
-            question, row, radius, work, options, with_paths, arrange, prove_otherwise
-        )
+            question.claims, rows.group[row], radius, search, options, with_paths,
+            arrange, prove_otherwise,
+        )  # fmt: skip
         if status == PROVED:
             out.lower[row] = radius
             out.proved_at_first[row] |= len(plan) > 0 and state[_STEP] == 0.0
@@ -143,25 +150,18 @@ def _bound_row(question, radii, row, work, options, out, arrange, prove_otherwis
 
 
 @noalloc_kernel
-def _set_box(question, row, radius, work):
-    walk = work.search.walk
-    set_cells(question.space, question.rows, row, radius, walk.low_cell, walk.high_cell)
-
-
-@noalloc_kernel
-def _restrict_row(question, row, work):
+def _restrict_row(question, row, room, walk):
     """Walk the trees of a row's group down to the leaves that meet the box; False without room."""
     rows, trees = question.rows, question.trees
     mask = question.claims.group_mask[rows.group[row]]
-    walk = work.search.walk
     return len(trees.tree_output) == restrict_trees(
-        trees, question.space, rows.values[row], CellBox(walk.low_cell, walk.high_cell),
-        mask, rows.zero_band, np.int64(0), work.room,
+        trees, question.space, rows.values[row], CellBox(walk.low_cell, walk.high_cell), mask,
+        rows.zero_band, np.int64(0), room,
     )  # fmt: skip
 
 
 @inner_kernel
-def _prove_radius(question, row, radius, work, options, with_paths, arrange, prove_otherwise):
+def _prove_radius(claims, group, radius, search, options, with_paths, arrange, prove_otherwise):
     """Try to prove a radius whose cells are set, with leaves of a box that holds it.
 
     Returns
@@ -169,30 +169,27 @@ def _prove_radius(question, row, radius, work, options, with_paths, arrange, pro
     int, int, float64
         Status; the highest level needed, or the one that failed; the largest excess.
     """
-    trees, claims = question.trees, question.claims
-    group = question.rows.group[row]
+    proved = search.proved
     begin = claims.group_start[group]
     n = claims.group_start[group + 1] - begin
     highest = np.int64(0)
     largest = -np.inf
-    failed = len(work.proved) - 1
+    failed = len(proved) - 1
     for turn in range(n + 1 if n > 0 else 0):
         # The alternative that failed last is the likeliest to fail again.
-        number = int(work.proved[failed]) if turn == 0 else turn - 1
-        if radius <= work.proved[number]:
+        number = int(proved[failed]) if turn == 0 else turn - 1
+        if radius <= proved[number]:
             continue
         alternative = begin + number
-        status, level, excess = decide_alternative(
-            trees, claims, alternative, work, options, arrange
-        )
+        status, level, excess = decide_alternative(claims, alternative, search, options, arrange)
         if status == UNDECIDED and with_paths:
-            status = prove_otherwise(trees, claims, alternative, work, options, arrange)
+            status = prove_otherwise(claims, alternative, search, options, arrange)
         largest = max(largest, excess)
         if status != PROVED:
-            work.proved[failed] = number
+            proved[failed] = number
             return status, level, largest
         highest = max(highest, level)
-        work.proved[number] = radius
+        proved[number] = radius
     return PROVED, highest, largest
 
 

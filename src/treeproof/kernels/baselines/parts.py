@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treeproof.kernels.baselines.leaves import Limits, count_node, enter, leave, meets
-from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import noalloc_kernel
 from treeproof.kernels.core.leaves import (
     LeafBuffer,
     gain_of_leaf,
@@ -23,9 +23,7 @@ class Parts(NamedTuple):
     leaf         int64   (capacity,)     number among the restricted leaves
     row          int32   (capacity,)     rows of trees.leaf_value, tree by tree, in any order
     tree_start   int64   (n_trees + 1,)  where the rows of each tree start
-    range_start  int64   (n_all + 1,)    ranges of the restricted leaves
-    feature      int32   (n_ranges,)
-    low, high    int32   (n_ranges,)
+    leaf_start, leaf_row, range_start, feature, low, high   the restricted leaves: see `LeafBuffer`
     """
 
     begin: np.ndarray
@@ -34,6 +32,8 @@ class Parts(NamedTuple):
     leaf: np.ndarray
     row: np.ndarray
     tree_start: np.ndarray
+    leaf_start: np.ndarray
+    leaf_row: np.ndarray
     range_start: np.ndarray
     feature: np.ndarray
     low: np.ndarray
@@ -64,35 +64,27 @@ class Walk(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What a bound of one constraint needs.
+    """What rows are bounded with.
 
-    maxima  float64 (3, n_trees + 2)   maxima of two levels, and lower bounds of one
-    """
-
-    parts: Parts
-    walk: Walk
-    maxima: np.ndarray
-    limits: Limits
-
-
-class Work(NamedTuple):
-    """What rows are answered with; made once, and again where a row needs more room.
-
-    room    LeafBuffer                           leaves of the trees with a say, in some box
-    search  Search                             scratch that fits the room
+    maxima  float64 (3, n_trees + 2)           maxima of two levels, and lower bounds of one
     proved  float64 (most_alternatives + 1,)   radius to which each alternative is proved and, at
                                                the end, the number of the one that failed last
     state   float64 (5,)                       of the search for a radius
     """
 
-    room: LeafBuffer
-    search: Search
+    parts: Parts
+    walk: Walk
+    limits: Limits
+    maxima: np.ndarray
     proved: np.ndarray
     state: np.ndarray
 
 
-def new_work(question: Any, n_leaves: int) -> Work:
-    """Work with room for so many leaves; not compiled, because a row hands it on to the next."""
+def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
+    """Room for so many leaves, and a search in it.
+
+    Not compiled: it is needed once for many rows.
+    """
     n_features = question.rows.values.shape[1]
     n_trees, depth = len(question.trees.tree_output), question.space.max_depth
     plain: Any = new_buffer
@@ -105,6 +97,8 @@ def new_work(question: Any, n_leaves: int) -> Work:
         leaf=np.empty(n_leaves, dtype=np.int64),
         row=np.empty(n_leaves, dtype=np.int32),
         tree_start=np.zeros(n, dtype=np.int64),
+        leaf_start=room.leaf_start,
+        leaf_row=room.leaf_row,
         range_start=room.range_start,
         feature=room.feature,
         low=room.low,
@@ -122,28 +116,32 @@ def new_work(question: Any, n_leaves: int) -> Work:
     )
     limits = Limits(np.zeros(2, dtype=np.int64), np.zeros(1), np.empty(2, dtype=np.int64))
     most_alternatives = int(np.diff(question.claims.group_start).max(initial=0))
-    search = Search(parts, walk, np.empty((3, n)), limits)
-    return Work(room, search, np.empty(most_alternatives + 1), np.empty(5))
+    proved = np.empty(most_alternatives + 1)
+    return room, Search(parts, walk, limits, np.empty((3, n)), proved, np.empty(5))
 
 
 @noalloc_kernel
-def select_parts(trees, coefficient, room, search):
+def select_parts(claims, constraint, search):
     """Fill the parts of a constraint: leaves that meet the box, sorted by falling gain.
 
-    Returns their number.
+    Returns
+    -------
+    int, float64
+        The number of parts, and the total gain below which no violation lies.
     """
     parts, walk = search.parts, search.walk
+    coefficient = claims.coefficient[constraint]
     n_parts = 0
     n = 0
-    for tree in range(len(room.leaf_start) - 1):
-        output = trees.tree_output[tree]
+    for tree in range(len(parts.leaf_start) - 1):
+        output = claims.tree_output[tree]
         if output < 0 or coefficient[output] != 0.0:
             parts.begin[n_parts] = n
-            for leaf in range(room.leaf_start[tree], room.leaf_start[tree + 1]):
+            for leaf in range(parts.leaf_start[tree], parts.leaf_start[tree + 1]):
                 if not meets(parts, leaf, walk.low_cell, walk.high_cell):
                     continue
-                parts.row[n] = room.leaf_row[leaf]
-                gain = gain_of_leaf(trees, tree, room.leaf_row[leaf], coefficient)
+                parts.row[n] = parts.leaf_row[leaf]
+                gain = gain_of_leaf(claims, tree, parts.leaf_row[leaf], coefficient)
                 # Insertion: parts are small, and equal gains keep their order.
                 at = n
                 while at > parts.begin[n_parts] and parts.gain[at - 1] < gain:
@@ -156,11 +154,11 @@ def select_parts(trees, coefficient, room, search):
             parts.end[n_parts] = n
             n_parts += 1
         parts.tree_start[tree + 1] = n
-    return n_parts
+    return n_parts, floor_of(claims, constraint, parts, n_parts)
 
 
 @noalloc_kernel
-def floor_of(trees, claims, constraint, parts, n_parts):
+def floor_of(claims, constraint, parts, n_parts):
     """Total gain of the parts below which no violation lies.
 
     Sound: `summation_slack` bounds the error of the library's sums. Our own sums of n doubles of
@@ -169,7 +167,7 @@ def floor_of(trees, claims, constraint, parts, n_parts):
     """
     coefficient = claims.coefficient[constraint]
     slack = summation_slack(
-        trees, coefficient, claims.start, claims.unit[constraint], parts.tree_start, parts.row
+        claims, coefficient, claims.start, claims.unit[constraint], parts.tree_start, parts.row
     )
     base = 0.0
     for output in range(len(coefficient)):
@@ -183,25 +181,12 @@ def floor_of(trees, claims, constraint, parts, n_parts):
     return claims.need[constraint] - slack - claims.link_slack[constraint] - own_rounding - base
 
 
-@inner_kernel
-def prepare_parts(trees, claims, constraint, work, options, arrange):
-    """Select the parts of one constraint, and arrange them into groups.
-
-    Returns
-    -------
-    int, float64
-        The number of parts, and the total gain below which no violation lies.
-    """
-    search = work.search
-    n_parts = select_parts(trees, claims.coefficient[constraint], work.room, search)
-    floor = floor_of(trees, claims, constraint, search.parts, n_parts)
-    n_parts, constant = arrange(search, n_parts, options)
-    return n_parts, floor - constant
-
-
 @noalloc_kernel
 def keep_order(search, n_parts, options):
-    """Arrange parts in the order of the trees, as the paper does."""
+    """Arrange parts in the order of the trees, as the paper does.
+
+    Returns the number of parts that are left, and the gain of those left out.
+    """
     return n_parts, 0.0
 
 

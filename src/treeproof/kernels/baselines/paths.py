@@ -6,7 +6,7 @@ import numpy as np
 
 from treeproof.kernels.baselines.leaves import count_node, enter, is_late, leave
 from treeproof.kernels.baselines.levels import decide_levels, group_suffix
-from treeproof.kernels.baselines.parts import leave_all, next_clique, prepare_parts, start_group
+from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.arrays import grown, sorted_order
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.status import FOUND, MEMORY_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
@@ -184,18 +184,20 @@ def _path_within(search, n_parts, size, remaining, reach, floor, store_limit):
 
 
 @inner_kernel
-def prove_by_paths(trees, claims, alternative, work, options, arrange):
+def prove_by_paths(claims, alternative, search, options, arrange):
     """Try to prove an alternative by eq. 7 on the last level, after eq. 6 did not."""
     outcome = UNDECIDED
     for constraint in range(
         claims.alternative_start[alternative], claims.alternative_start[alternative + 1]
     ):
-        n_parts, floor = prepare_parts(trees, claims, constraint, work, options, arrange)
+        n_parts, floor = select_parts(claims, constraint, search)
+        n_parts, constant = arrange(search, n_parts, options)
+        floor -= constant
         # Fills the maxima of the last level, which bound the paths; all of them are finished.
-        status, level, _ = decide_levels(work.search, n_parts, floor, options, True)
+        status, level, _ = decide_levels(search, n_parts, floor, options, True)
         if status == UNDECIDED:
             size = options.clique_size**level
-            status = path_level(work.search, n_parts, size, floor, options.store_limit)
+            status = path_level(search, n_parts, size, floor, options.store_limit)
         if status == PROVED:
             return PROVED
         if status != UNDECIDED:
@@ -204,6 +206,6 @@ def prove_by_paths(trees, claims, alternative, work, options, arrange):
 
 
 @noalloc_kernel
-def prove_nothing(trees, claims, alternative, work, options, arrange):
+def prove_nothing(claims, alternative, search, options, arrange):
     """Stand in for `prove_by_paths` where only sums are wanted."""
     return UNDECIDED

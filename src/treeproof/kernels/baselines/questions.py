@@ -34,8 +34,10 @@ class Rows(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """The ways to break the claims about each group of rows.
+    """The ways to break the claims about each group of rows, and what leaves add to them.
 
+    tree_output        int32   (n_trees,)             as in the trees
+    leaf_value         float64 (n_leaves, width)
     group_start        int64   (n_groups + 1,)        alternatives of a group
     alternative_start  int64   (n_alternatives + 1,)  constraints of an alternative
     coefficient        float64 (n_constraints, n_outputs)
@@ -46,6 +48,8 @@ class Claims(NamedTuple):
     group_mask         float64 (n_groups, n_outputs)  1 where an output has a say, else 0
     """
 
+    tree_output: np.ndarray
+    leaf_value: np.ndarray
     group_start: np.ndarray
     alternative_start: np.ndarray
     coefficient: np.ndarray

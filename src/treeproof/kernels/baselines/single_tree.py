@@ -16,7 +16,7 @@ from treeproof.kernels.core.cells import CUT, FIXED, cell_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import LABEL_CHANGES, LABEL_IS_TARGET
-from treeproof.kernels.core.trees import is_left
+from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
 
 
 class LeafMeaning(NamedTuple):
@@ -152,10 +152,10 @@ def _descend(question, row, walk, node):
             continue
         cut = np.int64(space.nodes[node, CUT])
         flags = trees.flags[node]
-        if flags & 2:
+        if flags & ZERO_IS_MISSING:
             zero_low = np.int64(space.zero_low[tested])
             zero_high = np.int64(space.zero_high[tested])
-            zero_side = left if flags & 1 else right
+            zero_side = left if flags & MISSING_LEFT else right
             if first >= zero_low and last <= zero_high:
                 node = zero_side
                 continue

@@ -1,0 +1,83 @@
+"""The checker's parts for one row, with boxes as dictionaries and multipliers as lists."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from treeproof.checker.claims import Claim, Way
+from treeproof.checker.forest import Boxes, Forest
+from treeproof.checker.proofs import Bounds, Node, Prover
+from treeproof.checker.regions import Regions
+
+Box = dict[int, tuple[int, int]]
+
+
+def cuts_of(forest: Forest) -> dict[int, list[float]]:
+    """Thresholds of every feature that has some."""
+    found = {f: forest.cuts(f).tolist() for f in range(forest.ensemble.n_features)}
+    return {feature: cuts for feature, cuts in found.items() if cuts}
+
+
+def box_of(boxes: Boxes, row: int = 0) -> Box:
+    """Cells of the features that move."""
+    cells = zip(boxes.low[row].tolist(), boxes.high[row].tolist(), strict=True)
+    return {feature: cell for feature, cell in enumerate(cells) if cell[0] <= cell[1]}
+
+
+def boxes_of(forest: Forest, box: Box) -> Boxes:
+    """The box of one row as arrays."""
+    low, high = (np.full((1, forest.ensemble.n_features), v) for v in (0, -1))
+    for feature, cells in box.items():
+        low[0, feature], high[0, feature] = cells
+    return Boxes(low, high)
+
+
+def cell_box(forest: Forest, claim: Claim, kind: str, radius: float) -> Box:
+    """Cells that a set around the row of a claim meets."""
+    return box_of(forest.boxes([dataclasses.replace(claim, kind=kind, radius=radius)]))
+
+
+def pieces_of(forest: Forest, row: Any, box: Box) -> list[list[tuple[int, Box]]]:
+    """Of each tree the leaves that a box meets, with the ranges that they narrow."""
+    regions = Regions(forest, np.array([row], dtype=float), boxes_of(forest, box))
+    found = []
+    for first, last in zip(regions.tree_pieces[:-1], regions.tree_pieces[1:], strict=True):
+        found.append([])
+        for piece in range(first, last):
+            ranges = {}
+            for entry in range(*regions.piece_entries[piece : piece + 2]):
+                pair = regions.entry_pair[entry]
+                feature = int(regions.pair_feature[pair])
+                start = regions.pair_segments[pair]
+                low = regions.segment_cell[start + regions.entry_first[entry]]
+                after = start + regions.entry_last[entry] + 1
+                is_last = after == regions.pair_segments[pair + 1]
+                high = box[feature][1] if is_last else regions.segment_cell[after] - 1
+                ranges[feature] = (int(low), int(high))
+            found[-1].append((int(regions.leaf[piece]), ranges))
+    return found
+
+
+def prover_of(
+    forest: Forest, row: Any, way: Way, box: Box, *, exact: bool = True, proof: bytes = b""
+) -> Any:
+    """What follows proofs that a way does not happen in a box."""
+    claim: Any = SimpleNamespace(row=np.array(row, dtype=float), proof=proof, n_packed=len(proof))
+    return Prover(forest, [claim], [[way]], boxes_of(forest, box), exact=exact)
+
+
+def floor_in_box(forest: Forest, row: Any, way: Way, box: Box) -> int:
+    """The floor of a way in a box, in units."""
+    return int(prover_of(forest, row, way, box).problem(0, 0).floor)
+
+
+def bounds_of(prover: Any, part: Box, multipliers: list[int], exponent: int, **trims: Any) -> Any:
+    """Bounds of a part of the box, with multipliers of one byte each."""
+    prover.claims[0].proof = np.array(multipliers, dtype=np.int8).tobytes()
+    changes: Any = ()
+    for feature, cells in part.items():
+        changes = (feature, cells, changes)
+    node = Node(0, 0, "T", "", changes, (exponent, 1, 0), tuple(trims.get("trims", {}).items()))
+    return Bounds(prover, [node])
