@@ -16,8 +16,9 @@ from tests.soundness.test_planted_bugs import ROOT, Bug, copy_package, plant
 RUN = """
 import sys
 import numpy as np
-from treeproof.kernels.exact import forest_cliques
+from treeproof.kernels.exact import forest_cliques, piece_graph
 
+piece_graph.MOST_PIECES = int(sys.argv[2])
 forest_cliques.LEAST_FRAME, forest_cliques.PATIENCE, forest_cliques.WORTH_FRAME = 2, 0.0, 1.0
 
 from tests.soundness.test_exact import ASKS, check_case
@@ -25,7 +26,7 @@ from tests.strategies import Sizes
 from tests.unit.kernels import test_forest_cliques as unit
 from treeproof.engines import exact
 
-exact.solve_batch = unit.clique_batch
+exact.PATIENCE, exact.CLIQUE_PATIENCE = 0, 2**40
 try:
     for gains in unit.GAINS:
         unit.test_weights_lose_no_violation(gains)
@@ -116,10 +117,10 @@ BUGS = [
 ]
 
 
-def run_copy(folder: Path) -> subprocess.CompletedProcess[str]:
+def run_copy(folder: Path, n_pieces: int = 8_000) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ, NUMBA_DISABLE_JIT="1", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, str(N_CASES)],
+        [sys.executable, "-W", "ignore", "-c", RUN, str(N_CASES), str(n_pieces)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -130,9 +131,10 @@ def run_copy(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_cliques_as_they_are_pass(tmp_path):
+@pytest.mark.parametrize("n_pieces", [8_000, 5])
+def test_cliques_as_they_are_pass(tmp_path, n_pieces):
     copy_package(tmp_path)
-    done = run_copy(tmp_path)
+    done = run_copy(tmp_path, n_pieces)
     assert done.stdout.strip() == "PASSED", done.stderr
 
 

@@ -13,7 +13,6 @@ from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
 from tests.unit.engines.test_exact import model_of, stump
-from tests.unit.kernels.clique_rows import clique_batch
 from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.kernels.core.cells import CellBox
@@ -28,8 +27,9 @@ from treeproof.kernels.exact.piece_graph import (
     new_state,
     weigh,
 )
+from treeproof.kernels.exact.row import Limits
 from treeproof.model.builder import TreeBuilder
-from treeproof.results.verdict import Verdict
+from treeproof.results.verdict import UnknownReason, Verdict
 
 weigh, new_state, join_pieces = map(called, (weigh, new_state, join_pieces))
 cover, enter_frame, fill_mask = map(called, (cover, enter_frame, fill_mask))
@@ -38,10 +38,15 @@ BOX = CellBox(np.zeros(3, dtype=np.int32), np.full(3, 5, dtype=np.int32))
 LARGER = Sizes(trees=8, depth=3, features=3, outputs=3, rows=2)
 
 
+def use_cliques_alone(monkeypatch):
+    monkeypatch.setattr(exact, "PATIENCE", 0)
+    monkeypatch.setattr(exact, "CLIQUE_PATIENCE", 2**40)
+
+
 @pytest.fixture
 def cliques(monkeypatch):
     """The exact engine with every row answered by cliques alone."""
-    monkeypatch.setattr(exact, "solve_batch", clique_batch)
+    use_cliques_alone(monkeypatch)
     return exact.ExactEngine()
 
 
@@ -101,6 +106,29 @@ def test_both_bounds_hold_when_a_limit_ends_the_search(cliques, n_nodes):
     assert n_open > 0 or n_nodes > 5
 
 
+@pytest.mark.parametrize("ask", ["radius", "ball", "box"])
+def test_turns_of_few_nodes_lead_to_the_same_answers(monkeypatch, ask):
+    engine, n_nodes = exact.ExactEngine(), 0
+    monkeypatch.setattr(exact, "MORE_PATIENCE", 1)
+    for case in cases(ask, LARGER, 40):
+        answer = engine.radius if ask == "radius" else engine.verify
+        whole = answer(case.query, Budget(time_limit_s=60.0))
+        with monkeypatch.context() as change:
+            change.setattr(exact, "PATIENCE", 1)
+            change.setattr(exact, "FOREST_PATIENCE", 3)
+            change.setattr(exact, "CLIQUE_PATIENCE", 1)
+            found = answer(case.query, Budget(time_limit_s=60.0, node_limit=3_000))
+        is_over = found.reason == UnknownReason.NODE_LIMIT
+        assert np.array_equal(found.verdict[~is_over], whole.verdict[~is_over])
+        assert np.array_equal(found.exact[~is_over], whole.exact[~is_over])
+        assert np.array_equal(
+            found.upper[whole.exact & ~is_over], whole.upper[whole.exact & ~is_over]
+        )
+        assert np.all(found.lower <= whole.upper)
+        n_nodes += found.statistics["nodes"].max()
+    assert n_nodes > 30
+
+
 @pytest.mark.usefixtures("cliques")
 def test_what_is_attained_is_nearer_than_what_is_approached():
     """Down by 0.25 and just past it, or up by exactly 0.25, in any order of features and trees."""
@@ -130,6 +158,10 @@ def forest(kind, **options):
     return model, rng.random((4, 6)).astype(np.float32)
 
 
+def dual_alone(query, budget):
+    return Limits(budget.time_limit_s, budget.node_limit, 2.0**32, 2**60)
+
+
 FORESTS = {
     "votes": (RandomForestClassifier, {}),
     "random splits": (ExtraTreesClassifier, {}),
@@ -141,20 +173,27 @@ FORESTS = {
 def test_forests_have_the_radii_that_the_dual_search_finds(name, monkeypatch):
     kind, options = FORESTS[name]
     model, rows = forest(kind, **options)
+    monkeypatch.setattr(exact, "_limits", dual_alone)
     expected = tp.radius(model, rows)
-    monkeypatch.setattr(exact, "solve_batch", clique_batch)
+    monkeypatch.undo()
+    use_cliques_alone(monkeypatch)
     found = tp.radius(model, rows)
     assert expected.exact.all()
     assert found.exact.all()
     assert np.array_equal(found.upper, expected.upper)
     assert np.array_equal(found.attained, expected.attained)
-    again = tp.radius(model, rows)
+    again = tp.radius(model, rows, n_jobs=2)
     assert np.array_equal(again.statistics["nodes"], found.statistics["nodes"])
+    monkeypatch.setattr(exact, "CLIQUE_PATIENCE", 10)
+    in_turns = tp.radius(model, rows)
+    assert in_turns.exact.all()
+    assert np.array_equal(in_turns.upper, expected.upper)
+    assert np.any(in_turns.statistics["sweeps"] > 0)
 
 
 def test_bounds_of_a_forest_close_in_as_nodes_are_allowed(monkeypatch):
     model, rows = forest(ExtraTreesClassifier)
-    monkeypatch.setattr(exact, "solve_batch", clique_batch)
+    use_cliques_alone(monkeypatch)
     done = tp.radius(model, rows)
     lower = np.zeros(len(rows))
     for n_nodes in (10, 100, 1000):

@@ -490,15 +490,14 @@ def judge_clique(judge_of, doubt, graph, state, room, budget):
 
 
 @noalloc_kernel
-def cleared_at_root(graph, state):
-    """How many of the nearest pieces classes alone show to hold no violation."""
+def cleared_at_root(graph, state, cleared):
+    """How many of the nearest pieces classes alone show to hold no violation; some are known."""
     n = len(graph.leaf)
     state.numbers[TOP] = 0
     fill_mask(state.alive[0], n)
     enter_frame(state, state.alive[0], np.int64(0))
     frame = state.frames[1]
     mask = state.alive[0]
-    cleared = 0
     open_from = n + 1
     trial = n
     while True:
@@ -549,10 +548,10 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
     """
     found = judge_of.found
     space = judge_of.forest.space
-    graph = find_pieces(space, judge_of.region, leaves, box, base, floor, found)
+    graph, beyond = find_pieces(space, judge_of.region, leaves, box, base, floor, found)
     if graph.reach < graph.required:
         return final_status(found, doubt, PROVED), np.inf
-    if bytes_of_graph(len(graph.leaf), graph.most) > budget.memory_bytes:
+    if beyond == 0.0 or bytes_of_graph(len(graph.leaf), graph.most) > budget.memory_bytes:
         return MEMORY_LIMIT, 0.0
     state = new_state(graph)
     room = Room(
@@ -565,7 +564,7 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         status = judge_clique(judge_of, doubt, graph, state, room, budget)
         return final_status(found, doubt, status), np.inf if status == PROVED else 0.0
     join_pieces(graph, state)
-    n_cleared = cleared_at_root(graph, state)
+    n_cleared = cleared_at_root(graph, state, n_within(graph, found.lower[0]))
     step = FIRST_STEP
     work = np.int64(0)
     limit = np.int64(len(graph.leaf))
@@ -580,6 +579,8 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
             return status, graph.distance[n_cleared]
         limit = n_nearer(graph, limit, found)
         n_cleared = end
+    if beyond < np.inf and is_nearer(beyond, False, found.upper[0], found.is_open[0]):
+        return MEMORY_LIMIT, beyond
     return final_status(found, doubt, PROVED), np.inf
 
 
@@ -600,6 +601,18 @@ def search_prefix(judge_of, doubt, graph, state, room, budget):
         if status != PROVED:
             return status
         is_fresh = False
+
+
+@noalloc_kernel
+def n_within(graph, radius):
+    """How many of the first pieces are nearer than a radius.
+
+    Sound: the points that cliques of these alone have in common are nearer than the radius.
+    """
+    n = 0
+    while n < len(graph.leaf) and graph.distance[n] < radius:
+        n += 1
+    return n
 
 
 @noalloc_kernel

@@ -168,6 +168,10 @@ def leaf_distance(space, region, leaves, leaf):
     return farthest, is_beyond
 
 
+MOST_PIECES = 8_000
+"""Pieces of a graph, at most; those beyond are left out."""
+
+
 @inner_kernel
 def find_pieces(space, region, leaves, box, base, floor, found):
     """List the pieces nearer than a violation in the order of their distances.
@@ -175,6 +179,9 @@ def find_pieces(space, region, leaves, box, base, floor, found):
     found  Found   holds the violation
 
     Sound: a clique with another piece has no point nearer than the violation.
+
+    Returns the graph, and the distance of the nearest piece that is left out for their number, or
+    infinity.
     """
     weight, required = weigh(leaves, base, floor)
     upper, is_open = found.upper[0], found.is_open[0]
@@ -213,6 +220,10 @@ def find_pieces(space, region, leaves, box, base, floor, found):
         is_beyond[n_pieces] = True
         n_pieces += 1
     order = sorted_order(distance[:n_pieces], True)
+    left_out = np.inf
+    if n_pieces > MOST_PIECES:
+        n_pieces = MOST_PIECES
+        left_out = distance[order[n_pieces]]
     graph = Graph(
         leaves,
         box,
@@ -230,7 +241,7 @@ def find_pieces(space, region, leaves, box, base, floor, found):
         graph.distance[vertex] = distance[order[vertex]]
         graph.is_beyond[vertex] = is_beyond[order[vertex]]
         graph.weight[vertex] = weight[graph.leaf[vertex]]
-    return graph
+    return graph, left_out
 
 
 START, SIZE, WIDTH, LIST, ROOT = 0, 1, 2, 3, 4
