@@ -91,7 +91,7 @@ BUGS = [
     ),
     Bug(
         "a prefix that was not searched counts as cleared",
-        "return status, graph.distance[n_cleared]",
+        "return status, before(graph.distance[n_cleared], graph.is_beyond[n_cleared])",
         "return status, graph.distance[end - 1] if end < limit else np.inf",
     ),
     Bug(
@@ -110,9 +110,9 @@ BUGS = [
     Bug(
         "the moves to a leaf add up",
         "            farthest = distance\n"
-        "            is_beyond = beyond\n    return farthest, is_beyond\n\n\n@inner_kernel",
+        "            is_beyond = beyond\n    return farthest, is_beyond\n\n\nMOST_PIECES",
         "            farthest += distance\n"
-        "            is_beyond = beyond\n    return farthest, is_beyond\n\n\n@inner_kernel",
+        "            is_beyond = beyond\n    return farthest, is_beyond\n\n\nMOST_PIECES",
     ),
 ]
 

@@ -117,16 +117,15 @@ def test_turns_of_few_nodes_lead_to_the_same_answers(monkeypatch, ask):
             change.setattr(exact, "PATIENCE", 1)
             change.setattr(exact, "FOREST_PATIENCE", 3)
             change.setattr(exact, "CLIQUE_PATIENCE", 1)
-            found = answer(case.query, Budget(time_limit_s=60.0, node_limit=3_000))
-        is_over = found.reason == UnknownReason.NODE_LIMIT
-        assert np.array_equal(found.verdict[~is_over], whole.verdict[~is_over])
-        assert np.array_equal(found.exact[~is_over], whole.exact[~is_over])
-        assert np.array_equal(
-            found.upper[whole.exact & ~is_over], whole.upper[whole.exact & ~is_over]
-        )
-        assert np.all(found.lower <= whole.upper)
+            found = answer(case.query, Budget(time_limit_s=60.0, node_limit=500))
+        done = found.reason != UnknownReason.NODE_LIMIT
+        for name in ("verdict", "exact", "attained"):
+            assert np.array_equal(getattr(found, name)[done], getattr(whole, name)[done])
+        if ask == "radius":
+            assert np.array_equal(found.upper[done & whole.exact], whole.upper[done & whole.exact])
+            assert np.all(found.lower <= whole.upper)
         n_nodes += found.statistics["nodes"].max()
-    assert n_nodes > 30
+    assert n_nodes > 20
 
 
 @pytest.mark.usefixtures("cliques")

@@ -322,6 +322,12 @@ def is_nearer(distance, is_beyond, other, is_other_beyond):
     return distance < other or (distance == other and is_other_beyond and not is_beyond)
 
 
+@inlined_kernel
+def before(distance, is_beyond):
+    """Largest radius whose closed ball does not reach a distance."""
+    return distance if is_beyond else max(np.nextafter(distance, -np.inf), 0.0)
+
+
 class Room(NamedTuple):
     """Scratch of the judgement of cliques.
 
@@ -543,8 +549,8 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
     Returns
     -------
     status   int      PROVED, NEAR_TIE, or the limit that ended the search
-    cleared  float64  no violation in the box is nearer than the smallest of this, ``found.upper``
-                      and ``doubt``; infinite when all was searched
+    cleared  float64  no violation in the box is at this distance or nearer, but for those at
+                      ``found.upper`` and ``doubt`` or beyond; infinite when all was searched
     """
     found = judge_of.found
     space = judge_of.forest.space
@@ -576,11 +582,11 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         status = search_prefix(judge_of, doubt, graph, state, room, budget)
         if status != PROVED:
             # Sound: cliques of the pieces before this one were searched, others are as far as it.
-            return status, graph.distance[n_cleared]
+            return status, before(graph.distance[n_cleared], graph.is_beyond[n_cleared])
         limit = n_nearer(graph, limit, found)
         n_cleared = end
     if beyond < np.inf and is_nearer(beyond, False, found.upper[0], found.is_open[0]):
-        return MEMORY_LIMIT, beyond
+        return MEMORY_LIMIT, before(beyond, False)
     return final_status(found, doubt, PROVED), np.inf
 
 

@@ -10,7 +10,7 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
-from treeproof.kernels.exact.forest_cliques import final_status, nearest_clique
+from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS
 from treeproof.kernels.exact.row import (
     SMALLEST_START,
@@ -74,7 +74,7 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
                 worst = max(worst, status)
         # Sound: every alternative was searched up to the least of these distances, in a ball that
         # is no smaller.
-        bound = min(searched, radius, found.upper[0], doubt[0])
+        bound = min(searched, radius, found.upper[0], before(doubt[0], doubt[1] > 0.0))
         if region.is_ball:
             found.lower[0] = max(found.lower[0], bound)
         if worst != PROVED:
