@@ -167,7 +167,7 @@ def find_reasons(
         results.intervals = [np.zeros((0, 2)) for _ in range(n_rows)]
     wishes = Wishes(wanted.n_sets, wanted.n_changes, wanted.minimum, wanted.intervals)
     units, forest, alternatives = wanted.units(), forest_of(query), single_constraints(query)
-    sides, limits = (query.reach.low, query.reach.high), limits_of(budget)
+    sides, limits = (query.reach.low, query.reach.high), limits_of(query, budget)
 
     def search(part: slice) -> None:
         batch = batch_of(query, sides, query.already_broken, part)
