@@ -22,6 +22,8 @@ from treeproof.model.ensemble import Ensemble
 Floats = list[float]
 Ends = tuple[Floats, Floats]
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is found about a row; features are numbers."""
@@ -57,7 +59,7 @@ def reasons_header(path: str | PathLike[str]) -> dict[str, Any] | None:
         with Path(path).open("rb") as file:
             header = msgspec.json.decode(file.readline())
         is_one = header["question"]["kind"] == "reasons" and isinstance(header["model"], dict)
-    except (OSError, LookupError, TypeError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, LookupError, TypeError, *_UNREADABLE):
         return None
     return header if is_one else None
 
@@ -85,7 +87,7 @@ def check_reasons(path: str | PathLike[str], ensemble: Ensemble) -> Iterator[Row
 def _checked(line: bytes, header: dict[str, Any], ensemble: Ensemble) -> RowCheck:
     try:
         row = msgspec.json.decode(line, type=ReasonsRow)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         return RowCheck(-1, "rejected", f"record: this is no row of a file of reasons ({error})")
     if not row.sufficient:
         return RowCheck(row.row, "claims nothing")
@@ -97,6 +99,9 @@ def _checked(line: bytes, header: dict[str, Any], ensemble: Ensemble) -> RowChec
         checker = RunChecker(_header(header, ends, row.row), ensemble)
     except (CertificateRejected, InvalidInput) as error:
         return RowCheck(row.row, "rejected", str(error))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Sound: what cannot be followed is not accepted.
+        return RowCheck(row.row, "rejected", f"record: it cannot be checked ({error!r})")
     for check, record in zip(checker.check_all(records), records, strict=True):
         if check.status != "accepted":
             what = "" if record["witness"] is None else "a witness that a feature is needed: "

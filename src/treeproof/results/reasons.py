@@ -18,8 +18,12 @@ from treeproof.results.features import FeatureTable
 from treeproof.results.results import frame_of
 from treeproof.results.run_file import replacing
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Texts = NDArray[Any]
+Sets = list[Ints]
+Tables = list[Floats]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,31 +91,31 @@ class Reasons(FeatureTable):
         What a file of these results starts with.
     """
 
-    row: IntArray
-    label: NDArray[Any]
-    features: list[IntArray]
-    kept: list[IntArray]
-    sufficient: NDArray[np.bool_]
-    minimal: NDArray[np.bool_]
-    seconds: FloatArray
-    reason: NDArray[np.str_]
-    intervals: list[FloatArray] | None
-    widest: NDArray[np.bool_]
-    size_lower_bound: FloatArray
-    sets: list[list[IntArray]]
-    complete: NDArray[np.bool_]
-    changes: list[list[IntArray]]
-    change_rows: list[FloatArray]
-    change_lower_bound: FloatArray
-    witnesses: list[FloatArray]
-    evidence: NDArray[np.object_] | None
-    values: FloatArray
+    row: Ints
+    label: Texts
+    features: Sets
+    kept: Sets
+    sufficient: Flags
+    minimal: Flags
+    seconds: Floats
+    reason: Texts
+    intervals: Tables | None
+    widest: Flags
+    size_lower_bound: Floats
+    sets: list[Sets]
+    complete: Flags
+    changes: list[Sets]
+    change_rows: Tables
+    change_lower_bound: Floats
+    witnesses: Tables
+    evidence: Texts | None
+    values: Floats
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, values: FloatArray, label: NDArray[Any], kept: list[IntArray]) -> Reasons:
+    def empty(cls, values: Floats, label: Texts, kept: Sets) -> Reasons:
         """Nothing known yet."""
         n_rows, n_features = values.shape
         return cls(
@@ -210,7 +214,7 @@ class Reasons(FeatureTable):
             lines.append(f"of minimum size: {int(self.is_minimum().sum())} rows")
         return self._summary(lines, ~self.sufficient, list(map(self.kept_names, range(len(self)))))
 
-    def is_minimum(self) -> NDArray[np.bool_]:
+    def is_minimum(self) -> Flags:
         """Rows whose set is proved to be of minimum size, or weight."""
         weights = self.question.get("weights")
         known = [
