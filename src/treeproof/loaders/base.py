@@ -38,7 +38,8 @@ class LoadOptions:
     """Number of classes of an XGBoost text dump: 1 for a score, 2 (the default) for one margin, k
     for k margins whose trees take turns."""
     n_features: int | None = None
-    """Number of columns of a row, for XGBoost text dumps; by default up to the last one used."""
+    """Number of columns of a row, for XGBoost text dumps and ONNX models that do not state it; by
+    default up to the last one used."""
     rounds: Literal["best", "all"] | None = None
     """Which rounds of an XGBoost model that stopped early are used; None does as the given object
     does, or whoever saved the file."""
@@ -81,6 +82,10 @@ class Reference:
     ranges: tuple[tuple[float, float], ...] = ()
     """Smallest and largest number that it answers, by feature, where that is not any finite one of
     the model's input precision."""
+    shown: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None = None
+    """What the library shows of the margins of the model here, where it is not the margins."""
+    feedable: Callable[[FloatArray], FloatArray] | None = None
+    """The nearest rows that the library takes, where it does not take all of them."""
 
 
 @dataclass(frozen=True, slots=True)

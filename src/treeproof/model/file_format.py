@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import atomic_replace
+from treeproof.files import atomic_replace, prepare_records
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -104,6 +104,9 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     arrays: tuple[_Array, ...]
 
 
+prepare_records(_Header, Aggregation, Decision, Provenance)
+
+
 def is_saved(head: bytes) -> bool:
     """Whether the first bytes of a file are those of this format."""
     return head.startswith(MAGIC)
@@ -114,7 +117,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
 
     An existing file is replaced in one step, or left alone when writing fails.
     """
-    content = _encode(ensemble)
+    content = encode_ensemble(ensemble)
     target = Path(path)
     try:
         with atomic_replace(target) as temporary, temporary.open("xb") as stream:
@@ -138,12 +141,13 @@ def load_saved(path: str | os.PathLike[str]) -> Ensemble:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"The model file '{source}' cannot be read: {reason}.") from error
     try:
-        return _decode(content)
+        return decode_ensemble(content)
     except BrokenModelFile as error:
         raise BrokenModelFile(f"{source.name}: {error}") from error
 
 
-def _encode(ensemble: Ensemble) -> bytes:
+def encode_ensemble(ensemble: Ensemble) -> bytes:
+    """An ensemble as the bytes of its file."""
     stored = _stored_arrays(ensemble.trees)
     streams = [zlib.compress(_shuffle(array), 6) for array in stored.values()]
     raw_bytes = sum(array.nbytes for array in stored.values())
@@ -232,7 +236,8 @@ def _allowed_bytes(stored_bytes: int) -> int:
     return max(_FREE_BYTES, _MAX_RATIO * stored_bytes)
 
 
-def _decode(content: bytes) -> Ensemble:
+def decode_ensemble(content: bytes) -> Ensemble:
+    """The ensemble of `encode_ensemble`, bit for bit; a `BrokenModelFile` for other bytes."""
     if not is_saved(content):
         raise BrokenModelFile(
             "a treeproof model must begin with its magic bytes; this is another kind of file."
