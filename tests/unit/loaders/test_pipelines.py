@@ -169,7 +169,9 @@ def check_radii(name: str, n: int) -> None:
                 answer = deployed.predict(raw_rows(ensemble, case, witness[None, :]))
                 assert np.ravel(answer)[0] != labels[number]
                 moved = np.abs(witness - row)[numeric]
-                assert np.nanmax(moved, initial=0.0) <= np.nextafter(results.witness_distance[number], np.inf)
+                assert np.nanmax(moved, initial=0.0) <= np.nextafter(
+                    results.witness_distance[number], np.inf
+                )
             lower = min(results.lower[number], 1e6)
             near = np.repeat(row[None, :], 40, axis=0)
             step = random.uniform(-1, 1, (40, len(numeric)))
