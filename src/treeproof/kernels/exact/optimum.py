@@ -36,16 +36,23 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.dual import LOWEST, enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.pairs import child_of
 from treeproof.kernels.exact.primal import Target, climb, count_misses, decode
 from treeproof.kernels.exact.problem import FEATURE, HIGH, LOW, Problem
-from treeproof.kernels.exact.search import choose_branch, eliminate, peaks_right
+from treeproof.kernels.exact.search import (
+    choose_branch,
+    count_boundaries,
+    eliminate,
+    peaks_right,
+)
 
-VALUE, NEED, BOTH, LABELS = 0, 1, 2, 3
-"""What is sought: the largest value; a value from a need on; both needs; two labels that differ."""
+VALUE, BOTH, LABELS = 0, 1, 2
+"""What is sought: the largest value; a pair that passes both needs; two labels that differ."""
 
 CLOSED, SPLIT, VIOLATED = 0, 1, 2
+BETTER = 3
+"""Beside the verdicts of `judge_pair`: a point that is better than the best one known."""
 ROOT_SWEEPS, NODE_SWEEPS = 60, 30
 WORTH_ANOTHER_TRY = 0.8
 PATIENCE = 5.0
@@ -60,24 +67,27 @@ class Aim(NamedTuple):
     """What is sought.
 
     mode           int
-    first, second  float64 (n_outputs,)  weights of the sums of both rows in the gain
-    on_scores      float64 (2,)          NEED: weights of both rows' scores (finished sums)
-    output         int                   NEED: output whose scores are compared
-    need           float64 (2,)          NEED: of the score; BOTH: of the first and the second gain
+    first, second  float64 (n_outputs,)  weights of the sums of both rows in their gains
+    need           float64 (2,)          BOTH, LABELS: least gain of the first and the second row
     slack          float64 (2,)          rounding that each gain may hide beside that of sums
     unit           float64               rounding unit of the library's sums; 0 when exact
-    gap            float64 (2,)          VALUE: absolute and relative gap at which a box is closed
+    gap            float64               VALUE: how near to the optimum is near enough
+    limit          float64               VALUE: the value that is claimed not to be exceeded
+    is_early       bool                  VALUE: whether to end as soon as that is decided
+    ends           float64 (2,)          VALUE: what is below the first is of no interest, and more
+                                         than the second one decides; written by `solve_pair`
     """
 
     mode: int
     first: np.ndarray
     second: np.ndarray
-    on_scores: np.ndarray
-    output: int
     need: np.ndarray
     slack: np.ndarray
     unit: float
-    gap: np.ndarray
+    gap: float
+    limit: float
+    is_early: bool
+    ends: np.ndarray
 
 
 class Best(NamedTuple):
@@ -284,10 +294,6 @@ def judge_pair(judge):
             one += aim.first[output] * total[0, output]
             other += aim.second[output] * total[1, output]
         return BROKEN if one >= aim.need[0] and other >= aim.need[1] else HOLDS
-    if aim.mode == NEED:
-        score = aim.on_scores[0] * finished(total[0], aim.output, semantics)
-        score += aim.on_scores[1] * finished(total[1], aim.output, semantics)
-        return BROKEN if score >= aim.need[0] else HOLDS
     for row in range(2):
         for output in range(total.shape[1]):
             total[row, output] = divided(finished(total[row], output, semantics), semantics)
@@ -359,8 +365,8 @@ def floor_of(aim, best):
     if aim.mode != VALUE:
         return 0.0
     if best.value[0] == -np.inf:
-        return -1e300
-    return best.value[0] + max(aim.gap[0], aim.gap[1] * abs(best.value[0]))
+        return LOWEST
+    return max(best.value[0] + aim.gap, aim.ends[0])
 
 
 @noalloc_kernel
@@ -389,6 +395,8 @@ def consider(problem, state, target, judge, best, rounds):
         best.value[0] = value
         best.is_found[0] = True
         copy_into(best.cells, judge.cells)
+        if judge.aim.mode == VALUE and value <= judge.aim.ends[1]:
+            verdict = np.int64(BETTER)
     return verdict
 
 
@@ -519,9 +527,8 @@ def work_on(problem, state, target, judge, best, is_root):
             continue
         if is_root and (turn == 1 or turn == 4 or turn == 12):
             if propose(problem, state, target, judge, best, state.rest) == BROKEN:
-                if aim.mode != VALUE:
-                    return VIOLATED, np.inf, np.inf
-                floor = floor_of(aim, best)
+                return VIOLATED, np.inf, np.inf
+            floor = floor_of(aim, best)
         if turn < limit and (turn < 2 or bound - floor <= patience * (before - bound)):
             continue
         bound, error = refresh(problem, state)
@@ -529,9 +536,8 @@ def work_on(problem, state, target, judge, best, is_root):
             return CLOSED, max(bound + error, dropped), -np.inf
         marginals(problem, state)
         if propose(problem, state, target, judge, best, state.marginal) == BROKEN:
-            if aim.mode != VALUE:
-                return VIOLATED, np.inf, np.inf
-            floor = floor_of(aim, best)
+            return VIOLATED, np.inf, np.inf
+        floor = floor_of(aim, best)
         # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
         kept = eliminate(problem, state, bound + 2.0 * error, floor)
         if kept < 1.0:
@@ -564,6 +570,36 @@ def new_target(problem):
         np.empty(len(problem.leaf_gain), dtype=np.int16),
         np.empty(problem.n_slots, dtype=np.bool_),
     )
+
+
+@noalloc_kernel
+def choose_split(problem, state, gap):
+    """As `choose_branch`, cut in the middle of the boundaries of the slot that has most of them."""
+    best_slot = -1
+    best_cell = 0
+    most = 0.0
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        count_boundaries(problem, state, slot, low, high)
+        total = 0.0
+        for cell in range(low, high):
+            total += state.scratch[cell]
+        left = 0.0
+        for cell in range(low, high):
+            here = state.scratch[cell]
+            left += here
+            if here > 0.0 and min(left, total - left + here) > most:
+                most = min(left, total - left + here)
+                best_slot = slot
+                best_cell = cell
+    if best_slot < 0:
+        return choose_branch(problem, state, gap)
+    return best_slot, best_cell
 
 
 @inner_kernel
@@ -611,22 +647,18 @@ def maximise(problem, parts, state, judge, best, budget):
         slot = np.int64(-1)
         cell = np.int64(0)
         if outcome == SPLIT:
-            slot, cell = choose_branch(problem, state, above - floor_of(aim, best))
+            slot, cell = choose_split(problem, state, above - floor_of(aim, best))
             if slot < 0:
                 # One pair of leaves is left in every tree.
                 for other in range(problem.n_slots):
                     target.point[other] = state.box[other, LOW]
                 verdict = consider(problem, state, target, judge, best, np.int64(0))
-                if aim.mode == VALUE:
-                    # Sound: the value of all points left, but for cells that cost too much.
-                    ceiling = max(ceiling, min(above, floor_of(aim, best)))
-                elif verdict == BROKEN:
+                if verdict == BROKEN:
                     return FOUND
-                else:
-                    # Sound: trees whose difference vanishes may still round otherwise; where they
-                    # are part of the problem, everything left has these very sums.
-                    is_exact = aim.mode != NEED or aim.unit == 0.0
-                    is_near_tie = is_near_tie or verdict == AMBIGUOUS or not is_exact
+                # Sound: the value of all points left, but for cells that cost too much; with needs,
+                # no tree is left out, so that everything left has the sums just judged.
+                ceiling = max(ceiling, min(above, floor_of(aim, best)))
+                is_near_tie = is_near_tie or verdict == AMBIGUOUS
         if slot >= 0:
             pool, has_room = with_place(pool, budget.memory_bytes)
             if not has_room:

@@ -10,18 +10,9 @@ from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up
-from treeproof.kernels.core.status import NODE_LIMIT
+from treeproof.kernels.core.status import PROVED
 from treeproof.kernels.exact.dual import new_state
-from treeproof.kernels.exact.optimum import (
-    BOTH,
-    LABELS,
-    NEED,
-    VALUE,
-    Best,
-    PairJudge,
-    Parts,
-    maximise,
-)
+from treeproof.kernels.exact.optimum import VALUE, Best, PairJudge, Parts, maximise
 from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_relations
 from treeproof.kernels.exact.problem import FEATURE, build_problem
 from treeproof.kernels.exact.search import Budget
@@ -117,11 +108,19 @@ def linked_slots(problem, copies):
     return link[:count]
 
 
+@noalloc_kernel
+def is_never_positive(leaves):
+    """Whether no pair of leaves gains anything, in any tree."""
+    for leaf in range(len(leaves.first)):
+        if leaves.first[leaf] + leaves.second[leaf] > 0.0:
+            return False
+    return True
+
+
 @inner_kernel
-def build_pair(forest, aim, box, slack, limits):
-    """The problem of a box, its parts where two needs are mixed, and whether it fits the limit."""
+def build_pair(forest, aim, box, leaves, slack):
+    """The problem of a box, and its parts where two needs are mixed."""
     copies, start = forest.copies, forest.semantics.start
-    leaves, fits = pair_leaves(forest.tests, copies, box, aim.first, aim.second, limits.leaves)
     n_relations = 0
     for feature in range(len(copies.column)):
         if copies.relation_start[feature] < copies.relation_start[feature + 1]:
@@ -130,16 +129,12 @@ def build_pair(forest, aim, box, slack, limits):
     # than any pair can gain.
     bonus = math.ldexp(1.0, 2 + math.frexp(largest_sum(leaves))[1]) if n_relations else 0.0
     offset = n_relations * bonus
-    if aim.mode == VALUE or aim.mode == NEED:
+    if aim.mode == VALUE:
         base = combination_up(aim.first, start) + combination_up(aim.second, start)
-        if aim.mode == NEED:
-            base = start_gain(aim.first, start, -combination_up(aim.second, start), 0.0)
-            base = base - aim.need[0] + slack[0] + slack[1]
-            base += (abs(base) + abs(aim.need[0]) + slack[0] + slack[1]) * 2.0**-50
         joint = with_relations(leaves, copies, box, bonus, 1.0, 1.0)
         problem = build_problem(base - offset, joint, box)
         nothing = np.empty((2, 0), dtype=np.float64)
-        return problem, Parts(nothing, nothing, nothing[0], nothing[0]), fits
+        return problem, Parts(nothing, nothing, nothing[0], nothing[0])
     one = build_problem(
         start_gain(aim.first, start, aim.need[0], slack[0]) - offset,
         with_relations(leaves, copies, box, bonus, 1.0, 0.0),
@@ -162,7 +157,7 @@ def build_pair(forest, aim, box, slack, limits):
     copy_into(parts.unary[1], other.unary)
     parts.base[0], parts.base[1] = one.base, other.base
     parts.gross[0], parts.gross[1] = one.gross, other.gross
-    return one, parts, fits
+    return one, parts
 
 
 @inner_kernel
@@ -187,12 +182,24 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     clock = np.empty(2, dtype=np.int64)
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     slack = pair_slack(forest, aim, box)
-    problem, parts, fits = build_pair(forest, aim, box, slack, limits)
-    best.counts[3] = len(problem.leaf_gain)
+    leaves, fits = pair_leaves(
+        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
+    )
+    best.counts[3] = len(leaves.first)
     if not fits:
         return TOO_LARGE, slack[0] + slack[1]
     if aim.mode == VALUE and forest.copies.is_difference:
         best.value[0] = 0.0  # two equal rows
+    # Sound: with the slack of both sums on either side, and room for the rounding of these ends.
+    room = slack[0] + slack[1] + 2.0**-40 * (abs(aim.limit) + slack[0] + slack[1])
+    aim.ends[0] = aim.limit - room if aim.is_early else -np.inf
+    aim.ends[1] = aim.limit + room if aim.is_early else np.inf
+    if forest.copies.is_difference and is_never_positive(leaves):
+        # Sound: no tree adds more to the one sum than to the other, and rounded sums of the same
+        # order keep that: adding and rounding are monotone. So not even rounding makes a difference.
+        best.upper[0] = 0.0
+        return PROVED, 0.0
+    problem, parts = build_pair(forest, aim, box, leaves, slack)
     judge = PairJudge(
         forest.tests, forest.copies, forest.semantics, aim, nearest,
         linked_slots(problem, forest.copies), np.empty(len(nearest), dtype=np.int32),
