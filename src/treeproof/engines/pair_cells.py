@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import InvalidInput
 from treeproof.kernels.exact.pairs import Tests
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -116,9 +117,18 @@ class PairCells:
         if rows is not None:
             codes = np.unique(rows[:, feature][~np.isnan(rows[:, feature])])
         if rows is None or is_free:
+            known = _last_code(ensemble, feature, nodes)
             least = max(np.ceil(ranges.low[:, feature].min()), 0.0)
-            most = min(np.floor(ranges.high[:, feature].max()), _last_code(ensemble, feature, nodes))
+            most = np.floor(ranges.high[:, feature].max())
+            # Sound: codes beyond those that the model knows are in no set, so one stands for all;
+            # a side that is infinite means the codes that there are.
+            most = known if np.isinf(most) else min(most, max(least, known + 1.0))
             codes = np.union1d(codes, np.arange(least, most + 1.0))
+            if not len(codes):
+                raise InvalidInput(
+                    f"The domain must hold a code of feature {feature}, which holds categories."
+                    f" Got {ranges.low[0, feature]} to {ranges.high[0, feature]}."
+                )
         sides = _sides(ensemble, nodes, codes)
         _, cell = np.unique(sides, axis=1, return_inverse=True) if len(nodes) else (
             None, np.zeros(len(codes), dtype=np.intp)

@@ -166,6 +166,8 @@ def resolve_ranges(
     high = move_rounded_down(rows, radius, reach.up, +1)
     low = np.minimum(np.maximum(low, reach.low), rows)
     high = np.maximum(np.minimum(high, reach.high), rows)
+    codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
+    low[:, codes], high[:, codes] = -np.inf, np.inf
     return Ranges(low=low, high=high, rows=rows, missing=may_miss)
 
 
