@@ -16,8 +16,8 @@ from treeproof.results.results import Results
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.query import Query
     from treeproof.query.properties import Features, Property
+    from treeproof.query.query import Query
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.search.proving import Inquiry
 

@@ -13,10 +13,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.oracle.brute_force import thresholds
 from treeproof.model import evaluate
 from treeproof.model.domain import smallest_double_rounding_up_to
 from treeproof.model.ensemble import Ensemble
-from tests.oracle.brute_force import thresholds
 
 FloatArray = NDArray[np.float64]
 
@@ -51,7 +51,8 @@ def grid_of(
         for feature in range(ensemble.n_features)
     ]
     values = [
-        np.append(axis, np.nan) if feature in missing else axis for feature, axis in enumerate(values)
+        np.append(axis, np.nan) if feature in missing else axis
+        for feature, axis in enumerate(values)
     ]
     points = np.array(list(itertools.product(*values)))
     scores = evaluate.margins(ensemble, points)
@@ -62,7 +63,7 @@ def grid_of(
 
 
 def by_change(grid: Grid, column: NDArray, changed: Sequence[int]) -> NDArray:
-    """A column of the points as a table: one row for what is shared, one column for what changes."""
+    """A column of the points as a table: rows for what is shared, columns for what changes."""
     shape = [len(axis) for axis in grid.values]
     table = np.moveaxis(column.reshape(shape), list(changed), range(-len(changed), 0))
     return table.reshape(-1, math.prod(shape[feature] for feature in changed))

@@ -24,6 +24,7 @@ COMMANDS = {
     "curve": "Show the share of rows that is verified at many radii.",
     "report": "Write a page that shows a saved run, or compares two.",
     "features": "Show which single features, or sets of features, decide the answer.",
+    "prove": "Decide whether properties hold for every input of a domain.",
     "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",
     "merge": "Join runs about the same model and question into one file.",

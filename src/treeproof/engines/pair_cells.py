@@ -98,7 +98,9 @@ class PairCells:
         if (trees.flags[nodes] & ZERO_IS_MISSING).any():
             # The zero band gets cells of its own: [-band, band] is what counts as zero.
             cuts = np.concatenate([cuts, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
-        low, high = (side[~np.isnan(side)] for side in (ranges.low[:, feature], ranges.high[:, feature]))
+        low, high = (
+            side[~np.isnan(side)] for side in (ranges.low[:, feature], ranges.high[:, feature])
+        )
         least, most = low.min(initial=np.inf), high.max(initial=-np.inf)
         cuts = np.unique(cuts[(cuts > least) & (cuts <= most)])
         first = np.nextafter(cuts[0], -np.inf) if len(cuts) else least
@@ -130,11 +132,10 @@ class PairCells:
                     f" Got {ranges.low[0, feature]} to {ranges.high[0, feature]}."
                 )
         sides = _sides(ensemble, nodes, codes)
-        _, cell = np.unique(sides, axis=1, return_inverse=True) if len(nodes) else (
-            None, np.zeros(len(codes), dtype=np.intp)
-        )  # fmt: skip
-        cell = np.ravel(cell)
-        groups = tuple(codes[cell == number] for number in range(int(cell.max(initial=-1)) + 1))
+        kinds: dict[bytes, list[float]] = {}
+        for number, code in enumerate(codes.tolist()):
+            kinds.setdefault(sides[:, number].tobytes(), []).append(code)
+        groups = tuple(np.array(group) for group in kinds.values())
         values = np.array([group[0] for group in groups])
         if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
             values = np.append(values, np.nan)
@@ -229,9 +230,7 @@ def _last_code(ensemble: Ensemble, feature: int, nodes: NDArray[np.intp]) -> flo
     return float(last)
 
 
-def _sides(
-    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
-) -> NDArray[np.bool_]:
+def _sides(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> NDArray[np.bool_]:
     """Whether each node sends each value left: bool (n_nodes, n_values)."""
     repeated = np.repeat(nodes, len(values))
     return goes_left(ensemble, repeated, np.tile(values, len(nodes))).reshape(

@@ -27,9 +27,8 @@ from treeproof.kernels.exact.property import (
     PairLimits,
     solve_pairs,
 )
-from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.ensemble import Ensemble, FloatArray, IntArray
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.pairs import PairQuestion, Ranges
 from treeproof.query.query import plain_sums
@@ -37,8 +36,9 @@ from treeproof.results.verdict import UnknownReason, Verdict
 
 MOST_LEAVES = 8_000_000
 """Leaves of all difference trees of a question."""
-CLOSE_ENOUGH = 1e-7
-"""Part of the sums' largest magnitude by which a value may miss the optimum."""
+CLOSE_ENOUGH, ROOM = 1e-7, 1e-8
+"""Parts of the sums' magnitude: by which a value may miss the optimum; by which the gain of each
+row may exceed its proved bound, so that a proof on record, with rounded numbers, has room."""
 
 _MODE = {"value": VALUE, "both": BOTH, "labels": LABELS}
 _REASON = {
@@ -68,6 +68,9 @@ class PairOutcome:
         have it.
     seconds, nodes, leaves : float, int, int
         Time, boxes searched, and leaves of all difference trees.
+    proved : float
+        What the value of sums stays below in real numbers, with room for a proof on record; `upper`
+        follows from it.
     """
 
     verdict: Verdict
@@ -79,6 +82,7 @@ class PairOutcome:
     seconds: float
     nodes: int
     leaves: int
+    proved: float
 
 
 def solve(
@@ -94,17 +98,8 @@ def solve(
     cells = PairCells(ensemble, ranges, question.changed)
     copies = copies_of(cells, question)
     forest = PairForest(cells.tests, copies, semantics_of(ensemble, 0))
-    changed = list(question.changed)
-    low, high, nearest = (
-        np.ascontiguousarray(np.hstack([side, side[:, changed]]))
-        for side in (cells.low, cells.high, cells.nearest)
-    )
-    limits = PairLimits(
-        time_s=float(budget.time_limit_s),
-        nodes=int(budget.node_limit),
-        memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        leaves=MOST_LEAVES,
-    )
+    low, high, nearest = boxes_of(cells, question)
+    limits = limits_of(budget)
     n_boxes, n_columns = low.shape
     columns = PairColumns(
         status=np.zeros(n_boxes, dtype=np.int64),
@@ -116,20 +111,41 @@ def solve(
         slack=np.zeros(n_boxes),
         seconds=np.zeros(n_boxes),
     )
-    gap = 0.5 * question.step or CLOSE_ENOUGH * _magnitude(ensemble, question)
+    gap = 0.5 * question.step or CLOSE_ENOUGH * magnitude(ensemble)
+    room = 0.0 if question.step else ROOM * magnitude(ensemble)
 
     def search(part: slice) -> None:
         batch = PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy())
         solve_pairs(
             forest,
-            aim_of(question, gap),
+            aim_of(question, gap, room),
             batch,
             limits,
             PairColumns(*(column[part] for column in columns)),
         )
 
     in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
-    return [_outcome(deployed, cells, question, columns, box) for box in range(n_boxes)]
+    return [_outcome(deployed, cells, question, columns, box, room) for box in range(n_boxes)]
+
+
+def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArray, IntArray]:
+    """First, last and nearest cells of all columns: features, then second copies."""
+    changed = list(question.changed)
+    low, high, nearest = (
+        np.ascontiguousarray(np.hstack([side, side[:, changed]]))
+        for side in (cells.low, cells.high, cells.nearest)
+    )
+    return low, high, nearest
+
+
+def limits_of(budget: Budget) -> PairLimits:
+    """A budget as kernels take it."""
+    return PairLimits(
+        time_s=float(budget.time_limit_s),
+        nodes=int(budget.node_limit),
+        memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
+        leaves=MOST_LEAVES,
+    )
 
 
 def copies_of(cells: PairCells, question: PairQuestion) -> Copies:
@@ -188,14 +204,14 @@ def _relation(cells: PairCells, feature: int, question: PairQuestion) -> NDArray
     return table
 
 
-def aim_of(question: PairQuestion, gap: float) -> Aim:
-    """A question as kernels take it."""
+def aim_of(question: PairQuestion, gap: float, room: float) -> Aim:
+    """A question as kernels take it; the room is added to the slack of each row."""
     return Aim(
         mode=_MODE[question.kind],
         first=np.array(question.first),
         second=np.array(question.second),
         need=np.array(question.need),
-        slack=np.array(question.slack),
+        slack=np.array(question.slack) + room,
         unit=float(question.unit),
         gap=float(gap),
         limit=float(question.limit / question.rate),
@@ -204,8 +220,8 @@ def aim_of(question: PairQuestion, gap: float) -> Aim:
     )
 
 
-def _magnitude(ensemble: Ensemble, question: PairQuestion) -> float:
-    """Scale of the sums, for what is near enough."""
+def magnitude(ensemble: Ensemble) -> float:
+    """Sum over all trees of the largest value of a leaf, whatever its sign: a scale."""
     trees = ensemble.trees
     leaf_tree = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
     largest = np.zeros(ensemble.n_trees)
@@ -214,7 +230,12 @@ def _magnitude(ensemble: Ensemble, question: PairQuestion) -> float:
 
 
 def _outcome(
-    deployed: Ensemble, cells: PairCells, question: PairQuestion, columns: PairColumns, box: int
+    deployed: Ensemble,
+    cells: PairCells,
+    question: PairQuestion,
+    columns: PairColumns,
+    box: int,
+    room: float,
 ) -> PairOutcome:
     """Replay what was found about a box, and say what follows."""
     status = int(columns.status[box])
@@ -230,6 +251,7 @@ def _outcome(
         seconds=float(columns.seconds[box]),
         nodes=int(columns.counts[box, 0]),
         leaves=int(columns.counts[box, 3]),
+        proved=float(columns.upper[box]) + (2.0 * room or 0.5 * question.step),
     )
     if question.kind == "value":
         _bound_value(deployed, question, columns, box, sums, outcome)

@@ -113,6 +113,7 @@ def breaks_claim(
 
 
 def rounding_unit(ensemble: Ensemble, grid: float) -> float:
+    """Rounding unit of the library's sums; 0 where a grid says that they are exact."""
     if grid > 0.0:
         return 0.0
     return 2.0**-24 if ensemble.aggregation.precision == "float32" else 2.0**-53
@@ -266,7 +267,11 @@ def _argmax_alternatives(
         return table, labels.copy()
     conjunction = [beats(target, other) for other in range(n_classes) if other != target]
     table = _table(
-        LABEL_IS_TARGET, [target], [[conjunction]], rounding_unit(ensemble, grid), link_rounding(ensemble)
+        LABEL_IS_TARGET,
+        [target],
+        [[conjunction]],
+        rounding_unit(ensemble, grid),
+        link_rounding(ensemble),
     )
     return table, np.zeros(len(labels), dtype=np.int64)
 

@@ -130,10 +130,14 @@ class Ranges:
     rows: FloatArray | None
     missing: NDArray[np.bool_]
 
+    def only(self, box: int) -> "Ranges":
+        """The ranges of one box."""
+        part = slice(box, box + 1)
+        rows = None if self.rows is None else self.rows[part]
+        return Ranges(low=self.low[part], high=self.high[part], rows=rows, missing=self.missing)
 
-def resolve_ranges(
-    ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features
-) -> Ranges:
+
+def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
     """Resolve a domain, or the sets around rows, into ranges of doubles.
 
     `ensemble` is the model over doubles.
@@ -142,7 +146,9 @@ def resolve_ranges(
     may_miss = np.zeros(n_features, dtype=bool)
     may_miss[list(feature_numbers(ensemble, missing, "'missing'"))] = True
     if may_miss.any() and not ensemble.missing_allowed:
-        raise InvalidInput("'missing' must be left out: the model's library takes no missing values.")
+        raise InvalidInput(
+            "'missing' must be left out: the model's library takes no missing values."
+        )
     if not isinstance(domain, LInf | Box):
         raise InvalidInput(f"'domain' must be a Box, or an LInf around rows. Got {domain!r}.")
     domain = in_order(domain, names, n_features)
@@ -153,13 +159,17 @@ def resolve_ranges(
                 " Pass the rows that it is around as X."
             )
         reach = resolve(domain, np.zeros((1, n_features)), names)
-        return Ranges(low=np.array(reach.low), high=np.array(reach.high), rows=None, missing=may_miss)
+        return Ranges(
+            low=np.array(reach.low), high=np.array(reach.high), rows=None, missing=may_miss
+        )
     rows = numeric_rows(ensemble, X, allow_empty=False).astype(np.float64)
     if isinstance(domain, LInf) and domain.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     reach = resolve(domain, rows, names)
     if not reach.is_ball:
-        return Ranges(low=np.array(reach.low), high=np.array(reach.high), rows=rows, missing=may_miss)
+        return Ranges(
+            low=np.array(reach.low), high=np.array(reach.high), rows=rows, missing=may_miss
+        )
     radius = float(reach.radius or 0.0)
     # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
     low = -move_rounded_down(-rows, radius, reach.down, +1)
@@ -175,8 +185,7 @@ def feature_numbers(ensemble: Ensemble, features: Features, what: str) -> tuple[
     """Numbers of features, each once, in order."""
     given = (features,) if isinstance(features, str | int | np.integer) else tuple(features)
     numbers = [
-        feature_number(feature, ensemble.n_features, ensemble.feature_names)  # type: ignore[arg-type]
-        for feature in given
+        feature_number(feature, ensemble.n_features, ensemble.feature_names) for feature in given
     ]
     if len(set(numbers)) < len(numbers):
         raise InvalidInput(f"{what} must name each feature once. Got {list(given)}.")
@@ -297,7 +306,11 @@ def _monotone_question(ensemble: Ensemble, claim: Monotone) -> PairQuestion:
 
 def _near_questions(ensemble: Ensemble, claim: SmallNeighbourhood) -> list[PairQuestion]:
     scale = in_feature_order(
-        "'scale' of SmallNeighbourhood", claim.scale, ensemble.feature_names, ensemble.n_features, 1.0
+        "'scale' of SmallNeighbourhood",
+        claim.scale,
+        ensemble.feature_names,
+        ensemble.n_features,
+        1.0,
     )
     scale = numbers_of("'scale' of SmallNeighbourhood", 1.0 if scale is None else scale)
     if scale.shape not in ((), (ensemble.n_features,)) or not (
@@ -451,7 +464,7 @@ def _both_question(
 def _sure_scores(
     ensemble: Ensemble, confidence: float | None, margin: float | None
 ) -> tuple[float | None, float]:
-    """The largest score that is surely class 0, None for the decision's own, and that of class 1."""
+    """Largest score of a sure class 0, None for the decision's own, and least of a sure class 1."""
     cut = ensemble.decision.cut
     if confidence is not None:
         low, high = (_score_of(ensemble, p) for p in (1.0 - confidence, confidence))

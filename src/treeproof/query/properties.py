@@ -217,6 +217,4 @@ class ScoreRange:
             )
 
 
-Property = (
-    Stable | Fair | Monotone | HighConfidence | Redundant | SmallNeighbourhood | ScoreRange
-)
+Property = Stable | Fair | Monotone | HighConfidence | Redundant | SmallNeighbourhood | ScoreRange

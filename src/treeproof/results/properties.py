@@ -19,7 +19,7 @@ class PropertyResult:
 
     Attributes
     ----------
-    property : dict
+    claim : dict
         The claim in words, as plain data.
     verdict : Verdict
         'verified', 'falsified' or 'unknown'. Where an optimum is asked for and nothing is claimed:
@@ -50,11 +50,12 @@ class PropertyResult:
         Time of the search.
     statistics : dict
         Boxes searched (`nodes`), and pairs of leaves in all difference trees (`leaves`).
-    evidence : bytes or None
-        The proof, for `treeproof.check`.
+    evidence : str or None
+        The proof, as text that the checker has accepted; None where it was not asked for, or a
+        limit ended the recording.
     """
 
-    property: dict[str, Any]
+    claim: dict[str, Any]
     verdict: Verdict
     quantity: str = ""
     lower: float = math.nan
@@ -68,7 +69,7 @@ class PropertyResult:
     feature_names: tuple[str, ...] = ()
     seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
-    evidence: bytes | None = None
+    evidence: str | None = None
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ class PropertyResult:
     def record(self) -> dict[str, Any]:
         """Everything but the evidence as plain data, as JSON can hold it."""
         words: dict[str, Any] = {
-            "property": self.property,
+            "claim": self.claim,
             "verdict": str(self.verdict),
             "reason": str(self.reason),
             "quantity": self.quantity,
@@ -106,13 +107,15 @@ class PropertyResult:
 
     def summary(self) -> str:
         """The answer in a few lines."""
-        name = self.property.get("name", "property")
+        name = self.claim.get("name", "property")
         options = ", ".join(
             f"{key}={value}"
-            for key, value in self.property.items()
+            for key, value in self.claim.items()
             if key != "name" and value is not None
         )
-        lines = [f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")]
+        lines = [
+            f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")
+        ]
         if self.quantity and not math.isnan(self.upper):
             bounds = f"{self.lower:.7g}" if self.exact else f"{self.lower:.7g} to {self.upper:.7g}"
             lines.append(f"  {self.quantity}: {bounds}")

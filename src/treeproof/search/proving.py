@@ -9,6 +9,7 @@ import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.properties import PairOutcome, solve
+from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
@@ -76,10 +77,12 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
                for box in range(len(ranges.low))):  # fmt: skip
             break
     words = describe(claim)
-    return [
-        _combined(ensemble, claim, words, questions, [part[box] for part in answers], box, ranges)
-        for box in range(len(ranges.low))
-    ]
+    results = []
+    for box in range(len(ranges.low)):
+        parts = [part[box] for part in answers]
+        result = _combined(ensemble, claim, words, questions, parts, box, ranges)
+        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
+    return results
 
 
 def find_largest_change(
@@ -97,18 +100,51 @@ def find_largest_change(
     results = []
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
-        results.append(_optimum(ensemble, words, parts, "largest change of the score", box, ranges))
+        result = _optimum(ensemble, words, parts, "largest change of the score", box, ranges)
+        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
     return results
+
+
+def _with_evidence(
+    ensemble: Ensemble,
+    ranges: Ranges,
+    box: int,
+    questions: list[PairQuestion],
+    parts: list[PairOutcome],
+    inquiry: Inquiry,
+    result: PropertyResult,
+) -> PropertyResult:
+    """The result with its proof on record, where that is asked for and the checker accepts it."""
+    if not inquiry.evidence:
+        return result
+    from treeproof.engines import pair_evidence
+
+    statements: list[dict[str, Any]] = []
+    is_value = questions[0].kind == "value"
+    if result.verdict == Verdict.VERIFIED or (is_value and result.upper < math.inf):
+        for question, part in zip(questions, parts, strict=True):
+            found = pair_evidence.record(
+                ensemble, ranges, box, question, part.proved, inquiry.budget
+            )
+            if found is None:
+                return result
+            statements.append(found)
+    answer = {
+        "claim": result.claim,
+        "verdict": result.verdict,
+        "lower": result.lower,
+        "upper": result.upper,
+        "witness": result.witness,
+    }
+    return replace(result, evidence=pair_evidence.write(ensemble, ranges, box, answer, statements))
 
 
 def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> list[ScoreBounds]:
     """The smallest and the largest score."""
     outputs = outputs_of(ensemble, label)
     if len(outputs) != 1:
-        from treeproof.errors import InvalidInput
-
         raise InvalidInput(
-            f"'label' must name the class whose score is meant. The model has {len(outputs)} scores."
+            f"'label' must name the class whose score is meant, for a model with {len(outputs)}."
         )
     ranges, words = inquiry.ranges(ensemble), {"name": "score_range"}
     ends = []
@@ -117,7 +153,9 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
         parts = _answer(ensemble, ranges, question, inquiry)
         ends.append(
             [
-                _as_score(ensemble, question, _optimum(ensemble, words, [part], quantity, box, ranges))
+                _as_score(
+                    ensemble, question, _optimum(ensemble, words, [part], quantity, box, ranges)
+                )
                 for box, part in enumerate(parts)
             ]
         )
@@ -150,7 +188,7 @@ def _optimum(
     return _with_pair(
         ensemble,
         PropertyResult(
-            property=words,
+            claim=words,
             verdict=Verdict.VERIFIED if exact else Verdict.UNKNOWN,
             quantity=quantity,
             lower=best.lower,
@@ -197,7 +235,7 @@ def _combined(
     return _with_pair(
         ensemble,
         PropertyResult(
-            property=words,
+            claim=words,
             verdict=verdict,
             quantity=quantity,
             lower=lower,
@@ -254,9 +292,7 @@ def _finished(ensemble: Ensemble, output: int, total: float, *, upwards: bool) -
     return float(evaluate.finish(ensemble, sums)[0, output])
 
 
-def _as_score(
-    ensemble: Ensemble, question: PairQuestion, result: PropertyResult
-) -> PropertyResult:
+def _as_score(ensemble: Ensemble, question: PairQuestion, result: PropertyResult) -> PropertyResult:
     """Bounds of sums as bounds of scores; the least of something is minus the largest of minus."""
     is_top = question.first[question.output] > 0.0
     output = question.output

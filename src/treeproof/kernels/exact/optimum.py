@@ -38,7 +38,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.dual import LOWEST, enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.pairs import child_of
-from treeproof.kernels.exact.primal import Target, climb, count_misses, decode
+from treeproof.kernels.exact.primal import Target, climb, decode
 from treeproof.kernels.exact.problem import FEATURE, HIGH, LOW, Problem
 from treeproof.kernels.exact.search import (
     choose_branch,
@@ -60,7 +60,10 @@ ROOT_PATIENCE = 40.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
 ROUNDS = 4
 """Rounds of ascent from each point that is tried."""
-WEIGHT_STEPS = 8
+PARTS_OF_WEIGHT = 256
+"""Weights are written down in so many parts."""
+WEIGHT_STEPS, NODE_WEIGHT_STEPS = 7, 4
+"""Weights that are tried at the root and in every other box."""
 
 
 class Aim(NamedTuple):
@@ -278,15 +281,13 @@ def sum_of_leaves(tests, copies, semantics, cells, is_second, total):
 
 @noalloc_kernel
 def judge_pair(judge):
-    """Whether the rows in ``judge.cells`` are what is sought: HOLDS, BROKEN (they are) or AMBIGUOUS.
+    """Whether the rows in ``judge.cells`` are what is sought (BROKEN), or not, or AMBIGUOUS.
 
     In the library's own arithmetic, rounding included.
     """
     aim, total, semantics = judge.aim, judge.total, judge.semantics
     for row in range(2):
-        sum_of_leaves(
-            judge.tests, judge.copies, semantics, judge.cells, row == 1, total[row]
-        )
+        sum_of_leaves(judge.tests, judge.copies, semantics, judge.cells, row == 1, total[row])
     if aim.mode == BOTH:
         one = 0.0
         other = 0.0
@@ -408,7 +409,9 @@ def reweigh(problem, parts, weight):
     """
     rest = 1.0 - weight
     for leaf in range(len(problem.leaf_gain)):
-        problem.leaf_gain[leaf] = weight * parts.leaf_gain[0, leaf] + rest * parts.leaf_gain[1, leaf]
+        problem.leaf_gain[leaf] = (
+            weight * parts.leaf_gain[0, leaf] + rest * parts.leaf_gain[1, leaf]
+        )
     for cell in range(len(problem.unary)):
         problem.unary[cell] = weight * parts.unary[0, cell] + rest * parts.unary[1, cell]
     return Problem(
@@ -427,17 +430,16 @@ def is_first_ahead(problem, parts, state, target):
     Then less weight for it lowers the bound. A guess only: the weight is free.
     """
     decode(problem, state, state.marginal, target.distance, target.point)
-    count_misses(problem, state, target.point, target.misses)
     ahead = parts.base[0] - parts.base[1]
     for slot in range(problem.n_slots):
         ahead += parts.unary[0, target.point[slot]] - parts.unary[1, target.point[slot]]
     for factor in range(problem.n_factors):
-        ahead += factor_lead(problem, parts, state, target, factor)
+        ahead += factor_lead(problem, parts, target, factor)
     return ahead > 0.0
 
 
 @noalloc_kernel
-def factor_lead(problem, parts, state, target, factor):
+def factor_lead(problem, parts, target, factor):
     """First gain minus second gain of a factor's leaf at `target.point`."""
     first = problem.factors[factor, 0]
     last = problem.factors[factor + 1, 0]
@@ -471,12 +473,12 @@ def weigh_root(problem, parts, state, target, judge, best):
     weight = 0.5
     least_weight = 0.5
     least = np.inf
-    for step in range(WEIGHT_STEPS):
+    for _ in range(WEIGHT_STEPS):
         problem = reweigh(problem, parts, weight)
         enter_box(problem, state)
         bound, error = refresh(problem, state)
         for turn in range(6):
-            bound = sweep(problem, state, turn % 2 == 0, bound, -np.inf)
+            bound = sweep(problem, state, turn % 2 == 0, bound, LOWEST)
             best.counts[1] += 1
         bound, error = refresh(problem, state)
         if bound + error < least:
@@ -494,6 +496,41 @@ def weigh_root(problem, parts, state, target, judge, best):
         weight = 0.5 * (low + high)
     problem = reweigh(problem, parts, least_weight)
     return least_weight, problem, False
+
+
+@inner_kernel
+def adapt_weight(problem, parts, state, target, best, above, weight):
+    """Look for a weight with a smaller bound in the state's box, from that of the last one on.
+
+    Returns the problem with the best weight seen, the weight and its bound; ``marginal`` is that of
+    this weight.
+    """
+    step = 0.5
+    for _ in range(NODE_WEIGHT_STEPS):
+        towards = 0.0 if is_first_ahead(problem, parts, state, target) else 1.0
+        tried = np.rint(PARTS_OF_WEIGHT * (weight + step * (towards - weight))) / PARTS_OF_WEIGHT
+        if tried == weight:
+            break
+        problem = reweigh(problem, parts, tried)
+        enter_box(problem, state)
+        bound, error = refresh(problem, state)
+        for turn in range(2):
+            bound = sweep(problem, state, turn == 0, bound, LOWEST)
+            best.counts[1] += 1
+        bound, error = refresh(problem, state)
+        if bound + 2.0 * error < above:
+            above = bound + 2.0 * error
+            weight = tried
+            if above < 0.0:
+                return problem, weight, above
+        else:
+            step *= 0.5
+        marginals(problem, state)
+    problem = reweigh(problem, parts, weight)
+    enter_box(problem, state)
+    bound, error = refresh(problem, state)
+    marginals(problem, state)
+    return problem, weight, min(above, bound + 2.0 * error)
 
 
 @noalloc_kernel
@@ -525,7 +562,7 @@ def work_on(problem, state, target, judge, best, is_root):
         turn += 1
         if bound < floor and turn < limit:
             continue
-        if is_root and (turn == 1 or turn == 4 or turn == 12):
+        if is_root and turn in (1, 4, 12):
             if propose(problem, state, target, judge, best, state.rest) == BROKEN:
                 return VIOLATED, np.inf, np.inf
             floor = floor_of(aim, best)
@@ -602,6 +639,38 @@ def choose_split(problem, state, gap):
     return best_slot, best_cell
 
 
+@noalloc_kernel
+def split_relation(judge, problem, state):
+    """Where to split related columns of which not all cells go together; slot -1 if all do.
+
+    A staircase tells cells apart only where its steps begin.
+    """
+    box, cells, relation = state.box, problem.cells, judge.copies.relation
+    for number in range(len(judge.link)):
+        one, other = judge.link[number, 0], judge.link[number, 1]
+        start = judge.copies.relation_start[judge.link[number, 2]]
+        if (
+            relation[start + cells[box[one, LOW], LOW], HIGH] >= cells[box[other, HIGH], HIGH]
+            and relation[start + cells[box[one, HIGH], HIGH], LOW] <= cells[box[other, LOW], LOW]
+        ):
+            continue
+        slot = one if box[one, LOW] < box[one, HIGH] else other
+        if box[slot, LOW] < box[slot, HIGH]:
+            return slot, np.int64((box[slot, LOW] + box[slot, HIGH]) // 2)
+    return np.int64(-1), np.int64(0)
+
+
+@noalloc_kernel
+def part_peak(state, slot, cell, is_right):
+    """Largest marginal of the cells of a slot right of a cut, or left of it."""
+    low = cell + 1 if is_right else state.box[slot, LOW]
+    high = state.box[slot, HIGH] if is_right else cell
+    peak = state.marginal[low]
+    for other in range(low + 1, high + 1):
+        peak = max(peak, state.marginal[other])
+    return peak
+
+
 @inner_kernel
 def maximise(problem, parts, state, judge, best, budget):
     """Search a problem for its largest value, or for what is sought; ``best`` is always valid.
@@ -636,7 +705,7 @@ def maximise(problem, parts, state, judge, best, budget):
         if status != PROVED:
             if pool.size[0] > 0:
                 above = max(above, pool.bound[pool.heap[0], 0])
-            best.upper[0] = min(best.upper[0], max(above, max(ceiling, best.value[0])))
+            best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
             return status
         outcome, closed, left = work_on(problem, state, target, judge, best, is_root)
         if outcome == VIOLATED:
@@ -646,10 +715,17 @@ def maximise(problem, parts, state, judge, best, budget):
         is_root = np.bool_(False)
         slot = np.int64(-1)
         cell = np.int64(0)
+        if outcome == SPLIT and is_mixed:
+            problem, weight, left = adapt_weight(problem, parts, state, target, best, left, weight)
+            # Sound: below 0 with some weight, no point of the box passes both needs.
+            outcome = CLOSED if left < 0.0 else SPLIT
+            above = min(above, left)
         if outcome == SPLIT:
             slot, cell = choose_split(problem, state, above - floor_of(aim, best))
             if slot < 0:
-                # One pair of leaves is left in every tree.
+                slot, cell = split_relation(judge, problem, state)
+            if slot < 0:
+                # One pair of leaves is left in every tree, and related columns go together.
                 for other in range(problem.n_slots):
                     target.point[other] = state.box[other, LOW]
                 verdict = consider(problem, state, target, judge, best, np.int64(0))
@@ -663,10 +739,12 @@ def maximise(problem, parts, state, judge, best, budget):
             pool, has_room = with_place(pool, budget.memory_bytes)
             if not has_room:
                 above = max(above, pool.bound[pool.heap[0], 0])
-                best.upper[0] = min(best.upper[0], max(above, max(ceiling, best.value[0])))
+                best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
                 return MEMORY_LIMIT
             is_right = peaks_right(state, slot, cell)
-            place = put_box(pool, state, above, weight)
+            # Sound: the part without the best cell costs at least what its own best cell does.
+            other = part_peak(state, slot, cell, not is_right)
+            place = put_box(pool, state, above + min(other, 0.0), weight)
             box = pool.box[place]
             if is_right:
                 box[len(state.box) + slot] = cell
@@ -674,9 +752,18 @@ def maximise(problem, parts, state, judge, best, budget):
             else:
                 box[slot] = cell + 1
                 state.box[slot, HIGH] = cell
-            continue
+            if is_mixed or above >= pool.bound[pool.heap[0], 0]:
+                continue
+            pool, has_room = with_place(pool, budget.memory_bytes)
+            if not has_room:
+                above = max(above, pool.bound[pool.heap[0], 0])
+                best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
+                return MEMORY_LIMIT
+            put_box(pool, state, above, weight)
         if pool.size[0] > 0:
             above, weight = take_box(pool, state)
+            if is_mixed:
+                problem = reweigh(problem, parts, weight)
             if above >= floor_of(aim, best):
                 continue
             ceiling = max(ceiling, above)  # Sound: no other open box has a larger bound

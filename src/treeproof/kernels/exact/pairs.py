@@ -151,17 +151,13 @@ def pair_leaves(tests, copies, box, first, second, most_leaves):
     most_leaves    int                     trees from the one on that exceeds it are left out
     """
     n_trees = len(tests.trees.tree_output)
-    buffer = new_pair_buffer(
-        n_trees, len(box.low), tests, 1024 + 16 * n_trees, 4096 + 64 * n_trees
-    )
+    buffer = new_pair_buffer(n_trees, len(box.low), tests, 1024 + 16 * n_trees, 4096 + 64 * n_trees)
     tree = np.int64(0)
     while tree < n_trees and buffer.leaf_start[tree] <= most_leaves:
         output = tests.trees.tree_output[tree]
         is_wanted = output < 0 or first[output] != 0.0 or second[output] != 0.0
         n_leaves = buffer.leaf_start[tree]
-        if is_wanted and not (
-            copies.is_difference and not copies.is_below[tests.trees.root[tree]]
-        ):
+        if is_wanted and not (copies.is_difference and not copies.is_below[tests.trees.root[tree]]):
             n_leaves = pair_tree(tests, copies, box, first, second, tree, buffer)
         if n_leaves < 0:
             if len(buffer.first) > 4 * most_leaves:
@@ -312,12 +308,8 @@ def pair_tree(tests, copies, box, first, second, tree, buffer):
             length -= 1
             current[path[length, 0], LOW] = path[length, 1]
             current[path[length, 0], HIGH] = path[length, 2]
-        length = narrow_column(
-            buffer, box, length, stack[top, 3], stack[top, 4], stack[top, 5]
-        )
-        length = narrow_column(
-            buffer, box, length, stack[top, 6], stack[top, 7], stack[top, 8]
-        )
+        length = narrow_column(buffer, box, length, stack[top, 3], stack[top, 4], stack[top, 5])
+        length = narrow_column(buffer, box, length, stack[top, 6], stack[top, 7], stack[top, 8])
         is_same = copies.is_difference and one == other and not copies.is_below[one]
         if not is_same and (trees.feature[one] >= 0 or trees.feature[other] >= 0):
             top = expand(tests, copies, buffer, one, other, length, top)

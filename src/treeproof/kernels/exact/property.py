@@ -1,4 +1,4 @@
-"""Questions about pairs of rows, in batches: leaves of pairs, the rounding they hide, the search."""
+"""Questions about pairs of rows, in batches: their leaves, the rounding, the search."""
 
 import math
 from typing import NamedTuple
@@ -195,8 +195,8 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     aim.ends[0] = aim.limit - room if aim.is_early else -np.inf
     aim.ends[1] = aim.limit + room if aim.is_early else np.inf
     if forest.copies.is_difference and is_never_positive(leaves):
-        # Sound: no tree adds more to the one sum than to the other, and rounded sums of the same
-        # order keep that: adding and rounding are monotone. So not even rounding makes a difference.
+        # Sound: no tree adds more to the one sum than to the other, and sums of the same order keep
+        # that, rounding included: adding and rounding are monotone.
         best.upper[0] = 0.0
         return PROVED, 0.0
     problem, parts = build_pair(forest, aim, box, leaves, slack)
