@@ -75,12 +75,11 @@ class Cells:
                 ends = (0, len(points) - 1) if is_free else (home, home)
             else:
                 starts = _thresholds(ensemble, nodes, domain, feature)
-                below = math.nextafter(starts[0], -math.inf) if starts else 0.0
-                points = [below, *starts]
-                ends = (
-                    sum(start <= domain.low[feature] for start in starts),
-                    sum(start <= domain.high[feature] for start in starts),
-                )
+                low, high = float(domain.low[feature]), float(domain.high[feature])
+                within = next((end for end in (low, high) if math.isfinite(end)), 0.0)
+                points = [math.nextafter(starts[0], -math.inf) if starts else within, *starts]
+                # All thresholds are above the lower end, and none is above the upper one.
+                ends = (0, len(starts))
             self.n_numbers.append(len(points))
             if feature in domain.missing or is_fixed_missing:
                 points.append(math.nan)
@@ -495,16 +494,17 @@ class Proof:
         exponent, size = self._take(2), self._take(1, signed=False)
         require(size in (1, 2, 4), "proof: multipliers have 1, 2 or 4 bytes")
         shift = exponent - self.exponent
-        require(0 <= shift <= 30, "proof: the exponent of multipliers is out of range")
+        require(shift >= 0, "proof: the exponent of multipliers is too small")
         count = self.bounder.n_multipliers
         require(self.at + size * count <= len(self.data), "proof: it is cut off")
         kind = {1: "<i1", 2: "<i2", 4: "<i4"}[size]
         found = np.frombuffer(self.data, dtype=kind, count=count, offset=self.at)
         self.at += size * count
-        prices = found.astype(np.int64) << shift
+        prices = found.astype(np.int64)
         # Sound: with gains and multipliers of these sizes no sum of 64 bits overflows.
-        require(bool((np.abs(prices) < LARGEST).all()), "proof: a multiplier is too large")
-        return prices
+        largest = int(np.abs(prices).max(initial=0)) << min(shift, 64)
+        require(largest < LARGEST, "proof: a multiplier is too large")
+        return prices << (shift if largest else 0)
 
     def follow(self, floors: tuple[int, int], *, is_mixed: bool) -> None:
         """Reject the proof unless every box is closed.

@@ -26,6 +26,7 @@ from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.links import smallest_true
 
 PREFIX = "Q1:"
 LARGEST_RATIO = 128
@@ -90,6 +91,51 @@ def check_property(ensemble: Ensemble, text: str) -> Evidence:
     return evidence
 
 
+class PropertyCheck(NamedTuple):
+    """What the checker says of one answer: accepted, rejected, unproved or claims nothing."""
+
+    name: str
+    status: str
+    reason: str
+
+
+def check_answers(ensemble: Ensemble, answers: list[dict[str, Any]]) -> list[PropertyCheck]:
+    """Check the answers of a file of `treeproof prove`, each with its evidence."""
+    return [_check_answer(ensemble, answer) for answer in answers]
+
+
+def _check_answer(ensemble: Ensemble, answer: dict[str, Any]) -> PropertyCheck:
+    name, text = str(answer.get("name")), answer.get("evidence")
+    if text is None:
+        is_open = answer.get("verdict") == "unknown" and answer.get("upper") in (None, "inf")
+        status = "claims nothing" if is_open else "unproved"
+        return PropertyCheck(name, status, "" if is_open else "there is no evidence")
+    try:
+        evidence = check_property(ensemble, str(text))
+        for key in ("claim", "verdict"):
+            require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
+        for key in ("lower", "upper"):
+            stated = answer.get(key)
+            proved = float.fromhex(getattr(evidence, key))
+            is_same = math.isnan(proved) if stated is None else float(stated) == proved
+            require(is_same, f"answer: another {key} bound")
+        shown = answer.get("witness")
+        require((shown is None) == (evidence.witness is None), "answer: another witness")
+        if shown is not None:
+            rows = [[_value(value) for value in row.values()] for row in shown["rows"]]
+            own = [[float.fromhex(value) for value in row] for row in evidence.witness or []]
+            require(bool(np.array_equal(rows, own, equal_nan=True)), "answer: another witness")
+    except CertificateRejected as error:
+        return PropertyCheck(name, "rejected", str(error))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return PropertyCheck(name, "rejected", f"answer: it cannot be read ({error!r})")
+    return PropertyCheck(name, "accepted", "")
+
+
+def _value(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
 def _read(text: str) -> Evidence:
     require(text.startswith(PREFIX), "evidence: the version is not Q1")
     try:
@@ -114,15 +160,16 @@ def _check(ensemble: Ensemble, evidence: Evidence) -> None:
     require(not domain.missing or ensemble.missing_allowed, "claim: nothing may be missing")
     lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
     parts = _parts(ensemble, evidence.claim)
+    require(bool(parts), "claim: nothing is claimed")
     if evidence.witness is not None:
         _check_witness(ensemble, evidence, parts, domain, lower)
-    elif not math.isnan(lower):
+    elif parts[0].ways is None and parts[0].changed:
         require(lower <= 0.0, "claim: a lower bound needs a witness")
     require(evidence.verdict in ("verified", "falsified", "unknown"), "claim: unknown verdict")
     if evidence.verdict == "falsified":
         require(evidence.witness is not None, "claim: what is falsified needs a witness")
     is_value = parts[0].ways is None
-    is_bounded = is_value and upper < math.inf
+    is_bounded = is_value and bool(parts[0].changed) and upper < math.inf
     if evidence.verdict != "verified" and not is_bounded:
         require(not evidence.statements, "claim: a proof of nothing")
         return
@@ -130,10 +177,27 @@ def _check(ensemble: Ensemble, evidence: Evidence) -> None:
     over = accept_float64_rows(ensemble)
     for part, statement in zip(parts, evidence.statements, strict=True):
         reached = _reached(ensemble, over, domain, part, statement)
-        if is_value:
+        if is_value and not part.changed:
+            _check_range(ensemble, part, reached, lower, upper)
+        elif is_value:
             require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
             if evidence.verdict == "verified" and part.limit > -math.inf:
                 require(reached <= part.limit, "claim: the proved bound does not decide it")
+
+
+def _check_range(
+    ensemble: Ensemble, part: Part, reached: Fraction, lower: float, upper: float
+) -> None:
+    """Whether a bound of sums is within the limit, and its score within the stated range."""
+    require(reached <= part.limit, "claim: the proved bound does not decide it")
+    # Sound: finishing is monotone, rounding included, so the score of a bound bounds all scores.
+    real = np.dtype(ensemble.aggregation.precision).type
+    total = real(float(part.sign * reached))
+    while part.sign * Fraction(float(total)) < reached:
+        total = np.nextafter(total, real(part.sign * np.inf))
+    sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
+    score = float(evaluate.finish(ensemble, sums)[0, part.output])
+    require(lower <= score <= upper, "claim: the proved range is wider than the stated one")
 
 
 def _numbers(texts: list[str], n: int) -> NDArray[np.float64]:
@@ -149,9 +213,12 @@ def _reached(
     unit = Fraction(2) ** statement.exponent
     forest = Forest(over)
     is_value = part.ways is None
-    trees = PairTrees(cells, part.changed, part.relation, is_difference=is_value)
-    if part.ways is None:
+    is_difference = is_value and bool(part.changed)
+    trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
+    if is_difference:
         weights = ({part.output: -part.sign}, {part.output: part.sign})
+    elif part.ways is None:
+        weights = ({part.output: part.sign}, {})
     else:
         weights = (part.ways[0].weights, part.ways[1].weights)
     bounder = Bounder(trees, over, weights, unit)
@@ -159,18 +226,20 @@ def _reached(
     outputs = {output for own in weights for output in own}
     errors, peaks = sum_errors(forest, cells, outputs)
     if part.ways is None:
-        if bounder.never_positive:
+        if is_difference and bounder.never_positive:
             # Sound: adding and rounding are monotone, so that sums of the same order keep what
             # holds of every tree.
             return Fraction(0)
         bound = Fraction(float.fromhex(statement.bound))
-        Proof(bounder, data, statement.exponent).follow(
-            (math.floor(bound / unit), 0), is_mixed=False
-        )
+        begins = 0 if is_difference else part.sign * Fraction(over.aggregation.start[part.output])
+        floor = math.floor((bound - begins) / unit)
+        Proof(bounder, data, statement.exponent).follow((floor, 0), is_mixed=False)
         step = forest.unit * forest.grid
         if errors[part.output] == 0:
             # Sound: sums that are not rounded are multiples of the model's grid.
             bound = (math.ceil(bound / step) - 1) * step
+        if not is_difference:
+            return bound + errors[part.output] * forest.unit
         bound += 2 * errors[part.output] * forest.unit
         return _score_of(ensemble, bound, peaks[part.output] * forest.unit)
     start = [
@@ -187,7 +256,8 @@ def _reached(
 def _score_of(ensemble: Ensemble, bound: Fraction, peak: Fraction) -> Fraction:
     """Bound of a change of scores from one of a change of sums.
 
-    Sound: finishing is at most two operations, each right to half a unit of its result.
+    Sound: finishing a row's sum rounds at most three times, each by half a unit of a number that is
+    no larger than this.
     """
     aggregation = ensemble.aggregation
     if aggregation.finish == "none":
@@ -198,8 +268,8 @@ def _score_of(ensemble: Ensemble, bound: Fraction, peak: Fraction) -> Fraction:
         rate = Fraction(aggregation.scale)
     require(rate > 0, "claim: scores that fall when sums rise are not supported")
     largest = 2 * peak * rate + max((abs(Fraction(b)) for b in aggregation.bias), default=0)
-    bits = 23 if aggregation.precision == "float32" else 52
-    return bound * rate + 16 * largest / 2**bits
+    bits = 24 if aggregation.precision == "float32" else 53
+    return bound * rate + 2 * 3 * largest / 2**bits
 
 
 def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
@@ -231,6 +301,8 @@ def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
         return [
             Part(changed, Relation("near", widths), output, 1, limit=limit) for output in outputs
         ]
+    if name == "ScoreRange":
+        return _range_parts(ensemble, claim)
     require(name in ("Fair", "HighConfidence", "Redundant"), "claim: an unknown property")
     require(ensemble.decision.kind != "score", "claim: the model has no labels")
     if name == "Fair":
@@ -254,6 +326,32 @@ def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
     return parts
 
 
+def _first_sum(ensemble: Ensemble, output: int, score: float, *, strict: bool) -> float:
+    """Smallest sum of an output whose score is at least (or above) a number."""
+
+    def reaches(total: float) -> bool:
+        sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
+        with np.errstate(over="ignore"):
+            found = float(evaluate.finish(ensemble, sums)[0, output])
+        return found > score if strict else found >= score
+
+    return smallest_true(reaches, ensemble.aggregation.precision)
+
+
+def _range_parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
+    """Largest sums, then smallest ones, of every output that is meant."""
+    forest, parts = Forest(ensemble), []
+    low, high = float(claim["low"]), float(claim["high"])
+    for output in _outputs(ensemble, claim.get("label")):
+        if high < math.inf:
+            limit = float_before(forest, _first_sum(ensemble, output, high, strict=True))
+            parts.append(Part((), Relation(""), output, 1, limit=limit))
+        if low > -math.inf:
+            least = _first_sum(ensemble, output, low, strict=False)
+            parts.append(Part((), Relation(""), output, -1, limit=-least))
+    return parts
+
+
 def _features(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
     names = list(ensemble.feature_names)
     given = given if isinstance(given, list) else [given]
@@ -272,7 +370,9 @@ def _outputs(ensemble: Ensemble, label: Any) -> list[int]:
 def _sure(ensemble: Ensemble, claim: dict[str, Any]) -> tuple[float | None, float]:
     """Largest score of a sure class 0, and least of a sure class 1."""
     cut, margin = ensemble.decision.cut, claim.get("margin")
-    require(claim.get("confidence") is None, "claim: a confidence has to be given as a margin")
+    if claim.get("confidence") is not None:
+        low, high = claim["scores"]  # what a confidence stands for is part of the claim
+        return float(low), float(high)
     return (cut - margin, cut + margin) if margin else (None, cut)
 
 
@@ -309,6 +409,11 @@ def _check_witness(
     require(bool(fits), "witness: the rows differ where they must not")
     scores = evaluate.margins(ensemble, pair).astype(np.float64)
     if parts[0].ways is None:
+        if not parts[0].changed:
+            sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, pair))
+            breaks = any(p.sign * float(sums[0, p.output]) > p.limit for p in fits)
+            require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
+            return
         values = [p.sign * (scores[1, p.output] - scores[0, p.output]) for p in fits]
         require(lower <= max(values), "witness: it does not reach the lower bound")
         if evidence.verdict == "falsified":

@@ -63,6 +63,7 @@ _output = section("Output")
 @_output(
     "--out", metavar="FILE", type=FILE, help="Save the answers, as JSON, for treeproof report."
 )
+@_output("--evidence", is_flag=True, help="Prove every answer once more, for treeproof check.")
 @_output("--strict", is_flag=True, help="End with exit status 3 when a property stays unknown.")
 @load_options
 def command(
@@ -73,6 +74,7 @@ def command(
     jobs: int,
     output_format: str,
     out: str | None,
+    evidence: bool,
     strict: bool,
     **loading: Any,
 ) -> None:
@@ -85,6 +87,8 @@ def command(
     from treeproof.query.property_files import load_properties
     from treeproof.results.property_file import save_property_results
 
+    if evidence and out is None:
+        raise click.UsageError("--evidence must come with --out, since it is kept in that file.")
     asked = load_properties(property_path)
     if out is not None:
         check_out(out, "The file")
@@ -102,6 +106,7 @@ def command(
             time_limit_s=time_limit_s,
             memory_limit_mb=memory_limit_mb,
             n_jobs=jobs,
+            evidence=evidence,
         )
         results.append((name, result))
         if output_format == "text":

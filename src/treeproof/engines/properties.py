@@ -291,7 +291,7 @@ def _bound_value(
         upper = float(number * Fraction(question.step))
     # Sound: each operation rounds by less than one float, and each is followed by one more.
     upper = float(np.nextafter(upper + slack, np.inf)) if slack else upper
-    if question.rate != 1.0:
+    if question.rate != 1.0 and upper != 0.0:
         upper = float(np.nextafter(upper * question.rate, np.inf))
     outcome.lower, outcome.upper = lower, max(upper, lower)
     outcome.exact = int(columns.status[box]) == PROVED and not (

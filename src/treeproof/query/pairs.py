@@ -382,7 +382,7 @@ def _fair_questions(ensemble: Ensemble, claim: Fair) -> list[PairQuestion]:
                 f" Got {ensemble.n_outputs} scores."
             )
         return _label_questions(ensemble, changed)
-    low, high = _sure_scores(ensemble, claim.confidence, claim.margin)
+    low, high = sure_scores(ensemble, claim.confidence, claim.margin)
     return [_both_question(ensemble, changed, low, high)]
 
 
@@ -424,7 +424,7 @@ def _confidence_questions(ensemble: Ensemble, claim: HighConfidence) -> list[Pai
             f"'label' of {what} must be one of the classes {list(ensemble.classes)}."
             f" Got {claim.label!r}."
         )
-    low, high = _sure_scores(ensemble, claim.confidence, claim.margin)
+    low, high = sure_scores(ensemble, claim.confidence, claim.margin)
     cut = ensemble.decision.cut
     questions = []
     if claim.label is None or claim.label == ensemble.classes[1]:
@@ -461,7 +461,7 @@ def _both_question(
     )
 
 
-def _sure_scores(
+def sure_scores(
     ensemble: Ensemble, confidence: float | None, margin: float | None
 ) -> tuple[float | None, float]:
     """Largest score of a sure class 0, None for the decision's own, and least of a sure class 1."""

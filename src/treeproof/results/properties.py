@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 class PropertyResult:
     """The answer to one property over one domain.
 
-    Attributes
+    Parameters
     ----------
     claim : dict
         The claim in words, as plain data.
@@ -136,7 +136,13 @@ class PropertyResult:
 
 
 class ScoreBounds(NamedTuple):
-    """The smallest and the largest score of a domain, each with both bounds and its row."""
+    """The smallest and the largest score of a domain, each with both bounds and its row.
+
+    Parameters
+    ----------
+    minimum, maximum : PropertyResult
+        `lower` and `upper` bound the score; `witness` is the input that reaches the nearer one.
+    """
 
     minimum: PropertyResult
     maximum: PropertyResult

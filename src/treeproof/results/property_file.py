@@ -23,11 +23,23 @@ def save_property_results(
         "format": FORMAT,
         "model": model.inspect(),
         "domain": describe(domain),
-        "properties": [{"name": name} | result.record() for name, result in results],
+        "properties": [
+            {"name": name} | result.record() | {"evidence": result.evidence}
+            for name, result in results
+        ],
     }
     text = json.dumps(document, default=str, allow_nan=False)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
+
+
+def is_property_file(path: str | PathLike[str]) -> bool:
+    """Whether a file begins as `save_property_results` writes it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(FORMAT) + 16).startswith(f'{{"format": "{FORMAT}"'.encode())
+    except OSError:
+        return False
 
 
 def load_property_records(path: str | PathLike[str]) -> dict[str, Any]:

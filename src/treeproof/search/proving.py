@@ -13,6 +13,7 @@ from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.inspection import plain_value
 from treeproof.query.description import describe
 from treeproof.query.pairs import (
     PairQuestion,
@@ -23,6 +24,7 @@ from treeproof.query.pairs import (
     outputs_of,
     questions_of,
     resolve_ranges,
+    sure_scores,
 )
 from treeproof.query.perturbations import Box, LInf
 from treeproof.query.properties import (
@@ -77,6 +79,9 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
                for box in range(len(ranges.low))):  # fmt: skip
             break
     words = describe(claim)
+    if getattr(claim, "confidence", None) is not None:
+        # What is proved is about scores; of a confidence they are the log-odds.
+        words["scores"] = list(sure_scores(ensemble, words["confidence"], None))
     results = []
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
@@ -91,11 +96,13 @@ def find_largest_change(
     """How far some features alone can move the score."""
     changed = feature_numbers(ensemble, features, "'features'")
     ranges = inquiry.ranges(ensemble)
-    names = _names(ensemble)
     questions = [
         change_question(ensemble, output, changed) for output in outputs_of(ensemble, label)
     ]
-    words = {"name": "largest_change", "features": [names[number] for number in changed]}
+    names = ensemble.feature_names or range(ensemble.n_features)
+    moved = [names[number] for number in changed]
+    words: dict[str, Any] = {"name": "largest_change", "features": moved}
+    words |= {} if label is None else {"label": plain_value(label)}
     answers = [_answer(ensemble, ranges, question, inquiry) for question in questions]
     results = []
     for box in range(len(ranges.low)):
@@ -120,8 +127,8 @@ def _with_evidence(
     from treeproof.engines import pair_evidence
 
     statements: list[dict[str, Any]] = []
-    is_value = questions[0].kind == "value"
-    if result.verdict == Verdict.VERIFIED or (is_value and result.upper < math.inf):
+    is_optimum = all(question.kind == "value" and question.changed for question in questions)
+    if result.verdict == Verdict.VERIFIED or (is_optimum and result.upper < math.inf):
         for question, part in zip(questions, parts, strict=True):
             found = pair_evidence.record(
                 ensemble, ranges, box, question, part.proved, inquiry.budget
@@ -231,7 +238,9 @@ def _combined(
         chosen, exact = (broken or parts)[0], False
         lower = upper = math.nan
         if isinstance(claim, ScoreRange):
-            lower, upper = _enclosure(ensemble, questions, parts)
+            lower, upper = -math.inf, math.inf
+            if verdict == Verdict.VERIFIED:
+                lower, upper = _enclosure(ensemble, questions, parts)
     return _with_pair(
         ensemble,
         PropertyResult(
@@ -262,17 +271,12 @@ def _enclosure(
     ensemble: Ensemble, questions: list[PairQuestion], parts: list[PairOutcome]
 ) -> tuple[float, float]:
     """A range that holds all scores that were asked about."""
-    low, high = -math.inf, math.inf
     ends: dict[bool, list[float]] = {True: [], False: []}
-    for question, part in zip(questions, parts, strict=False):
+    for question, part in zip(questions, parts, strict=True):
         is_top = question.first[question.output] > 0.0
         sums = part.upper if is_top else -part.upper
         ends[is_top].append(_finished(ensemble, question.output, sums, upwards=is_top))
-    if ends[True] and len(parts) == len(questions):
-        high = max(ends[True])
-    if ends[False] and len(parts) == len(questions):
-        low = min(ends[False])
-    return low, high
+    return min(ends[False], default=-math.inf), max(ends[True], default=math.inf)
 
 
 def _finished(ensemble: Ensemble, output: int, total: float, *, upwards: bool) -> float:
