@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         load,
         prove,
         radius,
+        reasons,
         score_range,
         unimportant_features,
         verify,
@@ -61,10 +62,13 @@ if TYPE_CHECKING:
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
-    from treeproof.results.features import AnchorResults, FeatureResults
+    from treeproof.results.features import FeatureResults
     from treeproof.results.properties import PropertyResult, ScoreBounds
+    from treeproof.results.reasons import Reasons
+    from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
+    from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
@@ -80,6 +84,7 @@ __all__ = [
     "CertificateRejected",
     "Fair",
     "FeatureResults",
+    "FrameMapper",
     "HighConfidence",
     "InternalError",
     "InvalidInput",
@@ -90,6 +95,7 @@ __all__ = [
     "Monotone",
     "PaperProtocol",
     "PropertyResult",
+    "Reasons",
     "Redundant",
     "Results",
     "RobustnessScorer",
@@ -122,6 +128,7 @@ __all__ = [
     "multilevel",
     "prove",
     "radius",
+    "reasons",
     "run",
     "score_range",
     "smt",
@@ -140,6 +147,7 @@ _HOMES = {
         "load",
         "prove",
         "radius",
+        "reasons",
         "score_range",
         "unimportant_features",
         "verify",
@@ -168,10 +176,12 @@ _HOMES = {
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
-    "treeproof.results.features": ("AnchorResults", "FeatureResults"),
+    "treeproof.results.features": ("FeatureResults",),
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
+    "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),
+    "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
