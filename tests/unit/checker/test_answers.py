@@ -322,7 +322,7 @@ def test_another_version_is_rejected():
     header, records = run()
     for prefix in ("E2:", "e1:", "abc"):
         other = records[0] | {"evidence": prefix + records[0]["evidence"][3:]}
-        assert reason(header, other) == "evidence: the version is not E1"
+        assert reason(header, other) == "evidence: the version is neither E1 nor E2"
 
 
 def test_texts_have_one_spelling():
