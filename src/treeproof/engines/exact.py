@@ -42,7 +42,7 @@ leaves count alike there, and classes across trees bound far better than multipl
 MORE_PATIENCE = 4
 """By what factor a turn may take more nodes than the same search took before."""
 
-_REASON = {
+REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
     TIME_LIMIT: UnknownReason.TIME_LIMIT,
     MEMORY_LIMIT: UnknownReason.MEMORY_LIMIT,
@@ -64,7 +64,7 @@ class ExactEngine:
 
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
-        search, limits = BatchSearch(query, asks_radius=False), _limits(query, budget)
+        search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
         search.run(solve_batch, FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
         _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
@@ -79,7 +79,7 @@ class ExactEngine:
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
-        search, limits = BatchSearch(query, asks_radius=True), _limits(query, budget)
+        search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
         unit = query.unit_rows or len(query)
@@ -132,7 +132,8 @@ def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: 
         out_of_memory[kind] |= is_open & (status == MEMORY_LIMIT)
 
 
-def _limits(query: Query, budget: Budget) -> Limits:
+def limits_of(query: Query, budget: Budget) -> Limits:
+    """Limits as kernels take them."""
     is_average = query.ensemble.aggregation.finish == "divide"
     return Limits(
         time_s=float(budget.time_limit_s),
@@ -143,7 +144,7 @@ def _limits(query: Query, budget: Budget) -> Limits:
 
 
 def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
-    return _REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
+    return REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
 
 
 def _first_guess(before: Columns) -> FirstGuess:
