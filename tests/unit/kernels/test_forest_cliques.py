@@ -172,7 +172,7 @@ FORESTS = {
 def test_forests_have_the_radii_that_the_dual_search_finds(name, monkeypatch):
     kind, options = FORESTS[name]
     model, rows = forest(kind, **options)
-    monkeypatch.setattr(exact, "_limits", dual_alone)
+    monkeypatch.setattr(exact, "limits_of", dual_alone)
     expected = tp.radius(model, rows)
     monkeypatch.undo()
     use_cliques_alone(monkeypatch)
