@@ -22,7 +22,8 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import sigmoid_float64, smallest_true
 
-PREFIX = "E1:"
+VERSIONS = {"E1:": 1, "E2:": 2}
+"""How the text of each version of the evidence begins."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
 
@@ -47,6 +48,7 @@ class Claim:
     goal: tuple[str, Any]
     proof: bytes
     n_packed: int
+    version: int = 1
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,10 +74,10 @@ _FIELDS = msgspec.json.Decoder(_Fields)
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text.startswith(PREFIX), "evidence: the version is not E1")
+    require(text[:3] in VERSIONS, "evidence: the version is neither E1 nor E2")
     n = forest.ensemble.n_features
     try:
-        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
+        packed = base64.b64decode(text[3:], validate=True)
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
@@ -97,6 +99,7 @@ def read_claim(text: str, forest: Forest) -> Claim:
             goal=goals[0],
             proof=payload[4 + length :],
             n_packed=len(packed),
+            version=VERSIONS[text[:3]],
         )
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
