@@ -141,16 +141,16 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     if goal == "within":
         require(forest.ensemble.n_outputs == 1, "claim: a range needs one output")
         least, most = (float.fromhex(text) for text in value)
-        rise = Way("rise", {0: 1}, _first_sum(forest, most, strict=True))
-        fall = Way("fall", {0: -1}, _before(forest, _first_sum(forest, least)))
+        rise = Way("rise", {0: 1}, first_sum(forest, most, strict=True))
+        fall = Way("fall", {0: -1}, float_before(forest, first_sum(forest, least)))
         return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
     n_labels = {"threshold": 2, "argmax": forest.ensemble.n_outputs}.get(decision.kind, 0)
     require(0 <= value < n_labels, f"claim: there is no class {value}")
     if decision.kind == "threshold":
-        first = _first_sum(forest, decision.cut)
+        first = first_sum(forest, decision.cut)
         if (goal == "keep") == (value == 0):
             return [Way("rise", {0: 1}, first)]
-        return [Way("fall", {0: -1}, _before(forest, first))]
+        return [Way("fall", {0: -1}, float_before(forest, first))]
     if goal == "keep":
         others = [o for o in range(n_labels) if o != value]
         return [Way(f"class {o}", {o: 1, value: -1}, winner=o, losers=(value,)) for o in others]
@@ -159,7 +159,7 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     return [Way(f"class {value}", weights, winner=value, losers=losers)]
 
 
-def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
+def first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
     """Smallest sum, in the model's precision, whose score is at least (or above) a number."""
     ensemble, known = forest.ensemble, forest.first_sums
 
@@ -175,7 +175,7 @@ def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
     return known[score, strict]
 
 
-def _before(forest: Forest, number: float) -> float:
+def float_before(forest: Forest, number: float) -> float:
     """The float before a number of the model's precision."""
     real = np.dtype(forest.ensemble.aggregation.precision).type
     with np.errstate(over="ignore"):

@@ -42,6 +42,7 @@ def compile_kernels(*, everything: bool = False) -> None:
     tp.verify(model, rows, labels, tp.LInf(0.1, low=0.0, high=1.0))
     tp.radius(_averaged(model), rows, labels, ball)
     tp.radius(model, rows, labels, ball, engine="attack")
+    tp.largest_change(model, 0, tp.Box(0.0, 1.0), evidence=True)
     model.margins(rows)
     model.leaf_indices(rows)
     if everything:
