@@ -120,10 +120,10 @@ def veritas_change(subject: Subject, feature: int, seconds: float) -> tuple[floa
     while time.process_time() - began < seconds:
         search.step_for(1.0, 100)
         bounds = search.current_bounds()
-        if search.is_optimal() or bounds[1] - bounds[0] <= 1e-3 * abs(bounds[1]):
+        if search.is_optimal() or gap(bounds.atleast, bounds.top_of_open) <= 1e-3:
             break
     bounds = search.current_bounds()
-    return float(bounds[0]), float(bounds[1]), time.process_time() - began
+    return float(bounds.atleast), float(bounds.top_of_open), time.process_time() - began
 
 
 def veritas_trees(subject: Subject, places: dict[int, int]) -> Any:
