@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -38,6 +39,7 @@ class FileOptions(TypedDict, total=False):
     n_classes: int | None
     n_features: int | None
     rounds: Literal["best", "all"] | None
+    classes: Sequence[Any] | None
 
 
 class AskOptions(TypedDict, total=False):
@@ -85,7 +87,8 @@ def load(
     Parameters
     ----------
     source : model object, str or path
-        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, or a model file.
+        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, a scikit-learn pipeline or
+        wrapper around one, or a model file.
     decision_threshold : float, optional
         Probability from which (inclusive) a binary classifier says class 1; by default the
         library's own rule.
@@ -93,7 +96,7 @@ def load(
         Compare margins and labels with the source library, on rows made to tell small differences
         apart, whenever that library can be imported.
     **options
-        What some kinds of files leave open:
+        What some models leave open:
 
         * ``base_score`` (float): margin to start from, for XGBoost text dumps.
         * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
@@ -103,6 +106,8 @@ def load(
         * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
           best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
           who saved the file (`ModelWarning`).
+        * ``classes`` (sequence): names of the classes, in the order of the model's own, where
+          labels were encoded before training: the ``classes_`` of a LabelEncoder.
         * ``input_precision`` ("float32" or "float64"): precision of comparisons, for treelite
           checkpoints.
         * ``tie`` ("lower" or "upper"): which class a tie goes to, for treelite checkpoints.
