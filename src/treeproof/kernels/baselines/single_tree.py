@@ -20,57 +20,38 @@ from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
 
 
 class LeafMeaning(NamedTuple):
-    """What each leaf does, in the library's own arithmetic.
+    """What each leaf does, in the library's own arithmetic."""
 
-    accumulator  float64 (n_leaves, n_outputs)  exact values of the rounded sums
-    label        int64   (n_leaves,)            class index; -1 for scores
-    judgement    int                            LABEL_CHANGES, LABEL_IS_TARGET or NEED_IS_MET
-    group_label  int64   (n_groups,)
-    """
-
-    accumulator: np.ndarray
-    label: np.ndarray
-    judgement: int
-    group_label: np.ndarray
+    accumulator: np.ndarray  # (n_leaves, n_outputs) float64; exact values of the rounded sums
+    label: np.ndarray  # (n_leaves,) int64; class index; -1 for scores
+    judgement: int  # LABEL_CHANGES, LABEL_IS_TARGET or NEED_IS_MET
+    group_label: np.ndarray  # (n_groups,) int64
 
 
 class NearestLeaves(NamedTuple):
-    """Nearest leaf that breaks each row.
+    """Nearest leaf that breaks each row."""
 
-    distance   float64 (n_rows,)             rounded down; infinite when no leaf breaks the row
-    attained   bool    (n_rows,)             whether the ball of that very radius reaches the leaf
-    low, high  int32   (n_rows, n_features)  cells of the leaf
-    seconds    float64 (n_rows,)
-    """
-
-    distance: np.ndarray
-    attained: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    seconds: np.ndarray
+    distance: np.ndarray  # (n_rows,) float64; rounded down; infinite when no leaf breaks the row
+    attained: np.ndarray  # (n_rows,) bool; whether the ball of that very radius reaches the leaf
+    low: np.ndarray  # (n_rows, n_features) int32; cells of the leaf
+    high: np.ndarray  # (n_rows, n_features) int32
+    seconds: np.ndarray  # (n_rows,) float64
 
 
 class TreeWalk(NamedTuple):
-    """Scratch of one walk.
+    """Scratch of one walk; stack, level and path have room for 3 * max_depth + 4 entries.
 
-    low, high  int32   (n_features,)            cells of the path
-    home       int32   (n_features,)            cell of the row
-    stack      int64   (3 * max_depth + 4, 5)   node, path length, feature and its cells
-    level      float64 (3 * max_depth + 4, 2)   distance of a postponed branch, rounded down, and 1
-                                                where it must be exceeded
-    path       int32   (3 * max_depth + 4, 3)   feature, and its cells before
-    size       int64   (2,)                     of the stack, and of the path
-    here       float64 (2,)                     distance of the current branch, as in `level`
+    A distance is rounded down, and followed by 1 where it must be exceeded.
     """
 
-    low: np.ndarray
-    high: np.ndarray
-    home: np.ndarray
-    stack: np.ndarray
-    level: np.ndarray
-    path: np.ndarray
-    size: np.ndarray
-    here: np.ndarray
+    low: np.ndarray  # (n_features,) int32; cells of the path
+    high: np.ndarray  # (n_features,) int32
+    home: np.ndarray  # (n_features,) int32; cell of the row
+    stack: np.ndarray  # (size, 5) int64; node, path length, feature and its cells
+    level: np.ndarray  # (size, 2) float64; distance of a postponed branch
+    path: np.ndarray  # (size, 3) int32; feature, and its cells before
+    size: np.ndarray  # (2,) int64; of the stack, and of the path
+    here: np.ndarray  # (2,) float64; distance of the current branch
 
 
 _STACK, _PATH = 0, 1
@@ -105,10 +86,7 @@ def nearest_leaf(question, meaning, row, walk, best_low, best_high):
 
     best_low, best_high  int32 (n_features,)   out: cells of that leaf
 
-    Returns
-    -------
-    float64, float64
-        Its distance rounded down, infinite when there is none; 1 where it must be exceeded.
+    Returns its distance, infinite when there is none, as in `TreeWalk`.
     """
     group = question.rows.group[row]
     best = np.inf
