@@ -12,19 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, check_choice, check_integer, require_backend
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
 from treeproof.training.binning import training_table
 from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
-from treeproof.training.parameters import (
-    MAX_BINS,
-    check_choice,
-    check_integer,
-    feature_reach,
-    monotone_directions,
-)
+from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
 
 if TYPE_CHECKING:
     import xgboost

@@ -7,14 +7,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, check_integer, check_real
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.kernels.training.sampling import hash_rows
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
-from treeproof.training.parameters import check_integer, check_real, tree_depth
+from treeproof.training.parameters import tree_depth
 
 
 class RobustRandomForestClassifier(TreeClassifier):

@@ -22,27 +22,15 @@ Cells = tuple[IntArray, IntArray]
 class Restricted:
     """Reachable leaves of one alternative (constraints that must hold together) over one box.
 
-    Attributes
-    ----------
-    cells : int32 (n_features,), twice
-        The box.
-    leaves : Leaves
-        Trees that matter to no constraint have none.
-    leaf_row : int32 (n_leaves,)
-        Row of ``trees.leaf_value``.
-    base, floor : float64 (n_constraints,)
-        Gain before any tree; the need of each constraint less every slack: no violation unless base
-        and the gains of the leaves add up to the floor.
-    scale : float64 (n_constraints,)
-        Order of magnitude of all of these.
+    There is no violation unless base and the gains of the leaves add up to the floor.
     """
 
     cells: Cells
-    leaves: Leaves
-    leaf_row: IntArray
-    base: FloatArray
-    floor: FloatArray
-    scale: FloatArray
+    leaves: Leaves  # trees that matter to no constraint have none
+    leaf_row: IntArray  # (n_leaves,) int32; row of ``trees.leaf_value``
+    base: FloatArray  # (n_constraints,); gain before any tree
+    floor: FloatArray  # (n_constraints,); the need less every slack
+    scale: FloatArray  # (n_constraints,); order of magnitude of all of these
 
     @property
     def n_trees(self) -> int:
