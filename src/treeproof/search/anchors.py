@@ -6,8 +6,6 @@ first by a greedy rule, and put to the engine, until one is proved. Then feature
 by one as long as the engine proves the rest; what remains is minimal by inclusion.
 """
 
-import dataclasses
-import time
 from collections import Counter
 from typing import Any
 
@@ -16,12 +14,12 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine, for_each_row
 from treeproof.engines.instance import rank_space
-from treeproof.prediction import accumulators
-from treeproof.query.constraints import breaks_claim
+from treeproof.engines.outcomes import are_broken
 from treeproof.query.query import Query
 from treeproof.results.features import AnchorResults
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.radius import RowQuestion
 
 Features = frozenset[int]
 
@@ -54,7 +52,8 @@ def find_anchors(
     def solve_row(row: int, _: Results) -> None:
         if query.already_broken[row]:
             return
-        row_question = _RowQuestion(engine, query, row, low[row], high[row], budget)
+        question = RowQuestion(engine, query, row, budget)
+        row_question = _AnchorQuestion(question, low[row], high[row])
         anchors, is_minimal = _search(row_question)
         results.features[row] = np.array(sorted(anchors), dtype=np.int64)
         results.minimal[row] = is_minimal
@@ -65,24 +64,16 @@ def find_anchors(
     return results
 
 
-class _RowQuestion:
+class _AnchorQuestion:
     """Asks whether fixing a set of features fixes the answer of one row."""
 
     def __init__(
-        self,
-        engine: Engine,
-        query: Query,
-        row: int,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        budget: Budget,
+        self, question: RowQuestion, low: NDArray[np.float64], high: NDArray[np.float64]
     ) -> None:
-        self._engine, self._budget = engine, budget
-        self._query = query.take(slice(row, row + 1))
+        self._question, self._query = question, question.query
         self._values = self._query.rows[0]
         self._low, self._high = low, high
-        self._deadline = time.perf_counter() + budget.time_limit_s
-        space = rank_space(query.ensemble)
+        space = rank_space(self._query.ensemble)
         stays = np.isnan(self._values) | space.categorical | (np.diff(space.cut_start) == 0)
         stays |= (low == self._values) & (high == self._values)
         self.movable: Features = frozenset(np.flatnonzero(~stays).tolist())
@@ -90,25 +81,16 @@ class _RowQuestion:
 
     def ask(self, anchors: Features) -> tuple[Verdict, Features]:
         """Verdict with the set fixed, and for a falsified one the features its witness changes."""
-        left = self._deadline - time.perf_counter()
-        if left <= 0.0:
+        fixed = sorted(anchors)
+        box = np.array([self._low, self._high])
+        box[:, fixed] = self._values[fixed]
+        rates = np.full(len(self._values), np.inf)
+        answer = self._question.ask(
+            down=rates, up=rates, low=box[:1], high=box[1:], radius=np.inf, is_ball=False
+        )
+        if answer is None:
             self.reason = UnknownReason.TIME_LIMIT
             return Verdict.UNKNOWN, frozenset()
-        fixed = sorted(anchors)
-        low, high = self._low.copy(), self._high.copy()
-        low[fixed] = high[fixed] = self._values[fixed]
-        rates = np.full(len(low), np.inf)
-        reach = dataclasses.replace(
-            self._query.reach,
-            down=rates,
-            up=rates,
-            low=low[np.newaxis],
-            high=high[np.newaxis],
-            radius=np.inf,
-            is_ball=False,
-        )
-        query = dataclasses.replace(self._query, reach=reach)
-        answer = self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
         verdict = answer.verdict[0]
         if verdict == Verdict.UNKNOWN:
             self.reason = answer.reason[0]
@@ -123,9 +105,7 @@ class _RowQuestion:
         for feature in changed:
             before = point[feature]
             point[feature] = self._values[feature]
-            sums = accumulators(self._query.ensemble, point[np.newaxis])
-            query = self._query
-            if not breaks_claim(query.ensemble, query.alternatives, query.group, sums)[0]:
+            if not are_broken(self._query, 0, point[np.newaxis])[0]:
                 point[feature] = before
         needed = np.flatnonzero((point != self._values) & ~np.isnan(self._values))
         return frozenset(needed.tolist())
@@ -142,7 +122,7 @@ def _hitting_set(conflicts: list[Features]) -> Features:
     return frozenset(chosen)
 
 
-def _search(question: _RowQuestion) -> tuple[Features, bool]:
+def _search(question: _AnchorQuestion) -> tuple[Features, bool]:
     """Return a sufficient set, and whether its minimality is proved."""
     conflicts: list[Features] = []  # each of which a sufficient set must hit
     while True:
@@ -159,7 +139,7 @@ def _search(question: _RowQuestion) -> tuple[Features, bool]:
 
 
 def _leave_out(
-    question: _RowQuestion, anchors: Features, conflicts: list[Features]
+    question: _AnchorQuestion, anchors: Features, conflicts: list[Features]
 ) -> tuple[Features, bool]:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
