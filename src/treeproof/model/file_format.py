@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import atomic_replace, prepare_records
+from treeproof.files import prepare_records, replacing
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -116,16 +116,9 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
 
     An existing file is replaced in one step, or left alone when writing fails.
     """
-    content = _encode(ensemble)
-    target = Path(path)
-    try:
-        with atomic_replace(target) as temporary, temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"The model cannot be saved as '{target}': {reason}.") from error
+    content = encode(ensemble)
+    with replacing(path, "The model file") as file:
+        file.write(content)
 
 
 def load_saved(path: str | os.PathLike[str]) -> Ensemble:
@@ -140,12 +133,13 @@ def load_saved(path: str | os.PathLike[str]) -> Ensemble:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"The model file '{source}' cannot be read: {reason}.") from error
     try:
-        return _decode(content)
+        return decode(content)
     except BrokenModelFile as error:
         raise BrokenModelFile(f"{source.name}: {error}") from error
 
 
-def _encode(ensemble: Ensemble) -> bytes:
+def encode(ensemble: Ensemble) -> bytes:
+    """Bytes of a model file, which give the same model bit for bit."""
     stored = _stored_arrays(ensemble.trees)
     streams = [zlib.compress(_shuffle(array), 6) for array in stored.values()]
     raw_bytes = sum(array.nbytes for array in stored.values())
@@ -233,7 +227,8 @@ def _allowed_bytes(stored_bytes: int) -> int:
     return max(_FREE_BYTES, _MAX_RATIO * stored_bytes)
 
 
-def _decode(content: bytes) -> Ensemble:
+def decode(content: bytes) -> Ensemble:
+    """The model of a file's bytes."""
     if not is_saved(content):
         raise BrokenModelFile(
             "a treeproof model must begin with its magic bytes; this is another kind of file."

@@ -4,25 +4,23 @@ Numbers are written so that reading gives the same bits. JSON has no infinity: i
 text "inf"; NaN is written as null. The format is described in docs/reference/run-files.md.
 """
 
-import contextlib
 import itertools
 import math
 import operator
-import os
 import platform
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import atomic_replace, prepare_records
+from treeproof.files import prepare_records, replacing
 from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
@@ -157,30 +155,6 @@ def save_results(results: Results, path: str | PathLike[str]) -> None:
             file.write(encoder.encode(record) + b"\n")
 
 
-@contextlib.contextmanager
-def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of another when everything is written and on disk.
-
-    `what` the user knows it as is for the error where it cannot be written.
-    """
-    # Links stay links: what they point at is replaced.
-    target = Path(path).resolve()
-    try:
-        with atomic_replace(target) as temporary, temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise unwritable(path, error, what) from error
-
-
-def unwritable(
-    path: str | PathLike[str], error: OSError, what: str = "The run file"
-) -> InvalidInput:
-    """Return the error for a file that the system does not let us write."""
-    return InvalidInput(f"{what} '{path}' cannot be written: {error.strerror or error}.")
-
-
 def load_results(path: str | PathLike[str]) -> Results:
     """Read a run file back.
 
@@ -267,7 +241,7 @@ def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) ->
         msgspec.convert(rows, list[_Row])
         if header.get("order") == AS_FINISHED:
             rows = sorted(rows, key=operator.itemgetter("row"))
-        results = _results_of(header, rows)
+        results = table_of(header, rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"A record of {path} is incomplete: {error}.") from error
     check_bounds(results, path)
@@ -312,7 +286,8 @@ def check_count(header: dict[str, Any], n_found: int, path: Any) -> None:
         )
 
 
-def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
+def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
+    """Answers of row records that are not checked here."""
     n_features = int(header["model"]["n_features"])
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
     return Results(

@@ -26,22 +26,13 @@ if TYPE_CHECKING:
 class ScoredRow:
     """What a scorer says of one row.
 
-    Attributes
-    ----------
-    prediction : object
-        The model's label, or its score.
-    certified_radius : float
-        No change below this distance changes the prediction (moves the score too far).
-    is_exact : bool
-        Whether the radius is exact, or the bound that was reached in time.
-    seconds : float
-        Time that the radius took.
+    No change below the radius changes the prediction (moves the score too far).
     """
 
-    prediction: Any
+    prediction: Any  # the model's label, or its score
     certified_radius: float
-    is_exact: bool
-    seconds: float
+    is_exact: bool  # whether it is the radius, or the bound that was reached in time
+    seconds: float  # time that it took
 
 
 class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sklearn is untyped
