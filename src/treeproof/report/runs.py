@@ -1,6 +1,5 @@
 """A saved run as the report sees it: answers, a name, and what follows from them."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,10 +30,14 @@ _ATTACKS = ("attack", "hard_label")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a report, by the name that the reader knows it by."""
+    """One run of a report, by the name that the reader knows it by.
+
+    Where `checks` say what the checker found, it is without what was not accepted.
+    """
 
     results: Results
     name: str
+    checks: Sequence[RowCheck] | None = None
 
     @property
     def header(self) -> dict[str, Any]:
@@ -176,7 +179,7 @@ def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
             if results.predicted is not None and check.status == "rejected":
                 results.predicted[position] = None
     withdraw(results, positions, reasons)
-    return replace(run, results=results)
+    return replace(run, results=results, checks=checks)
 
 
 def same_question(one: Run, other: Run) -> bool:
@@ -217,4 +220,4 @@ def renamed(runs: list[Run]) -> list[Run]:
     names = [run.name for run in runs]
     if len(set(names)) == len(names):
         return runs
-    return [dataclasses.replace(run, name=f"{run.name} {k}") for k, run in enumerate(runs, start=1)]
+    return [replace(run, name=f"{run.name} {k}") for k, run in enumerate(runs, start=1)]
