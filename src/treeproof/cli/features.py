@@ -135,8 +135,8 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
 
 def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.files import replacing
     from treeproof.query.description import plain
-    from treeproof.results.run_file import replacing
 
     lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]

@@ -204,7 +204,7 @@ def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
 
 def check_out(path: str, what: str = "The run file") -> None:
     """Refuse, before any work, a file that could not be written."""
-    from treeproof.results.run_file import unwritable
+    from treeproof.files import unwritable
 
     target = Path(path)
     try:
