@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from treeproof.results.features import AnchorResults, FeatureResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
+    from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
@@ -66,6 +67,7 @@ __all__ = [
     "BrokenModelFile",
     "CertificateRejected",
     "FeatureResults",
+    "FrameMapper",
     "InternalError",
     "InvalidInput",
     "KeepsLabel",
@@ -134,6 +136,7 @@ _HOMES = {
     "treeproof.results.features": ("AnchorResults", "FeatureResults"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),
+    "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),

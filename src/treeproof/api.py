@@ -78,8 +78,8 @@ def load(
         * ``base_score`` (float): margin to start from, for XGBoost text dumps.
         * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
           default) for one margin, k for k margins whose trees take turns.
-        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps; by default up
-          to the last one used.
+        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps and ONNX models
+          that do not state it; by default up to the last one used.
         * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
           best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
           who saved the file (`ModelWarning`).

@@ -17,7 +17,7 @@ from typing import Any
 import treeproof
 from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
-from treeproof.model.file_format import decode, encode
+from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
 from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
 from treeproof.runs.executors import Finished
@@ -51,7 +51,7 @@ class _ModelPlugin:
         """Unpack the model when the worker starts."""
         del worker
         if self._version == treeproof.__version__:
-            self.model = Model(decode(self._ensemble))
+            self.model = Model(decode_ensemble(self._ensemble))
 
     def teardown(self, worker: Any) -> None:
         """Nothing to close."""
@@ -146,7 +146,7 @@ class DaskExecutor:
         self._plugin = f"treeproof-model-{uuid.uuid4().hex}"
         # Its class is one of Dask's only where Dask is installed.
         plugin = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
-        client.register_plugin(plugin(self._plugin, encode(model.ensemble)))
+        client.register_plugin(plugin(self._plugin, encode_ensemble(model.ensemble)))
 
     @property
     def n_threads(self) -> int:
