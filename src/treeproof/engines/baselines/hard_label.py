@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import RowEngine, RowSearch
 from treeproof.engines.baselines.restricted import Cells
-from treeproof.engines.instance import distance, rank_space
+from treeproof.engines.instance import distances, rank_space
 from treeproof.engines.outcomes import are_broken, record_witness
 from treeproof.errors import check_integer
 from treeproof.model import evaluate
@@ -97,15 +97,6 @@ class Oracle(RowSearch):
         """Whether each point lies in the box; the row's own values may not."""
         low, high = self.query.reach.low[self.row], self.query.reach.high[self.row]
         return np.asarray(np.all(~self._moves | ((low <= points) & (points <= high)), axis=1))
-
-    def is_nearer(self, points: FloatArray, best: float) -> NDArray[np.bool_]:
-        """Whether the distance of each point is below a number by more than rounding."""
-        reach = self.query.reach
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            moved = np.where(self._moves & (points != self.values), points - self.values, 0.0)
-            size = np.abs(moved) / np.where(moved > 0.0, reach.up, reach.down)
-        farthest = np.where(moved == 0.0, 0.0, size).max(axis=1, initial=0.0)
-        return np.asarray(farthest < best * (1.0 - 1e-12))
 
     def _cast(self, points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """Round to the input precision, towards the row where rounding would leave the bounds."""
@@ -296,10 +287,12 @@ class _Descent:
         return result
 
     def _remember(self, points: FloatArray) -> None:
-        for point in points[self.oracle.is_nearer(points, self.best)]:
-            found = distance(self.oracle.query, self.oracle.row, point)
-            if found < self.best:
-                self.best, self.point = found, np.array(point)
+        if len(points) == 0:
+            return
+        found = distances(self.oracle.query, np.full(len(points), self.oracle.row), points)
+        nearest = int(np.argmin(found))
+        if found[nearest] < self.best:
+            self.best, self.point = float(found[nearest]), points[nearest].copy()
 
 
 def _unit(directions: FloatArray) -> FloatArray:

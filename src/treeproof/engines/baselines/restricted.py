@@ -42,9 +42,9 @@ class Restricted:
         leaves = self.leaves
         at = cells[leaves.feature]
         inside = (leaves.low <= at) & (at <= leaves.high)
-        misses = np.zeros(len(leaves.range_start) - 1, dtype=np.int64)
-        leaf_of_range = np.repeat(np.arange(len(misses)), np.diff(leaves.range_start))
-        np.add.at(misses, leaf_of_range[~inside], 1)
+        n_leaves = len(leaves.range_start) - 1
+        leaf_of_range = np.repeat(np.arange(n_leaves), np.diff(leaves.range_start))
+        misses = np.bincount(leaf_of_range[~inside], minlength=n_leaves)
         return np.flatnonzero(misses == 0).tolist()
 
     def is_excluded_by_eq6(self) -> bool:

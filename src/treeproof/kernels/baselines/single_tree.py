@@ -15,17 +15,7 @@ from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import CUT, FIXED, cell_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
-
-
-class LeafMeaning(NamedTuple):
-    """What each leaf does, in the library's own arithmetic."""
-
-    accumulator: np.ndarray  # (n_leaves, n_outputs) float64; exact values of the rounded sums
-    label: np.ndarray  # (n_leaves,) int64; class index; -1 for scores
-    judgement: int  # LABEL_CHANGES, LABEL_IS_TARGET or NEED_IS_MET
-    group_label: np.ndarray  # (n_groups,) int64
 
 
 class NearestLeaves(NamedTuple):
@@ -58,37 +48,20 @@ _STACK, _PATH = 0, 1
 
 
 @noalloc_kernel
-def leaf_breaks(claims, meaning, group, leaf):
-    """Whether reaching a leaf breaks the claim of a group."""
-    if meaning.judgement == LABEL_CHANGES:
-        return meaning.label[leaf] != meaning.group_label[group]
-    if meaning.judgement == LABEL_IS_TARGET:
-        return meaning.label[leaf] == meaning.group_label[group]
-    for alternative in range(claims.group_start[group], claims.group_start[group + 1]):
-        constraint = claims.alternative_start[alternative]
-        gain = 0.0
-        for output in range(claims.coefficient.shape[1]):
-            gain += claims.coefficient[constraint, output] * meaning.accumulator[leaf, output]
-        if gain >= claims.need[constraint]:
-            return True
-    return False
-
-
-@noalloc_kernel
 def is_farther(distance, beyond, other, other_beyond):
     """Whether a level is larger: the distance first, then whether it must be exceeded."""
     return distance > other or (distance == other and beyond > other_beyond)
 
 
 @noalloc_kernel
-def nearest_leaf(question, meaning, row, walk, best_low, best_high):
+def nearest_leaf(question, is_breaking, row, walk, best_low, best_high):
     """Nearest leaf that breaks a row, within the cells in ``walk.low`` and ``walk.high``.
 
+    is_breaking          bool  (n_leaves,)     leaves that break its claim
     best_low, best_high  int32 (n_features,)   out: cells of that leaf
 
     Returns its distance, infinite when there is none, as in `TreeWalk`.
     """
-    group = question.rows.group[row]
     best = np.inf
     best_beyond = 1.0
     root = np.int64(question.trees.root[0])
@@ -103,7 +76,7 @@ def nearest_leaf(question, meaning, row, walk, best_low, best_high):
         if walk.stack[top, 2] >= 0:
             _forward(walk, walk.stack[top, 2], walk.stack[top, 3], walk.stack[top, 4])
         leaf = _descend(question, row, walk, walk.stack[top, 0])
-        if leaf >= 0 and leaf_breaks(question.claims, meaning, group, leaf):
+        if leaf >= 0 and is_breaking[leaf]:
             best = walk.here[0]
             best_beyond = walk.here[1]
             copy_into(best_low, walk.low)
@@ -231,12 +204,13 @@ def new_walk(n_features: int, max_depth: int) -> TreeWalk:
 
 
 @kernel
-def single_tree_rows(question, meaning, radius, walk, first, last, out):
+def single_tree_rows(question, is_breaking, radius, walk, first, last, out):
     """Nearest breaking leaf of rows first to last.
 
-    radius  float64        largest radius; infinite for the minimal perturbation
-    walk    TreeWalk       scratch
-    out     NearestLeaves  out
+    is_breaking  bool (n_groups, n_leaves)  leaves that break the claim of each group
+    radius       float64                    largest one; infinite for the minimal perturbation
+    walk         TreeWalk                   scratch
+    out          NearestLeaves              out
     """
     space, rows = question.space, question.rows
     clock = np.empty(2, dtype=np.int64)
@@ -246,7 +220,7 @@ def single_tree_rows(question, meaning, radius, walk, first, last, out):
         for feature in rows.used:
             walk.home[feature] = cell_of(space, feature, rows.values[row, feature])
         out.distance[row], beyond = nearest_leaf(
-            question, meaning, row, walk, out.low[row], out.high[row]
+            question, is_breaking[rows.group[row]], row, walk, out.low[row], out.high[row]
         )
         out.attained[row] = beyond == 0.0
         out.seconds[row] = seconds_now(clock) - begun
