@@ -1,6 +1,5 @@
 """`Model`: an ensemble ready for use, with compiled prediction."""
 
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -264,26 +263,9 @@ def in_slices(
         for part in parts:
             run(part)
         return
-    waiting = deque(parts)
-
-    def work() -> None:
-        try:
-            while waiting:
-                try:
-                    part = waiting.popleft()
-                except IndexError:  # another thread was faster
-                    return
-                run(part)
-        except BaseException:
-            waiting.clear()  # nobody needs the rest
-            raise
-
-    others = min(threads, len(parts)) - 1
-    with ThreadPoolExecutor(others) as pool:
-        helpers = [pool.submit(work) for _ in range(others)]
-        work()
-        for helper in helpers:
-            helper.result()
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+        # Taken one by one as they end; after an error the rest is not begun.
+        list(pool.map(run, parts))
 
 
 def _slices(rows: range, threads: int, smallest: int) -> list[slice]:

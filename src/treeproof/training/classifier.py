@@ -118,12 +118,11 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def feature_importances_(self) -> NDArray[np.float64]:
         """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
         check_is_fitted(self)
-        total, count = np.zeros(self.n_features_in_), np.zeros(self.n_features_in_)
-        for tree in self._trained.trees:
-            inner = tree.left >= 0
-            np.add.at(total, tree.feature[inner], tree.gain[inner])
-            np.add.at(count, tree.feature[inner], 1.0)
-        mean = total / np.maximum(count, 1.0)
+        trees = self._trained.trees
+        feature = np.concatenate([tree.feature[tree.left >= 0] for tree in trees])
+        gain = np.concatenate([tree.gain[tree.left >= 0] for tree in trees])
+        total = np.bincount(feature, gain, self.n_features_in_).astype(np.float64)
+        mean = total / np.maximum(np.bincount(feature, minlength=self.n_features_in_), 1.0)
         return mean / mean.sum() if mean.any() else mean
 
     def _n_threads(self) -> int:

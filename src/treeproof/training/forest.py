@@ -250,9 +250,7 @@ class _Draws:
         points = random.random(self.n_drawn) * self.total[-1]
         places = np.searchsorted(self.total, points, side="right")
         drawn = self.order[np.minimum(places, len(self.order) - 1)]
-        counts: NDArray[np.float64] = np.zeros(len(self.order))
-        np.add.at(counts, drawn, 1.0)
-        return counts
+        return np.bincount(drawn, minlength=len(self.order)).astype(np.float64)
 
 
 def _hessian(n_classes: int) -> float:
