@@ -107,10 +107,10 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         name: _plain_column(getattr(results, name))
         for name in ("row", "label", "verdict", "exact", "attained", "reason", *_BOUNDS)
     }
-    columns["witness"] = _witness_column(results.witness)
-    if results.values is not None:
-        columns["values"] = _matrix_column(results.values)
-    for name in _OPTIONAL:
+    has_witness = ~np.isnan(results.witness).all(axis=1)
+    witnesses = iter(_plain_column(results.witness[has_witness]))
+    columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
+    for name in ("values", *_OPTIONAL):
         if getattr(results, name) is not None:
             columns[name] = _plain_column(getattr(results, name))
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
@@ -122,23 +122,10 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _plain_column(values: NDArray[Any]) -> list[Any]:
-    is_plain = values.dtype.kind in "biuUS" or (
-        values.dtype.kind == "f" and bool(np.isfinite(values).all())
-    )
-    return list(values.tolist()) if is_plain else [plain(value) for value in values]
-
-
-def _matrix_column(values: FloatArray) -> list[Any]:
-    if np.isfinite(values).all():
+    is_finite = values.dtype.kind == "f" and bool(np.isfinite(values).all())
+    if values.dtype.kind in "biuUS" or is_finite:
         return list(values.tolist())
-    return [_plain_column(row) for row in values]
-
-
-def _witness_column(witness: FloatArray) -> list[Any]:
-    is_missing = np.isnan(witness)
-    if not is_missing.any():
-        return _matrix_column(witness)
-    return [None if is_missing[i].all() else _plain_column(row) for i, row in enumerate(witness)]
+    return [_plain_column(v) if values.ndim == 2 else plain(v) for v in values]
 
 
 def number(value: Any) -> float:
