@@ -62,18 +62,11 @@ def conclude(
         for line in (*lines, f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         _print_rows(runner, everything=options.all_rows)
-    finish(
-        run.tally,
-        is_complete=run.is_complete,
-        strict=options.strict,
-        fail_under=fail_under,
-        share=share,
-    )
+    finish(run.tally, run.is_complete, options.strict, fail_under, share)
 
 
 def finish(
     tally: "RunSummary",
-    *,
     is_complete: bool,
     strict: bool,
     fail_under: float | None = None,

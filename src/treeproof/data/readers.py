@@ -6,6 +6,7 @@ number or a category, and which class a label means.
 """
 
 import csv
+import os
 import re
 import zipfile
 import zlib
@@ -322,9 +323,6 @@ class LibsvmFile(TextFile):
             return max((column for column, _ in entries), default=-1)
 
 
-_SKIP_BYTES = 2**20
-
-
 class ArrayFile(DataFile):
     """A matrix of known size."""
 
@@ -420,7 +418,7 @@ class NpzFile(ArrayFile):
             archive.open("X.npy") as stream,
         ):
             _npy_header(stream)
-            _skip(stream, self._options.first_row * row_bytes)
+            stream.seek(self._options.first_row * row_bytes, os.SEEK_CUR)
             for part in self._parts():
                 n_rows = part.stop - part.start
                 content = stream.read(n_rows * row_bytes)
@@ -434,11 +432,6 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     if version == (1, 0):
         return npy_format.read_array_header_1_0(stream)
     return npy_format.read_array_header_2_0(stream)
-
-
-def _skip(stream: IO[bytes], n_bytes: int) -> None:
-    while n_bytes > 0:
-        n_bytes -= len(stream.read(min(n_bytes, _SKIP_BYTES))) or n_bytes
 
 
 class ParquetFile(DataFile):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.data.readers import Chunk, DataFile, ReadOptions, open_data, parse_rows
+from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import label_numbers, numeric_rows
@@ -142,7 +142,9 @@ class FileSource:
         chosen = None if self.sample is None else self._sampled()
         is_empty = True
         for chunk in self._open(self._range).chunks():
-            rows = self._rows_of(chunk)
+            values = chunk.matrix(self.ensemble)
+            number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
+            rows = Rows(number, values, class_labels(self.ensemble, chunk.labels, len(values)))
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
             if len(rows):
@@ -153,11 +155,6 @@ class FileSource:
                 f"There must be at least one row to ask about. Got none in '{self.path}'"
                 + (f" within {self.rows}." if self.rows else ".")
             )
-
-    def _rows_of(self, chunk: Chunk) -> Rows:
-        values = chunk.matrix(self.ensemble)
-        number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
-        return Rows(number, values, class_labels(self.ensemble, chunk.labels, len(values)))
 
     def _sampled(self) -> NDArray[np.int64] | None:
         """Numbers of the sampled rows; None for all. Files that do not say it are counted first."""

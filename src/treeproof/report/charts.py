@@ -70,15 +70,15 @@ def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
     return {
         "frame": frame,
         "lines": [_line(run, axis, frame) for run in runs],
-        "x_ticks": _radius_ticks(axis, frame),
+        "x_ticks": _radius_ticks(axis, frame.tick_gap, frame.x(0.0), frame.x(1.0)),
         "y_ticks": [Tick(at=_px(frame.y(share)), text=f"{share:.0%}") for share in shares],
     }
 
 
-def _radius_ticks(axis: Axis, frame: Frame) -> list[Tick]:
+def _radius_ticks(axis: Axis, gap: float, left: float, right: float) -> list[Tick]:
     return [
-        Tick(at=_px(frame.x(axis.position(tick))), text=number(tick, 3))
-        for tick in axis.ticks(frame.tick_gap)
+        Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
+        for tick in axis.ticks(gap)
     ]
 
 
@@ -218,10 +218,7 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
         if run.is_attack:
             words = f"no breaking change was found for {counts.never} rows"
         draw(k, (right + column * 0.2, column * 0.8), counts.never, "never", words)
-    ticks = [
-        Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
-        for tick in axis.ticks(frame.tick_gap * 1.1)
-    ]
+    ticks = _radius_ticks(axis, frame.tick_gap * 1.1, left, right)
     y_ticks = _count_ticks(frame, highest)
     return {"frame": frame, "bars": bars, "x_ticks": ticks, "y_ticks": y_ticks, "groups": groups}
 

@@ -26,6 +26,7 @@ from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
+from treeproof.results.curves import clean_share
 from treeproof.results.results import Results
 
 Source = Results | str | PathLike[str]
@@ -189,7 +190,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "name": run.name,
         "is_attack": run.is_attack,
         "n": len(run.results),
-        "clean": run.clean,
+        "clean": clean_share(run.results),
         "certified": certified,
         "resisting": resisting,
         "undecided": resisting - certified,

@@ -14,10 +14,8 @@ from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
 from treeproof.results.curves import (
-    certified_at_lower,
     certified_share,
     changed_features,
-    clean_share,
     has_radii,
     resisting_share,
 )
@@ -80,11 +78,6 @@ class Run:
         """Whether the answers are about distances."""
         return has_radii(self.results)
 
-    @property
-    def clean(self) -> float | None:
-        """Share of rows whose claim holds unchanged."""
-        return clean_share(self.results)
-
     @cached_property
     def broken(self) -> NDArray[np.bool_]:
         """Rows that break the claim unchanged."""
@@ -118,11 +111,6 @@ class Run:
             return np.zeros(self.results.witness.shape)
         with np.errstate(invalid="ignore"):
             return np.where(self.changed, self.results.witness - self.rows, 0.0)
-
-    @cached_property
-    def closed(self) -> NDArray[np.bool_]:
-        """Rows that are certified at their lower bound itself, not only below it."""
-        return certified_at_lower(self.results, asks_radius=self.results.asks_radius)
 
     def certified(self, radius: float) -> float:
         """Share of rows that are proved to keep their claim within a radius."""

@@ -142,7 +142,8 @@ def _perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
     frozen = perturbation.pop("frozen", None) or []
     if frozen:
         most = 12 if is_short else len(frozen)
-        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], most)))
+        names = [run.feature_name(f) if isinstance(f, int) else str(f) for f in frozen]
+        lines.append(("Frozen", _listed(names, most)))
     for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
         if value != free:
             lines.append((words, said(value)))
@@ -256,10 +257,6 @@ def _n_proofs(run: Run) -> int:
     return sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
 
 
-def _feature(run: Run, item: Any) -> str:
-    return run.feature_name(item) if isinstance(item, int) else str(item)
-
-
 def _count(value: Any, of: str = "") -> str:
     return f"{value:,}{of}" if isinstance(value, int) else ""
 
@@ -276,7 +273,8 @@ def _options(options: dict[str, Any]) -> str:
 def _spread(value: Any, own: str = "feature") -> str:
     """One number, or the range of many."""
     try:
-        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in _listlike(value)]
+        listed = value if isinstance(value, list) and value else [value]
+        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in listed]
         values = np.unique(np.concatenate(parts))
     except (TypeError, ValueError):
         return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
@@ -284,10 +282,6 @@ def _spread(value: Any, own: str = "feature") -> str:
         return number(float(values[0]), 6)
     own = "row and feature" if isinstance(value[0], list) else own
     return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by {own}"
-
-
-def _listlike(value: Any) -> list[Any]:
-    return value if isinstance(value, list) and value else [value]
 
 
 def _by_feature(run: Run, value: Any) -> str:

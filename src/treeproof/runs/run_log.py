@@ -142,7 +142,7 @@ class RunLog:
         end = self._file.seek(0, os.SEEK_END)
         try:
             self._file.write(b"".join(lines))
-            self._flush()
+            self._flush(self._file)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.truncate(self.path, end)
@@ -154,10 +154,10 @@ class RunLog:
         self._rows.extend(rows)
         self._offsets.extend(offsets)
 
-    def _flush(self) -> None:
-        self._file.flush()
+    def _flush(self, file: IO[bytes]) -> None:
+        file.flush()
         if self._durable:
-            os.fsync(self._file.fileno())
+            os.fsync(file.fileno())
 
     def set_state(self, state: str) -> None:
         """Write over the header whether every row is answered, and how many there are."""
@@ -174,9 +174,7 @@ class RunLog:
                 # A header of another writer may have no room for the number of rows.
                 has_room = len(found[-1][0]) == len(new)
                 file.write(new if has_room else new.partition(b",")[0])
-                file.flush()
-                if self._durable:
-                    os.fsync(file.fileno())
+                self._flush(file)
         except OSError as error:
             raise unwritable(self.path, error) from error
         self.header |= {"state": state, "n_rows": n_rows}
