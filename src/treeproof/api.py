@@ -168,7 +168,7 @@ def verify(
             " Ask treeproof.radius for the radius itself."
         )
     question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 def radius(
@@ -216,7 +216,7 @@ def radius(
     refuse_others("radius", options, AskOptions)
     ball = _without_radius(perturbation, "LInf(scale=...)")
     question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain
@@ -359,7 +359,8 @@ def anchor_features(
     return find_anchors(chosen, query, question, budget, n_jobs=n_jobs)
 
 
-def _loaded(model: Any) -> Model:
+def loaded(model: Any) -> Model:
+    """Return a loaded model, or load anything that `load` takes."""
     return model if isinstance(model, Model) else load(model)
 
 
@@ -380,7 +381,7 @@ def _query(
     from treeproof.query.build import build_query
 
     sums = partial(accumulators, n_jobs=n_jobs)
-    return build_query(_loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
+    return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 
 
 def refuse_others(function: str, options: Any, known: Any) -> None:

@@ -107,7 +107,7 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         name: _plain_column(getattr(results, name))
         for name in ("row", "label", "verdict", "exact", "attained", "reason", *_BOUNDS)
     }
-    has_witness = ~np.isnan(results.witness).all(axis=1)
+    has_witness = np.asarray(~np.isnan(results.witness).all(axis=1))
     witnesses = iter(_plain_column(results.witness[has_witness]))
     columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
     for name in ("values", *_OPTIONAL):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
-from treeproof.api import AskOptions, refuse_others
+from treeproof.api import AskOptions, loaded, refuse_others
 from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
@@ -109,13 +109,11 @@ def run(
     Run
         Summary and file; `Run.load` reads all answers.
     """
-    import treeproof
-
     refuse_others("run", options, RunOptions)
-    loaded = model if isinstance(model, Model) else treeproof.load(model)
+    asked = loaded(model)
     ball = LInf() if perturbation is None else perturbation
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
-        ball = in_order(ball, loaded.feature_names, loaded.n_features)
+        ball = in_order(ball, asked.feature_names, asked.n_features)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
     label, rows = options.pop("label", None), options.pop("rows", None)
@@ -125,11 +123,11 @@ def run(
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(loaded.ensemble, data, label=label, rows=rows)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows)
     else:
-        source = ArraySource(loaded.ensemble, data, y)
+        source = ArraySource(asked.ensemble, data, y)
     path = None if out is None else Path(out)
-    runner = Runner(loaded, question, source, out=path, resume=resume, radii=radii)
+    runner = Runner(asked, question, source, out=path, resume=resume, radii=radii)
     if client is not None:
         from treeproof.runs.cluster import require_worker
 

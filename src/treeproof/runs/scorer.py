@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.api import loaded, radius
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic
+from treeproof.query.goals import ScoreChange
 from treeproof.query.perturbations import LInf
 
 require_backend("sklearn", "sklearn")
@@ -84,19 +85,17 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         X, y
             Taken for pipelines only.
         """
-        import treeproof
-
         del X, y
         if self.model is None:
             raise InvalidInput("'model' must be the deployed model. Got None.")
-        loaded = self.model if isinstance(self.model, Model) else treeproof.load(self.model)
-        if not loaded.classes and self.score_change is None:
+        model = loaded(self.model)
+        if not model.classes and self.score_change is None:
             raise InvalidInput(
                 "A model that gives scores has no label to keep."
                 " Say with 'score_change' by how much its score may move."
             )
-        self.model_ = loaded
-        self.n_features_in_ = loaded.n_features
+        self.model_ = model
+        self.n_features_in_ = model.n_features
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -115,12 +114,9 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         Results
             The radius of every row around the model's own prediction.
         """
-        import treeproof
-        from treeproof.query.goals import ScoreChange
-
         check_is_fitted(self)
         goal = None if self.score_change is None else ScoreChange(self.score_change)
-        return treeproof.radius(
+        return radius(
             self.model_,
             X,
             None,
