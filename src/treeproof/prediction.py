@@ -263,9 +263,20 @@ def in_slices(
         for part in parts:
             run(part)
         return
+    is_failed = False
+
+    def run_next(part: slice) -> None:
+        nonlocal is_failed
+        if is_failed:
+            return  # nobody needs the rest
+        try:
+            run(part)
+        except BaseException:
+            is_failed = True
+            raise
+
     with ThreadPoolExecutor(min(threads, len(parts))) as pool:
-        # Taken one by one as they end; after an error the rest is not begun.
-        list(pool.map(run, parts))
+        list(pool.map(run_next, parts))
 
 
 def _slices(rows: range, threads: int, smallest: int) -> list[slice]:
