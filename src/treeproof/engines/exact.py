@@ -92,7 +92,7 @@ class ExactEngine:
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
                 search.run(solve_batch, _first_guess(before), limits, range(first, last), threads)
                 first = last
-        _take_turns(search, _first_guess(search.columns), limits, n_jobs)
+        _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)

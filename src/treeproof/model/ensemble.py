@@ -136,6 +136,9 @@ class Ensemble:
     categorical: tuple[int, ...] = ()
     missing_allowed: bool = True  # whether the library accepts NaN in a row
     infinite_allowed: bool = True
+    # Features that must not be missing where others may, and for categories the codes that are
+    # accepted; empty for numbers.
+    required: dict[int, tuple[int, ...]] = field(default_factory=dict)
     provenance: Provenance  # not part of `fingerprint`
     _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
@@ -179,8 +182,8 @@ class Ensemble:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides margins and labels (not of names or provenance).
 
-        Whether infinite values are refused at the door is left out: a live model and its file may
-        differ in that, and are the same model.
+        Which values are refused at the door is left out, but for missing ones in all of a row: a
+        live model and its file may differ in that, and are the same model.
         """
         return _fingerprint(self)
 

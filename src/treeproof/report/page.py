@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 import numpy as np
@@ -25,11 +25,19 @@ from treeproof.report.axes import Axis, axis_for, duration, number, percent, rou
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
+from treeproof.report.properties import property_cards
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.curves import clean_share
 from treeproof.results.results import Results
 
 Source = Results | str | PathLike[str]
+
+
+class ReportOptions(TypedDict, total=False):
+    """What else a page shows; `write_report` explains it."""
+
+    checks: Sequence[Sequence[RowCheck] | None] | None
+    properties: str | PathLike[str] | None
 
 
 def write_report(
@@ -41,7 +49,7 @@ def write_report(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
-    checks: Sequence[Sequence[RowCheck] | None] | None = None,
+    **options: Unpack[ReportOptions],
 ) -> None:
     """Write a page that shows one run, or compares two.
 
@@ -61,13 +69,21 @@ def write_report(
         Runs of the same question with features frozen; the page says what freezing them changes.
     title : str, optional
         Heading of the page.
-    checks : sequence of sequences of RowCheck, optional
-        For each run what `treeproof.checker.check_run` said of its rows. Then only answers that it
-        accepted are shown, and all others are undecided.
+    **options
+        What else is shown:
+
+        * ``checks`` (sequence of sequences of RowCheck): for each run what
+          `treeproof.checker.check_run` said of its rows. Then only answers that it accepted are
+          shown, and all others are undecided.
+        * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
+          their own.
     """
     require_backend("jinja2", "report")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    for name in options.keys() - ReportOptions.__annotations__:
+        raise TypeError(f"write_report() got an unexpected keyword argument {name!r}")
+    checks, properties = options.get("checks"), options.get("properties")
     shown = _read(runs, names)
     if at is not None and not (np.isfinite(at) and at >= 0.0):
         raise InvalidInput(f"'at' must be a radius, a finite number >= 0. Got {at!r}.")
@@ -91,6 +107,7 @@ def write_report(
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
+    context["properties"] = [] if properties is None else property_cards(properties)
     page = environment.get_template("page.html.j2").render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
