@@ -16,7 +16,7 @@ from treeproof.results.properties import PropertyResult
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=4, depth=3, features=3, outputs=3)
-LARGE = Sizes(trees=12, depth=4, features=3, outputs=3)
+LARGE = Sizes(trees=8, depth=3, features=3, outputs=3)
 """Enough trees that bounds alone do not decide."""
 ROUNDING = (UnknownReason.ROUNDING, UnknownReason.NEAR_TIE)
 
