@@ -38,7 +38,7 @@ ENTRIES = (
     Entry(
         "xgboost.dump",
         "XGBoostDumpLoader",
-        ("XGBoost text dumps (dump_format='json')",),
+        ("XGBoost text dumps",),
         _THRESHOLD | {"base_score", "n_classes", "n_features"},
     ),
     Entry(
