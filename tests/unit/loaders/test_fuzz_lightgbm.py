@@ -1,6 +1,5 @@
 """Damaged and hostile LightGBM files: a treeproof error, or a model that LightGBM reads alike."""
 
-
 import lightgbm as lgb
 import numpy as np
 import pytest

@@ -364,6 +364,16 @@ def test_a_newer_version_is_noted_and_loaded(tmp_path: Path) -> None:
     assert "XGBoost 9.1.0 is newer than the tested versions" in ensemble.provenance.notes[0]
 
 
+def test_expectiles_are_scores_as_they_are(tmp_path: Path) -> None:
+    model = CASES["reg:squarederror"]()
+    source = model if isinstance(model, xgb.Booster) else model.get_booster()
+    document = json.loads(source.save_raw("json"))
+    document["learner"]["objective"] = {"name": "reg:expectileerror"}
+    (tmp_path / "m.json").write_text(json.dumps(document))
+    ensemble = load_ensemble(tmp_path / "m.json", self_test=False)
+    assert ensemble.fingerprint == load_ensemble(model).fingerprint
+
+
 def old_binary(objective: bytes, booster: bytes) -> bytes:
     """The begin of a file as XGBoost wrote them before there was JSON: parameters, two names."""
     parameters = struct.pack("<fIi", 0.5, 4, 0) + bytes(124)

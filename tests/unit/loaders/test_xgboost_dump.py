@@ -15,7 +15,6 @@ from treeproof.loaders.base import LoadOptions
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 
-
 KNOWN = LoadOptions(base_score=0.0, n_classes=2)
 
 

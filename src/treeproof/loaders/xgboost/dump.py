@@ -227,9 +227,7 @@ _DIGITS = (
 )
 
 
-def _cautions(
-    options: LoadOptions, start: float, n_classes: int, n_trees: int
-) -> tuple[str, ...]:
+def _cautions(options: LoadOptions, start: float, n_classes: int, n_trees: int) -> tuple[str, ...]:
     """What a dump leaves open and no option says."""
     cautions: tuple[str, ...] = ()
     if options.base_score is None:
