@@ -71,6 +71,12 @@ ENTRIES = (
         ("ONNX models with a tree operator", "ONNX .onnx files"),
         _THRESHOLD | {"n_features"},
     ),
+    Entry(
+        "ydf.loader",
+        "YdfLoader",
+        ("YDF models", "directories of YDF models"),
+        _THRESHOLD,
+    ),
 )
 
 
