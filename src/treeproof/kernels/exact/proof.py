@@ -316,8 +316,8 @@ class RecordLimits(NamedTuple):
 
 
 @inner_kernel
-def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
-    """Record the proof that an alternative happens nowhere in a box; see `record_problem`.
+def restricted(forest, alternatives, number, row, box):
+    """Leaves of an alternative in a box, their base and floor, and whether eq. 6 excludes it.
 
     alternatives  Alternatives of row.py, of plain outputs, each one constraint
     """
@@ -338,7 +338,14 @@ def record_alternative(forest, alternatives, number, row, box, tape, limits, dea
     # slack keeps its verdict the same. What only this room keeps open ends in exact sums.
     room = 1e-6 * slack + 2.0**-42 * (gross + abs(base))
     floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
-    if base + total < floor:
+    return leaves, base, floor, base + total < floor
+
+
+@inner_kernel
+def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
+    """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
+    leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
+    if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
         return PROVED, tape
@@ -381,6 +388,6 @@ def record_batch(forest, alternatives, batch, limits, status, seconds):
                 )  # fmt: skip
                 if status[number] != PROVED:
                     break
-            seconds[number] = seconds_now(clock) - began
+            seconds[number] += seconds_now(clock) - began
         ends[number] = tape.used[0]
     return tape.data[: tape.used[0]].copy(), ends
