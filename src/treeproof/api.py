@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -38,6 +39,7 @@ class FileOptions(TypedDict, total=False):
     n_classes: int | None
     n_features: int | None
     rounds: Literal["best", "all"] | None
+    classes: Sequence[Any] | None
 
 
 class AskOptions(TypedDict, total=False):
@@ -85,7 +87,8 @@ def load(
     Parameters
     ----------
     source : model object, str or path
-        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, or a model file.
+        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, a scikit-learn pipeline or
+        wrapper around one, or a model file.
     decision_threshold : float, optional
         Probability from which (inclusive) a binary classifier says class 1; by default the
         library's own rule.
@@ -93,7 +96,7 @@ def load(
         Compare margins and labels with the source library, on rows made to tell small differences
         apart, whenever that library can be imported.
     **options
-        What some kinds of files leave open:
+        What some models leave open:
 
         * ``base_score`` (float): margin to start from, for XGBoost text dumps.
         * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
@@ -103,6 +106,8 @@ def load(
         * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
           best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
           who saved the file (`ModelWarning`).
+        * ``classes`` (sequence): names of the classes, in the order of the model's own, where
+          labels were encoded before training: the ``classes_`` of a LabelEncoder.
         * ``input_precision`` ("float32" or "float64"): precision of comparisons, for treelite
           checkpoints.
         * ``tie`` ("lower" or "upper"): which class a tie goes to, for treelite checkpoints.
@@ -188,7 +193,7 @@ def verify(
             " Ask treeproof.radius for the radius itself."
         )
     question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 def radius(
@@ -236,7 +241,7 @@ def radius(
     refuse_others("radius", options, AskOptions)
     ball = _without_radius(perturbation, "LInf(scale=...)")
     question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain
@@ -506,7 +511,7 @@ def prove(
     from treeproof.search.proving import prove_property
 
     inquiry = _inquiry("prove", domain, X, options)
-    results = prove_property(_loaded(model).ensemble, claim, inquiry)
+    results = prove_property(loaded(model).ensemble, claim, inquiry)
     return results[0] if X is None else results
 
 
@@ -542,7 +547,7 @@ def largest_change(
     from treeproof.search.proving import find_largest_change
 
     inquiry = _inquiry("largest_change", domain, X, options)
-    results = find_largest_change(_loaded(model).ensemble, features, label, inquiry)
+    results = find_largest_change(loaded(model).ensemble, features, label, inquiry)
     return results[0] if X is None else results
 
 
@@ -575,7 +580,7 @@ def score_range(
     from treeproof.search.proving import find_score_range
 
     inquiry = _inquiry("score_range", domain, X, options)
-    bounds = find_score_range(_loaded(model).ensemble, label, inquiry)
+    bounds = find_score_range(loaded(model).ensemble, label, inquiry)
     return bounds[0] if X is None else bounds
 
 
@@ -589,7 +594,8 @@ def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry
     return Inquiry(domain=domain, X=X, budget=budget, **options)
 
 
-def _loaded(model: Any) -> Model:
+def loaded(model: Any) -> Model:
+    """Return a loaded model, or load anything that `load` takes."""
     return model if isinstance(model, Model) else load(model)
 
 
@@ -622,7 +628,7 @@ def _query(
     from treeproof.query.build import build_query
 
     sums = partial(accumulators, n_jobs=n_jobs)
-    return build_query(_loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
+    return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 
 
 def refuse_others(function: str, options: Any, known: Any) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import atomic_replace, prepare_records
+from treeproof.files import prepare_records, replacing
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -97,6 +97,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     feature_names: tuple[str, ...]
     categories: tuple[tuple[int, tuple[_Scalar, ...]], ...]
     categorical: tuple[int, ...] = ()
+    required: tuple[tuple[int, tuple[int, ...]], ...] = ()
     missing_allowed: bool
     infinite_allowed: bool
     provenance: dict[str, Any]
@@ -117,15 +118,8 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     An existing file is replaced in one step, or left alone when writing fails.
     """
     content = encode_ensemble(ensemble)
-    target = Path(path)
-    try:
-        with atomic_replace(target) as temporary, temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"The model cannot be saved as '{target}': {reason}.") from error
+    with replacing(path, "The model file") as file:
+        file.write(content)
 
 
 def load_saved(path: str | os.PathLike[str]) -> Ensemble:
@@ -165,6 +159,7 @@ def encode_ensemble(ensemble: Ensemble) -> bytes:
             for feature, values in sorted(ensemble.categories.items())
         ),
         categorical=tuple(int(feature) for feature in ensemble.categorical),
+        required=tuple(sorted(ensemble.required.items())),
         provenance=_plain_fields(ensemble.provenance),
         arrays=tuple(
             _Array(name, _DTYPES[name], array.shape, len(stream))
@@ -267,6 +262,7 @@ def decode_ensemble(content: bytes) -> Ensemble:
             feature: tuple(map(_scalar_value, values)) for feature, values in header.categories
         },
         categorical=header.categorical,
+        required=dict(header.required),
         provenance=_restore(Provenance, header.provenance),
     )
     if tree_depths(ensemble.trees, stop=MAX_DEPTH + 1).max() > MAX_DEPTH:
@@ -281,7 +277,8 @@ def _read_header(text: bytes) -> _Header:
         raise BrokenModelFile(f"the header is not of this format: {error}.") from error
     if not 1 <= header.n_features < 2**31:
         raise BrokenModelFile(f"the number of features must be positive. Got {header.n_features}.")
-    for features in ([feature for feature, _ in header.categories], header.categorical):
+    listed = ([feature for feature, _ in part] for part in (header.categories, header.required))
+    for features in (*listed, header.categorical):
         if len(set(features)) != len(features) or any(
             not 0 <= feature < header.n_features for feature in features
         ):

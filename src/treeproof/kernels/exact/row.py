@@ -52,14 +52,10 @@ class Limits(NamedTuple):
 
 
 class FirstGuess(NamedTuple):
-    """Where to look first.
+    """Where to look first."""
 
-    radius  float64  near the answers; not positive: taken from the rows themselves
-    margin  float64  first trial radius over the one from which the best leaves of all trees break
-                     the claim
-    """
-
-    radius: float
+    radius: float  # near the answers; not positive: taken from the rows themselves
+    # First trial radius over the one from which the best leaves of all trees break the claim
     margin: float
 
 
