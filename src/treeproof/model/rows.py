@@ -7,6 +7,7 @@ as they stand in a text file).
 import math
 import re
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,9 @@ _REFUSES_UNKNOWN = {"xgboost"}
 XGBoost means to refuse such a category, but searches for it in a sorted list and takes the next one
 it finds there for it (seen with 3.2), so only those after the last known one are refused.
 """
+
+_NUMBERS_UNKNOWN = {"ydf"}
+"""Libraries with a code of its own, 0, for every category that training never saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,6 @@ def _listed(values: Any) -> str:
 
 
 def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
-    if not ensemble.missing_allowed and np.isnan(matrix).any():
-        row, column = np.argwhere(np.isnan(matrix))[0]
-        raise InvalidInput(
-            "This model has no rule for missing values, so rows must not contain NaN."
-            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
-        )
     for column, codes in ensemble.required.items():
         wrong = np.isnan(matrix[:, column])
         if codes:
@@ -155,6 +153,12 @@ def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
                 f"Rows must hold {what} in {_column_name(ensemble, column)}, since the model has no"
                 f" answer for others. Got {_shown(matrix[row, column])} in row {row}."
             )
+    if not ensemble.missing_allowed and np.isnan(matrix).any():
+        row, column = np.argwhere(np.isnan(matrix))[0]
+        raise InvalidInput(
+            "This model has no rule for missing values, so rows must not contain NaN."
+            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
+        )
     if not ensemble.infinite_allowed:
         with np.errstate(over="ignore"):
             infinite = np.isinf(matrix.astype(ensemble.input_precision, copy=False))
@@ -313,6 +317,8 @@ def _column_values(
             # The order of the frame's own categories would be a guess, as XGBoost compares names.
             read = _numbers_of_text if is_text else _numbers_of_objects
             return read(cells, name, _GARBLED)
+        if raw == () and _library(ensemble) == "scikit-learn":
+            return _numbers_of_anything(cells)  # a column that no step of a pipeline looks at
         if _library(ensemble) == "catboost":
             return category_codes(raw, cells, name=name)
         return _codes(ensemble, raw, cells, name=name, is_text=is_text)
@@ -371,6 +377,13 @@ def _native_codes(column: Any, name: str) -> FloatArray:
 
 def _numbers_of_objects(cells: list[Any], name: str, reason: str = _NOT_CATEGORICAL) -> FloatArray:
     return np.array([_number(cell, name, reason) for cell in cells], dtype=np.float64)
+
+
+def _numbers_of_anything(cells: list[Any]) -> FloatArray:
+    """Numbers where there are such, and missing values for all else."""
+    numbers = [isinstance(cell, Real) and not _is_missing(cell) for cell in cells]
+    pairs = zip(cells, numbers, strict=True)
+    return np.array([float(cell) if is_number else math.nan for cell, is_number in pairs])
 
 
 def _number(cell: Any, name: str, reason: str) -> float:
@@ -433,9 +446,13 @@ def _codes(
     elif is_text and "" not in known:
         cells = [None if cell == "" else cell for cell in cells]
     refuses_unknown = _library(ensemble) in _REFUSES_UNKNOWN
+    numbers_unknown = _library(ensemble) in _NUMBERS_UNKNOWN
     codes = np.empty(len(cells), dtype=np.float64)
     for row, cell in enumerate(cells):
         key = None if _is_missing(cell) else cell
+        if numbers_unknown and key is not None:
+            codes[row] = known.get(key if isinstance(key, str) else str(key), 0.0)
+            continue
         codes[row] = known.get(key, math.nan)
         if refuses_unknown and key is not None and key not in known:
             raise InvalidInput(
