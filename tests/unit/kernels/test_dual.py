@@ -17,7 +17,7 @@ from treeproof.engines.instance import rank_space
 from treeproof.kernels.core.cells import FIXED, CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
-from treeproof.kernels.exact.primal import count_misses
+from treeproof.kernels.exact.primal import locate, new_holders
 from treeproof.kernels.exact.problem import (
     CELL_START,
     ENTRY_START,
@@ -33,7 +33,8 @@ from treeproof.kernels.exact.problem import (
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
 
-build_problem, new_state, count_misses = map(called, (build_problem, new_state, count_misses))
+build_problem, new_state = map(called, (build_problem, new_state))
+locate, new_holders = map(called, (locate, new_holders))
 enter_box, sweep, refresh, marginals = map(called, (enter_box, sweep, refresh, marginals))
 
 SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
@@ -148,8 +149,7 @@ def test_a_problem_has_the_values_of_the_model(seed):
         )
         scale = 1e-12 * problem.gross
         assert abs(exact_value(problem, point) - expected) <= scale
-        misses = np.empty(len(problem.leaf_gain), dtype=np.int16)
-        value = count_misses(problem, state, np.array(point, np.int32), misses)
+        value = locate(problem, state, np.array(point, np.int32), new_holders(problem))
         assert abs(Fraction(value) - expected) <= scale
 
 
