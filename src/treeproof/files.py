@@ -1,10 +1,13 @@
-"""Files that are never half-written, and that one process at a time writes to."""
+"""Files that are never half-written, and that one process at a time writes to; their records."""
 
 import contextlib
 import errno
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 
 @contextlib.contextmanager
@@ -43,3 +46,13 @@ def exclusive(path: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             Path(lock.lock_file).unlink()
         lock.release()
+
+
+def prepare_records(*kinds: Any) -> None:
+    """Make records known to msgspec, where they are defined and so in one thread.
+
+    msgspec works out what a type is when it is first used, and crashes where two threads do so at
+    once.
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind)

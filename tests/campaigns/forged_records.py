@@ -76,7 +76,10 @@ def forge_records(
             checker = RunChecker(header, run.ensemble) if forgery.is_new_header else genuine
             values = run.rows[forgery.at].tolist() if given_data else None
             label = run.labels[forgery.at] if given_data and run.labels else None
-            found = checker.check(record, values, label)
+            # Alone, or among others that must not hide it.
+            others = run.records[: int(rng.integers(4)) * (rng.random() < 0.3)]
+            given = [None] * len(others)
+            found = checker.check_all([*others, record], [*given, values], [*given, label])[-1]
             status = found.status
             if found.reason.startswith("record: it cannot be checked"):
                 tally.false.append(f"{run.name} {kinds}: {found.reason} {header} {record}")

@@ -73,6 +73,7 @@ class Forest:
     fixed: NDArray[np.bool_]
     keys: NDArray[np.complex128]
     first_cut: NDArray[np.int64]
+    fenced: FloatArray
     value: FloatArray
     start: FloatArray
     bits: int
@@ -94,15 +95,14 @@ class Forest:
 
     def cuts(self, feature: int) -> FloatArray:
         """Thresholds of a feature in order."""
-        first, last = self.first_cut[feature : feature + 2]
-        return np.asarray(self.keys.imag[first:last])
+        return self.keys.imag[slice(*self.first_cut[feature : feature + 2])]
 
-    def count(self, feature: Ints, value: FloatArray, side: Any = "right") -> NDArray[np.int64]:
-        """Thresholds T <= value of features, or T < value with side 'left'."""
+    def count(self, feature: Ints, value: FloatArray) -> NDArray[np.int64]:
+        """Thresholds T <= value of features."""
         # Complex numbers are ordered by their real part, then by the imaginary one.
         keys = np.empty(np.broadcast_shapes(np.shape(feature), np.shape(value)), complex)
         keys.real, keys.imag = feature, value
-        return np.asarray(self.keys.searchsorted(keys, side) - self.first_cut[feature])
+        return np.asarray(self.keys.searchsorted(keys, "right") - self.first_cut[feature])
 
     def passed(
         self, feature: Ints, x: FloatArray, radius: Any, rate: Any, is_open: Any = False
@@ -122,9 +122,8 @@ class Forest:
             error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
             count = self.count(feature, end)
             place = self.first_cut[feature] + count
-            cuts = np.concatenate([[np.nan], self.keys.imag, [np.nan]])
-            below = np.where(count > 0, cuts[place], -np.inf)
-            above = np.where(place < self.first_cut[feature + 1], cuts[place + 1], np.inf)
+            below = np.where(count > 0, self.fenced[place], -np.inf)
+            above = np.where(place < self.first_cut[feature + 1], self.fenced[place + 1], np.inf)
             near = ~((below < end - error) & (above > end + error))
         known = stays | np.isinf(radius)
         exact = (np.abs(rate) == 1.0) & np.isfinite(end)
@@ -293,22 +292,7 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     flags, (first, last) = trees.flags[numeric], zero[feature].T
     goes_apart = np.where(flags & MISSING_LEFT, last > cut[numeric], first <= cut[numeric])
     apart[numeric] = ((flags & ZERO_IS_MISSING) > 0) & goes_apart
-    precision = ensemble.aggregation.precision
-    value = trees.leaf_value.astype(precision).astype(np.float64)
-    start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
-    exponent = grid_exponent(ensemble) - EXTRA_BITS
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
-    # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
-    # words; weights are 1 but for a target, which must beat all the other outputs.
-    largest = np.zeros(ensemble.n_trees)
-    leaves = np.flatnonzero(trees.feature < 0)
-    np.maximum.at(largest, tree[leaves], np.abs(value[trees.leaf[leaves]]).max(axis=1))
-    most = max(largest.max(initial=0.0), np.abs(start).max())
-    total = ((largest / most).sum() + 1.0) * 2.0 * ensemble.n_outputs if most else 1.0
-    shift = max(0, int(np.frexp(most)[1] + np.frexp(total)[1]) + 1 - WORD_BITS - exponent)
-    scaled = np.ldexp(value, -(exponent + shift))
-    up = np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64)
-    down = np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64)
     return {
         "tree": tree,
         "feature": trees.feature.astype(np.int64),
@@ -319,14 +303,12 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
         "fixed": ensemble.is_categorical,
         "keys": keys,
         "first_cut": first_cut,
-        "value": value,
-        "start": start,
-        "bits": 24 if precision == "float32" else 53,
-        "exponent": exponent,
-        "shift": shift,
-        "word": (down, up),
+        # All thresholds, with one more entry at both ends.
+        "fenced": np.concatenate([[np.nan], keys.imag, [np.nan]]),
         "first_sums": {},
-    } | _ranges_of_nodes(trees, numeric, parent, cut, apart, len(keys))
+        **_ranges_of_nodes(trees, numeric, parent, cut, apart, len(keys)),
+        **_integers(ensemble, tree),
+    }
 
 
 def _ranges_of_nodes(
@@ -345,3 +327,31 @@ def _ranges_of_nodes(
         least[node[right]] = np.maximum(least[node[right]], cut[above[right]] + 1)
         at = above
     return {"least": least, "most": most}
+
+
+def _integers(ensemble: Ensemble, tree: Ints) -> dict[str, Any]:
+    """Leaf and start values, and the units in which they are integers."""
+    trees = ensemble.trees
+    precision = ensemble.aggregation.precision
+    value = trees.leaf_value.astype(precision).astype(np.float64)
+    start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
+    exponent = grid_exponent(ensemble) - EXTRA_BITS
+    # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
+    # words; weights are 1 but for a target, which must beat all the other outputs.
+    largest = np.zeros(ensemble.n_trees)
+    leaves = np.flatnonzero(trees.feature < 0)
+    np.maximum.at(largest, tree[leaves], np.abs(value[trees.leaf[leaves]]).max(axis=1))
+    most = max(largest.max(initial=0.0), np.abs(start).max())
+    total = ((largest / most).sum() + 1.0) * 2.0 * ensemble.n_outputs if most else 1.0
+    shift = max(0, int(np.frexp(most)[1] + np.frexp(total)[1]) + 1 - WORD_BITS - exponent)
+    scaled = np.ldexp(value, -(exponent + shift))
+    up = np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64)
+    down = np.where((scaled == 0.0) & (value < 0.0), -1.0, np.floor(scaled)).astype(np.int64)
+    return {
+        "value": value,
+        "start": start,
+        "bits": 24 if precision == "float32" else 53,
+        "exponent": exponent,
+        "shift": shift,
+        "word": (down, up),
+    }

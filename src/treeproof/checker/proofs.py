@@ -113,9 +113,9 @@ class Prover:
     def _settle(self, nodes: list[Node], reasons: list[str]) -> None:
         """Note the first node of each row that does not hold."""
         alone: Prover | None = None
-        seen = -1
+        failed: set[int] = set()
         for node, reason in zip(nodes, self.check(nodes), strict=True):
-            if not reason or node.row == seen:
+            if not reason or node.row in failed:
                 continue
             if alone is None or alone.claims[0] is not self.claims[node.row]:
                 row = slice(node.row, node.row + 1)
@@ -124,7 +124,8 @@ class Prover:
             (exact_reason,) = alone.check([node._replace(row=0)])
             if exact_reason:
                 # Nodes come in order, and what could not be read comes after them.
-                reasons[node.row], seen = exact_reason, node.row
+                reasons[node.row] = exact_reason
+                failed.add(node.row)
 
     def problem(self, row: int, number: int) -> Problem:
         """The sum of a way, by its number, over the box of a row."""

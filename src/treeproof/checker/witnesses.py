@@ -66,7 +66,7 @@ class Moves:
         rises = there > here
         place = forest.first_cut[self.feature] + np.where(rises, there - 1, there)
         # Where a cell does not change, the place may be behind the last threshold.
-        cut = np.append(forest.keys.imag, np.nan)[place]
+        cut = forest.fenced[place + 1]
         precision = forest.ensemble.input_precision
         with np.errstate(over="ignore", invalid="ignore"):
             near = np.nextafter(w.astype(precision), x.astype(precision)).astype(np.float64)

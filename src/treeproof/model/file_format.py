@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import atomic_replace
+from treeproof.files import atomic_replace, prepare_records
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -101,6 +101,9 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     infinite_allowed: bool
     provenance: dict[str, Any]
     arrays: tuple[_Array, ...]
+
+
+prepare_records(_Header, Aggregation, Decision, Provenance)
 
 
 def is_saved(head: bytes) -> bool:

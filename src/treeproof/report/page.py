@@ -16,10 +16,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from markupsafe import Markup
 
 from treeproof.checker import RowCheck
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, require_backend
 from treeproof.report import rows, text
 from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
@@ -82,6 +81,7 @@ def render(
     checks: Sequence[Sequence[RowCheck] | None] | None = None,
 ) -> str:
     """Return the page that `write_report` writes, from the same arguments."""
+    require_backend("jinja2", "report")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     shown = _read(runs, names)
@@ -152,10 +152,10 @@ def _context(
     script, styles = _asset("page.js"), _asset("page.css")
     context: dict[str, Any] = {
         "title": title or _title(runs),
-        "styles": Markup(styles),  # noqa: S704 - the package's own file
-        "script": Markup(script),  # noqa: S704 - the package's own file
+        "styles": styles,
+        "script": script,
         "script_hash": _hash(script),
-        "payload": Markup(_payload(runs, axis, start, with_radii, pixels)),  # noqa: S704 - see there
+        "payload": _payload(runs, axis, start, with_radii, pixels),
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
         "start": start,
         "with_radii": with_radii,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import atomic_replace
+from treeproof.files import atomic_replace, prepare_records
 from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
@@ -66,6 +66,9 @@ class _Header(msgspec.Struct, kw_only=True):
 
     model: _Model
     question: dict[str, Any] = {}
+
+
+prepare_records(_Header, list[_Row])
 
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")

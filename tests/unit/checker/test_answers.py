@@ -15,6 +15,7 @@ import treeproof
 from tests.unit.checker.certificates import packed, unpacked, with_row
 from treeproof.checker import RunChecker
 from treeproof.checker.claims import LARGEST_RATIO
+from treeproof.checker.proofs import Prover
 from treeproof.errors import InvalidInput
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -117,6 +118,43 @@ def test_all_answers_of_runs_are_accepted():
             assert reason(header, record) == ""
             seen.add((header["question"]["kind"], record["verdict"], record["attained"]))
     assert len(seen) == 5
+
+
+@pytest.mark.parametrize("most_entries", [1, 20, 1 << 15])
+def test_rows_are_checked_together_as_they_are_alone(most_entries):
+    header, records = run("radius", treeproof.LInf(scale=[0.3, 1.0]), X=np.tile(ROWS, (3, 1)))
+    proofs = [None, b"", b"P", b"PP", b"E", b"X", b"S" + struct.pack("<ii", 0, 0) + b"PP"]
+    forged = [
+        record if proof is None else changed(record, proof=proof)
+        for record in records
+        for proof in proofs
+    ]
+    forged += [changed(r, radius=(9.0).hex()) | {"lower": 9.0, "upper": 9.0} for r in records]
+    forged += [r | {"witness": [0.1, 0.1]} for r in records] + [r | {"label": 3} for r in records]
+    forged.insert(3, {"record": "row"})
+    order = np.random.default_rng(0).permutation(len(forged))
+    forged = [forged[number] for number in order]
+    checker = RunChecker(header, ENSEMBLE)
+    with mock.patch("treeproof.checker.proofs.MOST_ENTRIES", most_entries):
+        together = checker.check_all(forged)
+    assert together == [checker.check(record) for record in forged]
+    assert len({check.reason for check in together}) > 10
+    assert sum(check.status == "accepted" for check in together) >= len(records)
+
+
+def test_an_error_in_one_proof_leaves_the_others_alone():
+    header, records = run()
+    checker, nodes = RunChecker(header, ENSEMBLE), Prover.nodes
+
+    def fail(prover: Prover, row: int) -> Any:
+        if prover.claims[row].row[1] == 0.6:
+            raise MemoryError
+        return nodes(prover, row)
+
+    with mock.patch.object(Prover, "nodes", fail):
+        checks = checker.check_all(records)
+    assert [check.status for check in checks] == ["accepted", "accepted", "rejected", "accepted"]
+    assert checks[2].reason == "record: it cannot be checked (MemoryError())"
 
 
 def test_float32_models_are_checked_in_their_own_precision():

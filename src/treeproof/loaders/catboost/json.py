@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.files import prepare_records
 from treeproof.loaders.catboost.model import (
     CTR_REFUSAL,
     MAX_TREE_DEPTH,
@@ -57,6 +58,9 @@ class _Document(msgspec.Struct, frozen=True):
     trees: tuple[_Node, ...] | None = None
     scale_and_bias: tuple[float, tuple[float, ...] | None] = (1.0, ())
     model_info: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+prepare_records(_Document)
 
 
 def parse_json(text: bytes) -> CatBoostModel:

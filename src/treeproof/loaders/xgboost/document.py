@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.files import prepare_records
 from treeproof.loaders.xgboost.ubjson import decode_ubjson
 
 MAX_FEATURES = 1 << 20
@@ -100,6 +101,9 @@ class Learner(msgspec.Struct):
 class _Document(msgspec.Struct):
     learner: Learner
     version: list[int] = []
+
+
+prepare_records(_Document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
+from treeproof.files import prepare_records
 from treeproof.loaders.base import (
     CannotAnswer,
     Loaded,
@@ -57,6 +58,9 @@ class _Node(msgspec.Struct):
     no: _Number | None = None
     missing: _Number | None = None
     children: "list[_Node]" = []
+
+
+prepare_records(list[_Node])
 
 
 class XGBoostDumpLoader(Loader):
