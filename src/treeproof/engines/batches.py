@@ -29,7 +29,7 @@ from treeproof.query.query import Query
 from treeproof.results.results import Results
 
 CHUNK = 16
-"""Most rows of a compiled call, so that it can be interrupted soon."""
+"""Rows of a compiled call, so that it can be interrupted soon."""
 _REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -95,11 +95,12 @@ class BatchSearch:
     ) -> None:
         """Search rows, in threads if asked to; answers must not depend on how rows are cut.
 
+        The step of `rows` is the number of rows of a compiled call.
+
         The kernel takes the model, what could break the claims, rows, whether the nearest violation
         is wanted, its own option and limits, and its columns.
         """
-        rows = range(len(self._query)) if rows is None else rows
-        chunks = range(rows.start, rows.stop, CHUNK)
+        chunks = range(0, len(self._query), CHUNK) if rows is None else rows
 
         def search(part: slice) -> None:
             batch = batch_of(self._query, self._sides, self.skip, part)
@@ -110,7 +111,7 @@ class BatchSearch:
             self._waiting.append(part)
             # Plain arrays need the interpreter's lock now and then, so two threads that replay wait
             # for each other; one that replays while others search does not.
-            if len(self._waiting) * CHUNK * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
+            if len(self._waiting) * chunks.step * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
                 self._replay()
 
         in_slices(chunks, thread_count(n_jobs), search)

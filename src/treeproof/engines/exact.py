@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import BatchSearch
+from treeproof.engines.batches import CHUNK, BatchSearch
 from treeproof.engines.outcomes import mark_unknown, mark_verified, mark_witnessed
 from treeproof.kernels.core.status import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
@@ -22,6 +22,9 @@ STAGES = (4, 16)
 """Rows after which the others learn anew where to look first."""
 WORTH_THREADS_S = 2e-3
 """Threads take half a millisecond to begin; less work is done sooner without them."""
+CALL_S, LARGEST_CHUNK = 20e-3, 64
+"""What a compiled call may take, by the rows before it, and most rows of one: making it takes as
+long as a small model's row."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.65
@@ -74,7 +77,9 @@ class ExactEngine:
                 before = search.part_of(slice(start, first))
                 expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
-                search.run(solve_batch, _first_guess(before), limits, range(first, last), threads)
+                step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
+                rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
+                search.run(solve_batch, _first_guess(before), limits, rows, threads)
                 first = last
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
