@@ -19,6 +19,7 @@ from treeproof.kernels.core.emulation import (
     RISING,
     SIGMOID,
     SOFTMAX,
+    Conjunction,
     Forest,
     Semantics,
 )
@@ -193,10 +194,10 @@ def semantics_of(ensemble: Ensemble, judgement: int) -> Semantics:
 
 
 def single_constraints(query: Query) -> Alternatives:
-    """Every alternative as one constraint.
+    """Every alternative as one constraint, beside the conditions that it is the sum of.
 
-    Sound for a target that must beat all other classes at once: wherever all constraints hold,
-    their sum holds; and the search judges every remaining leaf tuple by the model's own
+    Sound for a target that must beat all other classes at once: wherever all conditions hold, any
+    weighted sum of them holds; and the search judges every remaining leaf tuple by the model's own
     label. All outputs keep a weight, so a tuple fixes the label.
     """
     table = query.alternatives
@@ -216,4 +217,8 @@ def single_constraints(query: Query) -> Alternatives:
         need=np.ascontiguousarray(need),
         unit=table.unit[start],
         link_slack=np.ascontiguousarray(link_slack),
+        condition_start=table.alternative_start,
+        conditions=Conjunction(
+            np.ascontiguousarray(table.coefficient), table.need, table.link_slack
+        ),
     )

@@ -62,14 +62,28 @@ class Forest(NamedTuple):
     semantics: Semantics
 
 
+class Conjunction(NamedTuple):
+    """Conditions that a violation meets all at once.
+
+    coefficient  float64 (n_conditions, n_outputs)
+    need         float64 (n_conditions,)
+    link_slack   float64 (n_conditions,)
+    """
+
+    coefficient: np.ndarray
+    need: np.ndarray
+    link_slack: np.ndarray
+
+
 class Claim(NamedTuple):
     """One constraint of one row, as engines see it.
 
     coefficient  float64 (n_outputs,)
-    need         float64   smallest gain that breaks the claim
-    unit         float64   rounding unit of the library's sums; 0 when they are exact
+    need         float64    smallest gain that breaks the claim
+    unit         float64    rounding unit of the library's sums; 0 when they are exact
     link_slack   float64
-    label        int       class index of the judgement; -1 where unused
+    label        int        class index of the judgement; -1 where unused
+    conditions   Conjunction  of which the constraint is the sum
     """
 
     coefficient: np.ndarray
@@ -77,6 +91,7 @@ class Claim(NamedTuple):
     unit: float
     link_slack: float
     label: int
+    conditions: Conjunction
 
 
 @noalloc_kernel

@@ -17,8 +17,10 @@ import numpy as np
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.exact.problem import (
+    BASE,
     CELL_START,
     ENTRY_START,
+    GROSS,
     HIGH,
     LEAF_START,
     LOW,
@@ -56,8 +58,9 @@ class State(NamedTuple):
     marginal    float64 (n_cells,)       what fixing a cell costs; see `marginals`
     score       float64 (n_leaves,)      scratch, as `gain`
     peak        float64 (n_entries,)     scratch, as `range_low`: largest multiplier in the range
-    alive       uint32  (n_leaves,)      scratch: the living leaves of one factor
+    alive       uint32  (n_leaves,)      numbers of the living leaves within their factor, as `gain`
     scratch     float64 (n_cells,)
+    weight      float64 (n_conditions,)  those of which the problem's terms are the sum
     """
 
     rest: np.ndarray
@@ -81,6 +84,7 @@ class State(NamedTuple):
     peak: np.ndarray
     alive: np.ndarray
     scratch: np.ndarray
+    weight: np.ndarray
 
 
 @inner_kernel
@@ -95,7 +99,7 @@ def new_state(problem):
     rest = np.empty(len(problem.unary), dtype=np.float64)
     copy_into(rest, problem.unary)
     constant = np.empty(1, dtype=np.float64)
-    constant[0] = problem.base
+    constant[0] = problem.terms[BASE]
     return State(
         rest,
         np.zeros(len(problem.segments), dtype=np.float64),
@@ -118,6 +122,7 @@ def new_state(problem):
         np.empty(len(problem.entries), dtype=np.float64),
         np.empty(n_leaves, dtype=np.uint32),
         np.empty(len(problem.unary), dtype=np.float64),
+        problem.conditions.weight.copy(),
     )
 
 
@@ -365,8 +370,9 @@ def list_leaves(problem, state, factor):
     first_leaf = problem.factors[factor, LEAF_START]
     first_row = problem.factors[factor, ENTRY_START]
     n_alive = problem.factors[factor + 1, LEAF_START] - first_leaf
+    alive = state.alive[first_leaf:]
     for number in range(n_alive):
-        state.alive[number] = number
+        alive[number] = number
     for step in range(width):
         pair = first_pair + step
         last = problem.pairs[pair + ONE, SEGMENT_START] - problem.pairs[pair, SEGMENT_START] - ONE
@@ -374,16 +380,16 @@ def list_leaves(problem, state, factor):
             n_meeting = np.uint64(0)
             for index in range(n_alive):
                 # Without a branch: which leaves stay cannot be foreseen.
-                number = state.alive[index]
+                number = alive[index]
                 row = first_row + number * width + step
-                state.alive[n_meeting] = number
+                alive[n_meeting] = number
                 n_meeting += np.uint64(
                     (entries[row, LOW] <= span[pair, HIGH])
                     & (entries[row, HIGH] >= span[pair, LOW])
                 )
             n_alive = n_meeting
     for index in range(n_alive):
-        state.gain[first_leaf + index] = problem.leaf_gain[first_leaf + state.alive[index]]
+        state.gain[first_leaf + index] = problem.leaf_gain[first_leaf + alive[index]]
     state.n_alive[factor] = n_alive
     if n_alive == 1:
         for step in range(n_active):
@@ -399,7 +405,7 @@ def list_leaves(problem, state, factor):
         start = problem.pairs[pair, SEGMENT_START]
         column = first_row + pair - first_pair
         for index in range(n_alive):
-            row = column + state.alive[index] * width
+            row = column + alive[index] * width
             state.range_low[entry] = start + max(entries[row, LOW], span[pair, LOW])
             state.range_high[entry] = start + min(entries[row, HIGH], span[pair, HIGH])
             entry += ONE
@@ -465,8 +471,8 @@ def refresh(problem, state):
     box = state.box
     slots = problem.slots
     pairs = problem.pairs
-    constant = problem.base
-    magnitude = problem.gross
+    constant = problem.terms[BASE]
+    magnitude = problem.terms[GROSS]
     most_pairs = np.uint64(0)
     for slot in range(problem.n_slots):
         low = np.uint32(box[slot, LOW])

@@ -7,7 +7,9 @@ import numpy as np
 from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.bits import ALL, BIT, LAST, SIX, lowest_bit
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.exact.conditions import lighten, weigh
 from treeproof.kernels.exact.problem import (
+    BASE,
     CELL_START,
     ENTRY_START,
     FACTOR,
@@ -107,7 +109,7 @@ def leaf_in(problem, factor, word, bits):
 @noalloc_kernel
 def locate(problem, state, point, holders):
     """Value of a point inside the state's box; fills in where it lies."""
-    value = problem.base
+    value = problem.terms[BASE]
     for slot in range(problem.n_slots):
         value += problem.unary[point[slot]]
     for factor in range(problem.n_factors):
@@ -123,6 +125,35 @@ def locate(problem, state, point, holders):
             if bits != 0:
                 value += problem.leaf_gain[leaf_in(problem, factor, word, bits)]
     return value
+
+
+@noalloc_kernel
+def meets_conditions(problem, target):
+    """Whether the located point meets all conditions, as far as rounding can tell.
+
+    With several of them, their values are left in the table of conditions.
+    """
+    table, holders = problem.conditions, target.holders
+    n_conditions = len(table.value)
+    if n_conditions == 1:
+        return True
+    for number in range(n_conditions):
+        value = table.terms[number, BASE]
+        for slot in range(problem.n_slots):
+            value += table.unary[number, target.point[slot]]
+        table.value[number] = value
+    for factor in range(problem.n_factors):
+        last_pair = problem.factors[factor + 1, PAIR_START]
+        for word in range(word_count(problem, factor)):
+            bits = holders_besides(problem, holders, factor, last_pair, word)
+            if bits != 0:
+                leaf = leaf_in(problem, factor, word, bits)
+                for number in range(n_conditions):
+                    table.value[number] += table.gain[number, leaf]
+    least = np.inf
+    for number in range(n_conditions):
+        least = min(least, table.value[number])
+    return least >= 0.0
 
 
 @noalloc_kernel
@@ -306,6 +337,8 @@ def new_found(n_features):
     )
 
 
+ATTEMPTS, ATTEMPT_STEP = 12, 0.7
+"""Ascents with other weights until all conditions are met, and how far weights change."""
 REPAIR_ROUNDS = 2
 """Rounds of ascent after each step closer."""
 
@@ -430,14 +463,28 @@ def climb(problem, state, target, rounds):
 def reaches_need(problem, state, target, rounds):
     """Whether `target.point`, after some rounds of ascent in the box, is worth judging.
 
-    Then it is moved as near as small changes take it; `take_back` undoes that.
+    Then it is moved as near as small changes take it; `take_back` undoes that. Where several
+    conditions must be met, ascent goes on with more weight on those that are not.
     """
     value = climb(problem, state, target, rounds)
     target.n_steps[0] = 0
-    if value < target.need:
-        return False
-    descend(problem, state, target, value)
-    return True
+    table = problem.conditions
+    is_reached = value >= target.need and meets_conditions(problem, target)
+    if len(table.trial) > 1 and not is_reached and rounds > 0:
+        for number in range(len(table.trial)):
+            table.trial[number] = state.weight[number]
+        for _ in range(ATTEMPTS):
+            if meets_conditions(problem, target):
+                is_reached = True
+                break
+            lighten(table.trial, table.value, ATTEMPT_STEP, table.trial)
+            weigh(problem, table.trial)
+            value = climb(problem, state, target, rounds)
+    if is_reached:
+        descend(problem, state, target, value)
+    if len(table.trial) > 1:
+        weigh(problem, state.weight)
+    return is_reached
 
 
 @noalloc_kernel
@@ -470,6 +517,8 @@ def descend(problem, state, target, value):
             value = ascend(problem, state, target, value, np.int64(REPAIR_ROUNDS))
             if value < target.need:
                 break
+        if not meets_conditions(problem, target):
+            break
         target.n_steps[0] += 1
     for slot in range(problem.n_slots):
         state.box[slot, LOW] = saved[slot, 0]

@@ -18,7 +18,44 @@ FEATURE, CELL_START = 0, 1
 SLOT, FACTOR, SEGMENT_START = 0, 1, 2
 LEAF_START, ENTRY_START, PAIR_START, TREE = 0, 1, 2, 3
 RANGE_SLOT = 2
+BASE, GROSS = 0, 1
 """Columns of the tables of a `Problem`; few tables with columns compile faster than many arrays."""
+
+
+class Conditions(NamedTuple):
+    """What a violation must meet all at once, where that is more than one condition.
+
+    Every condition has terms of its own, relative to its floor, over the same slots and factors.
+    The terms of the problem are their sum with some weights, see
+    `treeproof.kernels.exact.conditions`. A single condition has no terms here.
+
+    terms   float64 (n_conditions, 2)         BASE, GROSS, as those of the problem
+    unary   float64 (n_conditions, n_cells)
+    gain    float64 (n_conditions, n_leaves)
+    weight  float64 (n_conditions,)           to begin with
+    value   float64 (n_conditions,)           scratch
+    trial   float64 (n_conditions,)           scratch: weights to be tried
+    """
+
+    terms: np.ndarray
+    unary: np.ndarray
+    gain: np.ndarray
+    weight: np.ndarray
+    value: np.ndarray
+    trial: np.ndarray
+
+
+@inner_kernel
+def new_conditions(n_conditions, n_cells, n_leaves):
+    """Conditions without terms."""
+    return Conditions(
+        np.zeros((n_conditions, 2), dtype=np.float64),
+        np.zeros((n_conditions, n_cells), dtype=np.float64),
+        np.zeros((n_conditions, n_leaves), dtype=np.float64),
+        np.ones(n_conditions, dtype=np.float64),
+        np.zeros(n_conditions, dtype=np.float64),
+        np.zeros(n_conditions, dtype=np.float64),
+    )
 
 
 class Problem(NamedTuple):
@@ -30,8 +67,8 @@ class Problem(NamedTuple):
     row more than things, for the end of the last one. Positions are unsigned, see
     `treeproof.kernels.core.compiler.ONE`.
 
-    base       float64                    constant trees and start values
-    gross      float64                    sum over all trees of the largest |gain|; scales rounding
+    terms      float64 (2,)               BASE: constant trees and start values; GROSS: sum over all
+                                          trees of the largest |gain|, scales rounding
     n_trees, n_slots, n_factors, n_pairs  int
     slots      uint32  (n_slots + 1, 3)   FEATURE, CELL_START, PAIR_START (into slot_pair)
     cells      uint32  (n_cells, 3)       LOW, HIGH: global cells covered; EDGE: 1 where some
@@ -43,10 +80,10 @@ class Problem(NamedTuple):
     segments   uint32  (n_segments, 2)    LOW, HIGH: cells of a segment
     entries    uint32  (n_entries, 2)     LOW, HIGH: segments of a leaf in a pair
     slot_pair  uint32  (n_pairs,)         pairs of each slot
+    conditions Conditions                 of which the terms are a weighted sum
     """
 
-    base: float
-    gross: float
+    terms: np.ndarray
     n_trees: int
     n_slots: int
     n_factors: int
@@ -60,6 +97,7 @@ class Problem(NamedTuple):
     segments: np.ndarray
     entries: np.ndarray
     slot_pair: np.ndarray
+    conditions: Conditions
 
 
 class Draft(NamedTuple):
@@ -319,11 +357,15 @@ def build_problem(base, leaves, box):
         n_entries *= 2
     n_factors = np.int64(count)
     n_pairs = np.int64(factors[n_factors, PAIR_START])
+    terms = np.empty(2, dtype=np.float64)
+    terms[BASE] = own
+    terms[GROSS] = gross
     return Problem(
-        own, gross, n_trees, n_slots, n_factors, n_pairs, slots, cells, unary,
+        terms, n_trees, n_slots, n_factors, n_pairs, slots, cells, unary,
         factors[: n_factors + 1], gain[: factors[n_factors, LEAF_START]], pairs[: n_pairs + 1],
         segments[: pairs[n_pairs, SEGMENT_START]], entries[: factors[n_factors, ENTRY_START]],
         index_pairs(n_slots, n_pairs, slots, pairs),
+        new_conditions(np.int64(1), np.int64(0), np.int64(0)),
     )  # fmt: skip
 
 
