@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
+from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
@@ -196,6 +197,11 @@ def _alternatives(query: Query) -> Alternatives:
         coefficient=np.rint(table.coefficient / scale),
         need=table.need / scale,
         link_slack=table.link_slack / scale,
+        conditions=Conjunction(
+            np.rint(table.conditions.coefficient / scale),
+            table.conditions.need / scale,
+            table.conditions.link_slack / scale,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import (
     Leaves,
@@ -30,19 +31,21 @@ from treeproof.kernels.exact.problem import (
 )
 
 LEAST = 2.0**-20
-"""Smallest weight, where all together are about 1. They stay positive, so that points that reach
+"""Smallest part of all weights together that one has. They stay positive, so that points that reach
 the same leaf of every weighted tree have the same label."""
 OTHERS = 0.1
 """Part of the first weights that is not on the condition that is farthest from holding."""
-FIRST_STEP, LONGER, SHORTER, WORTH_MORE = 1.0, 2.0, 0.2, 0.02
-"""First change of weights, how it grows and shrinks, and what part of the bound is worth a try."""
+ALL_THE_WAY, FIRST_STEP, LONGER, SHORTER = 50.0, 1.0, 2.0, 0.2
+"""A change of weights that leaves one, the first smaller one, and how it grows and shrinks."""
+MOST_FAILED, WORTH_MORE = 2, 0.02
+"""Changes in a row that do not pay, and what part of the bound is worth another one."""
 
 
 @inner_kernel
 def with_conditions(problem, forest, claim, leaves, box, room):
     """The problem with terms of each condition of a claim; the floor of their sums is 0.
 
-    room  float64  how much lower than it must be a floor is set, as a part of all magnitudes
+    room  float64  by what part of slacks, and 2**-22 of magnitudes, floors are lowered further
 
     Sound: each floor is the condition's need minus all that rounding can hide, as for a single one.
     """
@@ -52,7 +55,6 @@ def with_conditions(problem, forest, claim, leaves, box, room):
     gain = np.empty(len(leaves.leaf_gain), dtype=np.float64)
     for number in range(n_conditions):
         coefficient = claim.conditions.coefficient[number]
-        gross = 0.0
         for tree in range(len(leaves.leaf_start) - 1):
             output = trees.tree_output[tree]
             is_weighted = output < 0 or coefficient[output] != 0.0
@@ -60,7 +62,6 @@ def with_conditions(problem, forest, claim, leaves, box, room):
                 gain[leaf] = 0.0
                 if is_weighted:
                     gain[leaf] = gain_of_leaf(trees, tree, leaves.leaf_row[leaf], coefficient)
-                gross += abs(gain[leaf])
         own = Leaves(
             leaves.leaf_start, gain, leaves.leaf_row, leaves.range_start, leaves.feature,
             leaves.low, leaves.high,
@@ -68,14 +69,14 @@ def with_conditions(problem, forest, claim, leaves, box, room):
         slack = summation_slack(
             trees, coefficient, start, claim.unit, leaves.leaf_start, leaves.leaf_row
         )
-        floor = claim.conditions.need[number] - slack - claim.conditions.link_slack[number]
-        floor -= room * (slack + gross)
         base = combination_up(coefficient, start)
-        part = build_problem(base - floor, own, box)
-        table.terms[number, BASE] = part.terms[BASE]
+        part = build_problem(base, own, box)
+        gross = part.terms[GROSS] + abs(base)
+        floor = claim.conditions.need[number] - slack - claim.conditions.link_slack[number]
+        floor -= room * (slack + 2.0**-22 * gross)
+        table.terms[number, BASE] = part.terms[BASE] - floor
         # Sound: covers the rounding of the difference, and of the weighted sums of these terms.
-        scale = part.terms[GROSS] + abs(base) + abs(floor)
-        table.terms[number, GROSS] = (n_conditions + 3) * scale
+        table.terms[number, GROSS] = (n_conditions + 3) * (gross + abs(floor))
         for cell in range(len(part.unary)):
             table.unary[number, cell] = part.unary[cell]
         for leaf in range(len(part.leaf_gain)):
@@ -183,11 +184,12 @@ def total_weight(weight):
 
 @noalloc_kernel
 def lighten(weight, value, step, new_weight):
-    """Weights moved away from conditions with large values towards those with small ones."""
+    """Weights, as much in all, moved from conditions with large values to those with small ones."""
+    before = total_weight(weight)
     mean = 0.0
     for number in range(len(weight)):
         mean += weight[number] * value[number]
-    mean /= total_weight(weight)
+    mean /= before
     farthest = 1e-300
     for number in range(len(weight)):
         farthest = max(farthest, abs(value[number] - mean))
@@ -197,41 +199,42 @@ def lighten(weight, value, step, new_weight):
         new_weight[number] = weight[number] * factor
         total += new_weight[number]
     for number in range(len(weight)):
-        new_weight[number] = max(new_weight[number] / total, LEAST)
+        new_weight[number] = before * max(new_weight[number] / total, LEAST)
 
 
 @noalloc_kernel
 def improve_weights(problem, state):
     """Find better weights for the state's box and multipliers; returns the bound.
 
-    Weights go against the bound's slope, in steps that grow while they pay and shrink otherwise.
+    All weight is tried on the condition with the least value where the bound's maxima are; then
+    weights go against the bound's slope, in steps that grow while they pay and shrink otherwise.
 
     Sound: any weights >= 0 give a bound.
     """
     table = problem.conditions
-    step = FIRST_STEP
-    bound, _ = refresh(problem, state)
+    step = ALL_THE_WAY
     n_failed = 0
-    while n_failed < 2 and bound >= 0.0:
+    bound, _ = refresh(problem, state)
+    copy_into(table.trial, state.weight)
+    while n_failed < MOST_FAILED and bound >= 0.0:
         if n_failed == 0:
             relaxed_values(problem, state)
-        for number in range(len(state.weight)):
-            table.trial[number] = state.weight[number]
         lighten(table.trial, table.value, step, state.weight)
-        better, _ = apply_weights(problem, state)
+        found, _ = apply_weights(problem, state)
         # Bounds of sums with different weights are compared for one unit of weight.
-        gained = bound / total_weight(table.trial) - better / total_weight(state.weight)
-        if gained > 0.0:
-            n_failed = 0
-            step *= LONGER
-            is_worth_more = gained * total_weight(table.trial) > WORTH_MORE * bound
-            bound = better
-            if not is_worth_more:
-                break
-        else:
+        gained = bound - found * total_weight(table.trial) / total_weight(state.weight)
+        if gained <= 0.0:
             n_failed += 1
-            step *= SHORTER
-            for number in range(len(state.weight)):
-                state.weight[number] = table.trial[number]
-            bound, _ = apply_weights(problem, state)
+            step = FIRST_STEP if step == ALL_THE_WAY else SHORTER * step
+            continue
+        n_failed = 0
+        step = min(LONGER * step, ALL_THE_WAY)
+        copy_into(table.trial, state.weight)
+        is_worth_more = gained > WORTH_MORE * bound
+        bound = found
+        if not is_worth_more:
+            break
+    if n_failed > 0:
+        copy_into(state.weight, table.trial)
+        bound, _ = apply_weights(problem, state)
     return bound

@@ -30,13 +30,15 @@ from treeproof.kernels.exact.problem import (
 )
 
 LOWEST = -1e300
+FLAT = 1e-6
+"""Part of the mean of all trees' largest gains below which differences of gains do not matter."""
 
 
 class State(NamedTuple):
     """Where a search stands in a problem; arrays are overwritten in place.
 
-    Leaves that miss the box, factors with one leaf left and pairs with one segment left say nothing
-    there; the others are listed densely, so that sweeps visit nothing else.
+    Leaves that miss the box, factors whose leaves have one gain and pairs with one segment left say
+    nothing there; the others are listed densely, so that sweeps visit nothing else.
 
     rest        float64 (n_cells,)       U, shifted so that its maximum per slot is 0
     multiplier  float64 (n_segments,)    λ
@@ -250,7 +252,7 @@ def sweep(problem, state, is_forward, bound, floor):
     direction = 0 if is_forward else 1
     for turn in range(problem.n_factors):
         factor = turn if is_forward else problem.n_factors - 1 - turn
-        if state.n_alive[factor] < 2:
+        if state.n_active[factor] == 0:
             continue
         first_pair = problem.factors[factor, PAIR_START]
         last_step = np.uint64(0)
@@ -313,9 +315,12 @@ def enter_box(problem, state):
             state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
             state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
     bound = 0.0
+    flat = 0.0
+    if len(state.weight) > 1:
+        flat = FLAT * problem.terms[GROSS] / problem.n_trees
     for factor in range(problem.n_factors):
         list_pairs(problem, state, factor)
-        bound += list_leaves(problem, state, factor)
+        bound += list_leaves(problem, state, factor, flat)
     share_out(problem, state)
     for slot in range(problem.n_slots):
         low = np.uint32(box[slot, LOW])
@@ -329,11 +334,7 @@ def enter_box(problem, state):
 
 @noalloc_kernel
 def give_back(problem, state, pair):
-    """Return the multipliers of a pair to its slot.
-
-    Sound where the factor's living leaves do not tell the segments apart: every point's value is
-    the same sum as before.
-    """
+    """Return the multipliers of a pair to its slot: they become 0, and any multipliers will do."""
     start = problem.pairs[pair, SEGMENT_START]
     for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + ONE):
         value = state.multiplier[segment]
@@ -360,8 +361,11 @@ def list_pairs(problem, state, factor):
 
 
 @inlined_kernel
-def list_leaves(problem, state, factor):
-    """List the leaves of a factor that meet the box; returns the factor's term of the bound."""
+def list_leaves(problem, state, factor, flat):
+    """List the leaves of a factor that meet the box; returns the factor's term of the bound.
+
+    flat  float64  a factor whose gains differ by no more is not worth multipliers
+    """
     entries = problem.entries
     span = state.span
     first_pair = problem.factors[factor, PAIR_START]
@@ -388,17 +392,23 @@ def list_leaves(problem, state, factor):
                     & (entries[row, HIGH] >= span[pair, LOW])
                 )
             n_alive = n_meeting
+    least = np.inf
+    most = -np.inf
     for index in range(n_alive):
-        state.gain[first_leaf + index] = problem.leaf_gain[first_leaf + alive[index]]
+        gain = problem.leaf_gain[first_leaf + alive[index]]
+        state.gain[first_leaf + index] = gain
+        least = min(least, gain)
+        most = max(most, gain)
     state.n_alive[factor] = n_alive
-    if n_alive == 1:
+    # Sound: without multipliers a factor's term is its largest gain, whatever the others are.
+    if most - least <= flat:
         for step in range(n_active):
             pair = state.active[first_pair + step]
             give_back(problem, state, pair)
             state.place[pair] = -1
         state.n_active[factor] = 0
-        state.best[factor] = state.gain[first_leaf]
-        return state.gain[first_leaf]
+        state.best[factor] = most
+        return most
     entry = np.uint64(first_row)
     for step in range(n_active):
         pair = state.active[first_pair + step]
@@ -444,7 +454,7 @@ def marginals(problem, state):
         for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
             state.marginal[cell] = state.rest[cell]
     for factor in range(problem.n_factors):
-        if state.n_alive[factor] < 2:
+        if state.n_active[factor] == 0:
             continue
         for step in range(state.n_active[factor]):
             segment_marginals(problem, state, factor, step)

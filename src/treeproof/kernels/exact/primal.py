@@ -165,7 +165,7 @@ def slot_values(problem, state, holders, slot, values):
         values[cell] = problem.unary[cell]
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
-        if state.place[pair] < 0:
+        if state.span[pair, LOW] == state.span[pair, HIGH]:
             continue
         factor = problem.pairs[pair, FACTOR]
         width = word_count(problem, factor)
@@ -191,7 +191,7 @@ def move_slot(problem, state, holders, slot, after, is_stale):
     change = 0.0
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
-        if state.place[pair] < 0:
+        if state.span[pair, LOW] == state.span[pair, HIGH]:
             continue
         factor = problem.pairs[pair, FACTOR]
         width = word_count(problem, factor)

@@ -221,8 +221,6 @@ FRESH, WITNESSED, REJECTED = 0, 1, 2
 FAR_CLOSER = 0.5
 """A witness at this share of the radius makes the trees worth restricting to the smaller ball."""
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
-WEIGHED_SWEEPS = 6
-"""Sweeps after which weights of several conditions are improved."""
 WORTH_ANOTHER_TRY = 0.8
 """Sweeping goes on in a box of which at most this share of cells is left."""
 SMALL = 0.01
@@ -360,7 +358,8 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
         turn += 1
         if bound < floor and turn < limit:
             continue
-        if has_conditions and turn <= WEIGHED_SWEEPS:
+        if has_conditions and turn & (turn - 1) == 0:
+            # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
             bound = improve_weights(problem, state)
         if is_root:
             if turn == (1 if history == FRESH else 2) and history != REJECTED:
