@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         feature_radius,
         load,
         radius,
+        reasons,
         unimportant_features,
         verify,
     )
@@ -49,9 +50,12 @@ if TYPE_CHECKING:
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
-    from treeproof.results.features import AnchorResults, FeatureResults
+    from treeproof.results.features import FeatureResults
+    from treeproof.results.reasons import Reasons
+    from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
     from treeproof.results.run_file import load_results
+    from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
@@ -66,6 +70,7 @@ __all__ = [
     "BrokenModelFile",
     "CertificateRejected",
     "FeatureResults",
+    "FrameMapper",
     "InternalError",
     "InvalidInput",
     "KeepsLabel",
@@ -73,6 +78,7 @@ __all__ = [
     "Model",
     "ModelWarning",
     "PaperProtocol",
+    "Reasons",
     "Results",
     "RobustnessScorer",
     "Run",
@@ -98,6 +104,7 @@ __all__ = [
     "milp",
     "multilevel",
     "radius",
+    "reasons",
     "run",
     "smt",
     "unimportant_features",
@@ -113,6 +120,7 @@ _HOMES = {
         "feature_radius",
         "load",
         "radius",
+        "reasons",
         "unimportant_features",
         "verify",
     ),
@@ -131,9 +139,11 @@ _HOMES = {
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
-    "treeproof.results.features": ("AnchorResults", "FeatureResults"),
+    "treeproof.results.features": ("FeatureResults",),
+    "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),
+    "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),

@@ -10,14 +10,20 @@ from treeproof.errors import InvalidInput
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Box, LInf, PerFeature
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treeproof.engines.base import Engine
     from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.query.query import Query
-    from treeproof.results.features import AnchorResults, FeatureResults
+    from treeproof.results.features import FeatureResults
+    from treeproof.results.reasons import Reasons
+
+
+LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
 
 
 class FileOptions(TypedDict, total=False):
@@ -53,6 +59,18 @@ class AnchorOptions(TypedDict, total=False):
     node_limit: int
 
 
+class ReasonOptions(AnchorOptions, total=False):
+    """Those of them that `reasons` takes, and preferences; `reasons` explains these."""
+
+    memory_limit_mb: float
+    evidence: bool
+    n_sets: int
+    n_changes: int
+    weights: PerFeature | None
+    always: int | str | Sequence[int | str]
+    never: int | str | Sequence[int | str]
+
+
 def load(
     source: Any,
     *,
@@ -78,8 +96,8 @@ def load(
         * ``base_score`` (float): margin to start from, for XGBoost text dumps.
         * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
           default) for one margin, k for k margins whose trees take turns.
-        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps; by default up
-          to the last one used.
+        * ``n_features`` (int): number of columns of a row, for XGBoost text dumps and ONNX models
+          that do not state it; by default up to the last one used.
         * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
           best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
           who saved the file (`ModelWarning`).
@@ -310,8 +328,10 @@ def anchor_features(
     engine: str | Engine = "exact",
     n_jobs: int = 1,
     **options: Unpack[AnchorOptions],
-) -> AnchorResults:
+) -> Reasons:
     """Find a small set of features that, once fixed, provably fixes the answer.
+
+    This is the paper's name for `reasons`, which finds more.
 
     Parameters
     ----------
@@ -333,15 +353,16 @@ def anchor_features(
 
     Returns
     -------
-    AnchorResults
+    Reasons
         A sufficient set for every row, minimal by inclusion where `minimal` says so. Categories and
         missing values never move; `kept` lists them.
     """
     from treeproof.engines.base import Budget
+    from treeproof.engines.exact import ExactEngine
     from treeproof.engines.registry import engine_named, require_support
-    from treeproof.query.build import refuse_outside
     from treeproof.query.description import describe
     from treeproof.search.anchors import find_anchors
+    from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("anchor_features", options, AnchorOptions)
     if isinstance(perturbation, LInf) and perturbation.eps is None:
@@ -351,12 +372,86 @@ def anchor_features(
         time_limit_s=options.pop("time_limit_s", math.inf),
         node_limit=options.pop("node_limit", 2**62),
     )
-    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
-    query = _query(model, X, y, moves, n_jobs, **options)
-    refuse_outside(query.deployed or query.ensemble, query.rows, moves)  # sets keep rows' values
+    query = _query_around(model, X, y, perturbation, n_jobs, **options)
     require_support(chosen, query)
-    question = {"kind": "anchor_features", "engine": describe(chosen)}
-    return find_anchors(chosen, query, question, budget, n_jobs=n_jobs)
+    if isinstance(chosen, ExactEngine):
+        wanted = Wanted.of(query.ensemble)
+        found = find_reasons(query, wanted, budget, n_jobs=n_jobs)
+    else:
+        found = find_anchors(chosen, query, budget, n_jobs=n_jobs)
+    found.question |= {"kind": "anchor_features", "engine": describe(chosen)}
+    return found
+
+
+def reasons(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    domain: LInf | Box | None = None,
+    *,
+    minimum: bool = False,
+    intervals: bool = False,
+    n_jobs: int = 1,
+    **options: Unpack[ReasonOptions],
+) -> Reasons:
+    """Find why the model answers as it does: which features suffice, and what would change it.
+
+    A set of features suffices when the answer provably stays whatever all other features are,
+    within the domain. A set of features is a change when other values of them alone break the
+    claim. Every sufficient set and every change have a feature in common.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows.
+    y : array-like of shape (n_rows,), optional
+        Labels that the rows should have; by default the model's own.
+    domain : Box or LInf, optional
+        Which values features can have; by default all numbers. Rows must lie in it.
+    minimum : bool
+        Find sets of minimum size, or weight, rather than sets of which no feature can be left out.
+        With a time limit, the best set found, and a lower bound.
+    intervals : bool
+        Find how far the features of the set may still move, all at once: intervals of which no end
+        can be moved further out.
+    n_jobs : int
+        Threads over rows; -1 for all cores.
+    **options
+        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit`` and ``memory_limit_mb``, see
+        `verify`; limits are per row, and with any of them sets are still sufficient. And
+
+        * ``n_sets`` (int): find so many different sets, if they exist; 1 by default.
+        * ``n_changes`` (int): find so many different changes, if they exist, each with a row that
+          shows it; none by default.
+        * ``weights`` (dict, Series or array-like): whole numbers from 1 on, one for each feature;
+          features of larger weight are left out first, and `minimum` is that of the sum.
+        * ``always``, ``never`` (names or numbers of features): what sets must and must not use;
+          without `n_changes`.
+        * ``evidence`` (bool): prove every set once more, on record, for ``treeproof check``.
+
+    Returns
+    -------
+    Reasons
+        Sets, intervals and changes of every row, and what is proved about them. Categories and
+        missing values never move; `kept` lists them.
+    """
+    from treeproof.engines.base import Budget
+    from treeproof.search.reasons import Wanted, find_reasons
+
+    refuse_others("reasons", options, ReasonOptions)
+    if isinstance(domain, LInf) and domain.eps is None:
+        raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
+    given: dict[str, Any] = dict(options)
+    limits = {name: given.pop(name) for name in LIMITS if name in given}
+    asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
+    evidence = given.pop("evidence", False)
+    if evidence and isinstance(domain, LInf):
+        raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
+    query = _query_around(model, X, y, domain, n_jobs, **asked)
+    wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
+    return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
 
 
 def _loaded(model: Any) -> Model:
@@ -371,6 +466,18 @@ def _without_radius(perturbation: LInf | None, example: str) -> LInf:
             f" Got {perturbation!r}."
         )
     return ball
+
+
+def _query_around(
+    model: Any, X: Any, y: Any, domain: LInf | Box | None, n_jobs: int, **options: Any
+) -> Query:
+    """A question about sets that keep values of the row, which must lie in its domain."""
+    from treeproof.query.build import refuse_outside
+
+    moves = Box(-math.inf, math.inf) if domain is None else domain
+    query = _query(model, X, y, moves, n_jobs, **options)
+    refuse_outside(query.deployed or query.ensemble, query.rows, moves)
+    return query
 
 
 def _query(

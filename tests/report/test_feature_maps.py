@@ -1,11 +1,14 @@
 """Pictures of features: what is drawn, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import treeproof as tp
 from treeproof.report.feature_maps import save_figure
-from treeproof.results.features import AnchorResults, FeatureResults
+from treeproof.results.features import FeatureResults
+from treeproof.results.reasons import Reasons
 
 
 def feature_results(radius, **changes):
@@ -24,17 +27,15 @@ def feature_results(radius, **changes):
 
 
 def anchor_results(features, **changes):
+    label = np.array(["spam"], dtype=object)
+    results = Reasons.empty(np.zeros((1, 4)), label, [np.zeros(0, dtype=np.int64)])
     columns = {
         "row": np.array([5]),
-        "label": np.array(["spam"], dtype=object),
         "features": [np.array(features)],
-        "kept": [np.zeros(0, dtype=np.int64)],
         "sufficient": np.array([True]),
         "minimal": np.array([True]),
-        "seconds": np.zeros(1),
-        "reason": np.array([""]),
     }
-    return AnchorResults(**(columns | changes))
+    return dataclasses.replace(results, **(columns | changes))
 
 
 def texts(figure):

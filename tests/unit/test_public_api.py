@@ -78,7 +78,7 @@ def test_docstrings_state_every_parameter(name: str, value: Any) -> None:
     assert documented_parameters(inspect.getdoc(value) or "") == (names or None), name
 
 
-TABLES = {"AnchorResults", "FeatureResults", "Results"}
+TABLES = {"AnchorResults", "FeatureResults", "Reasons", "Results"}
 
 
 def test_functions_have_at_most_eight_arguments() -> None:
@@ -110,7 +110,14 @@ def test_questions_have_every_option_that_functions_offer() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [treeproof.load, treeproof.verify, treeproof.radius, treeproof.anchor_features]
+    "function",
+    [
+        treeproof.load,
+        treeproof.verify,
+        treeproof.radius,
+        treeproof.anchor_features,
+        treeproof.reasons,
+    ],
 )
 def test_options_that_are_not_there_are_refused_and_those_that_are_explained(function) -> None:
     text = f"{function.__name__}\\(\\) got an unexpected keyword argument 'time_limit'"

@@ -2,10 +2,12 @@
 
 Read `forest` (the model in integers), `claims` (what is claimed, and the sums that must stay below
 a floor), `proofs` (bounds from multipliers), `witnesses` (how far away a point is), then `schema`
-and `questions` (what a run holds and asks), `answers` (rows of a run) and `runs` (whole files).
+and `questions` (what a run holds and asks), `answers` (rows of a run), `runs` (whole files) and
+`reasons` (files of reasons, as runs).
 """
 
 from treeproof.checker.answers import RowCheck, RunChecker
+from treeproof.checker.reasons import check_reasons
 from treeproof.checker.runs import check_run
 
-__all__ = ["RowCheck", "RunChecker", "check_run"]
+__all__ = ["RowCheck", "RunChecker", "check_reasons", "check_run"]

@@ -56,17 +56,22 @@ def command(
 ) -> None:
     """Check that the evidence in the run file RUN proves its answers.
 
+    RUN may also be a file of 'treeproof reasons --evidence --out'.
+
     The checker shares no code with the engines, computes in exact integers, and replays witnesses
     itself. Exit status: 0 when every answer is proved, 3 when evidence is rejected or missing, or
     the run is not complete.
     """
-    from treeproof.checker import check_run
+    from treeproof.checker import check_reasons, check_run
     from treeproof.data.sources import FileSource
 
     ensemble, header = _model(run_path, model_path, options)
     question = header["question"]
     rows = labels = None
+    is_run = question["kind"] != "reasons"
     if data_path is not None:
+        if not is_run:
+            raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
         source = FileSource(
             ensemble, data_path, label=label, first_index=first_index, absent=absent
         )
@@ -74,7 +79,8 @@ def command(
         rows, labels = _data(source, rounded)
     counts: Counter[str] = Counter()
     failures = []
-    for check in check_run(run_path, ensemble, rows, labels):
+    checks = check_run(run_path, ensemble, rows, labels)
+    for check in checks if is_run else check_reasons(run_path, ensemble):
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
             failures.append(check)
@@ -130,11 +136,12 @@ def _model(
 
     Returns the header of the run, too: what is proved is no more than what was asked.
     """
+    from treeproof.checker.reasons import reasons_header
     from treeproof.checker.runs import read_header
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
 
-    header = read_header(run_path)
+    header = reasons_header(run_path) or read_header(run_path)
     source = str(header["model"].get("source") or "")
     if model_path is None:
         if not Path(source).is_file():

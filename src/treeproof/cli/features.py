@@ -24,7 +24,8 @@ from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.sources import Rows
-    from treeproof.results.features import AnchorResults, FeatureResults
+    from treeproof.results.features import FeatureResults
+    from treeproof.results.reasons import Reasons
 
 _PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 
@@ -69,7 +70,7 @@ def command(
     options = QuestionOptions.parse(given)
     pixels = None if shape is None else parse_shape(shape)
     if picture is not None:
-        _check_picture(picture)
+        check_picture(picture)
     if options.out is not None:
         check_out(options.out, "The file")
     if what != "anchors":
@@ -99,7 +100,7 @@ def command(
         raise click.exceptions.Exit(EXIT_UNDECIDED)
 
 
-def _check_picture(path: str) -> None:
+def check_picture(path: str) -> None:
     """Refuse, before any work, a picture that could not be drawn."""
     require_backend("matplotlib", "plot")
     check_out(path, "The picture")
@@ -133,7 +134,7 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
     return treeproof.anchor_features(perturbation=ball, **asked)
 
 
-def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
+def _save(results: "FeatureResults | Reasons", path: str) -> None:
     """Write one JSON record per line, the question first."""
     from treeproof.query.description import plain
     from treeproof.results.run_file import replacing
@@ -145,7 +146,7 @@ def _save(results: "FeatureResults | AnchorResults", path: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-def _header(results: "FeatureResults | AnchorResults") -> dict[str, Any]:
+def _header(results: "FeatureResults | Reasons") -> dict[str, Any]:
     """What was asked, and what stayed as it was."""
     from treeproof.query.arithmetic import in_words
 

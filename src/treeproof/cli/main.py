@@ -23,6 +23,7 @@ COMMANDS = {
     "attack": "Look for near changes of every row that break its label.",
     "curve": "Show the share of rows that is verified at many radii.",
     "report": "Write a page that shows a saved run, or compares two.",
+    "reasons": "Say which features fix the answer, and what would change it.",
     "features": "Show which single features, or sets of features, decide the answer.",
     "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",

@@ -139,7 +139,9 @@ load_options = all_of(
         "--n-classes", type=POSITIVE, help="Number of classes, for XGBoost text dumps (1: a score)."
     ),
     _load_option(
-        "--n-features", type=POSITIVE, help="Number of columns of a row, for XGBoost text dumps."
+        "--n-features",
+        type=POSITIVE,
+        help="Number of columns of a row, for XGBoost text dumps and ONNX models without it.",
     ),
     _load_option(
         "--input-precision",

@@ -93,18 +93,25 @@ class BatchSearch:
         limits: Any,
         rows: range | None = None,
         n_jobs: int = 1,
+        skip: NDArray[np.bool_] | None = None,
     ) -> None:
         """Search rows, in threads if asked to; answers must not depend on how rows are cut.
 
-        The step of `rows` is the number of rows of a compiled call.
+        The step of `rows` is the number of rows of a compiled call. Rows that were searched before
+        go on from what their columns say; `skip` tells which others do not.
 
         The kernel takes the model, what could break the claims, rows, whether the nearest violation
         is wanted, its own option and limits, and its columns.
         """
         chunks = range(0, len(self._query), CHUNK) if rows is None else rows
+        if skip is not None:
+            self._replay()  # before witnesses change
+        left_out = self.skip if skip is None else skip
 
         def search(part: slice) -> None:
-            batch = batch_of(self._query, self._sides, self.skip, part)
+            if left_out[part].all():
+                return
+            batch = batch_of(self._query, self._sides, left_out, part)
             columns = self.part_of(part)
             kernel(
                 self._forest, self._alternatives, batch, self._asks_radius, option, limits, columns

@@ -1,7 +1,8 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
-docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact/problem.py,
-dual.py, primal.py, search.py and row.py.
+docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact: problem.py,
+dual.py, primal.py, search.py and row.py, and for cliques piece_graph.py, forest_cliques.py and
+forest_rows.py.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,15 @@ import numpy as np
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import CHUNK, BatchSearch
 from treeproof.engines.outcomes import mark_unknown, mark_verified, mark_witnessed
-from treeproof.kernels.core.status import MEMORY_LIMIT, NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+    UNDECIDED,
+)
+from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
 from treeproof.query.query import Query
 from treeproof.results.results import Results
@@ -29,8 +38,14 @@ FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.65
 """The share of rows that a first trial radius should suffice for."""
+PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 6, 1 << 13
+"""Nodes of the first turn of the dual search, where trees are added up and where they are averaged,
+and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
+leaves count alike there, and classes across trees bound far better than multipliers."""
+MORE_PATIENCE = 4
+"""By what factor a turn may take more nodes than the same search took before."""
 
-_REASON = {
+REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
     TIME_LIMIT: UnknownReason.TIME_LIMIT,
     MEMORY_LIMIT: UnknownReason.MEMORY_LIMIT,
@@ -52,8 +67,9 @@ class ExactEngine:
 
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
-        search = BatchSearch(query, asks_radius=False)
-        search.run(solve_batch, FirstGuess(0.0, 1.0), _limits(budget), n_jobs=n_jobs)
+        search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
+        search.run(solve_batch, FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
+        _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -66,7 +82,7 @@ class ExactEngine:
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
-        search, limits = BatchSearch(query, asks_radius=True), _limits(budget)
+        search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
         unit = query.unit_rows or len(query)
@@ -81,6 +97,7 @@ class ExactEngine:
                 rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
                 search.run(solve_batch, _first_guess(before), limits, rows, threads)
                 first = last
+        _take_turns(search, _first_guess(search.columns), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)
@@ -92,16 +109,47 @@ class ExactEngine:
         return results
 
 
-def _limits(budget: Budget) -> Limits:
+def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: int) -> None:
+    """Search what is open by cliques and by the dual in turn, with more patience each time.
+
+    Nodes and not seconds end a turn, so that results do not depend on the machine. A search that
+    memory ended has no further turn.
+    """
+    status = search.columns.status
+    is_forest = limits.patience == 0
+    turns = [
+        (solve_batch, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
+        (solve_by_cliques, CLIQUE_PATIENCE),
+    ]
+    out_of_memory = [status == MEMORY_LIMIT, np.zeros(len(status), dtype=bool)]
+    kind = 0
+    while True:
+        is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
+        is_open &= ~(out_of_memory[0] & out_of_memory[1])
+        if not is_open.any():
+            return
+        kind = 1 - kind
+        kernel, patience = turns[kind]
+        turns[kind] = kernel, patience * MORE_PATIENCE
+        is_open &= ~out_of_memory[kind]
+        turn = limits._replace(patience=min(patience, limits.nodes))
+        search.run(kernel, guess, turn, n_jobs=n_jobs, skip=~is_open)
+        out_of_memory[kind] |= is_open & (status == MEMORY_LIMIT)
+
+
+def limits_of(query: Query, budget: Budget) -> Limits:
+    """Limits as kernels take them."""
+    is_average = query.ensemble.aggregation.finish == "divide"
     return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
+        patience=0 if is_average else PATIENCE,
     )
 
 
 def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
-    return _REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
+    return REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
 
 
 def _first_guess(before: Columns) -> FirstGuess:

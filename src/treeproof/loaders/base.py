@@ -38,7 +38,8 @@ class LoadOptions:
     """Number of classes of an XGBoost text dump: 1 for a score, 2 (the default) for one margin, k
     for k margins whose trees take turns."""
     n_features: int | None = None
-    """Number of columns of a row, for XGBoost text dumps; by default up to the last one used."""
+    """Number of columns of a row, for XGBoost text dumps and ONNX models that do not state it; by
+    default up to the last one used."""
     rounds: Literal["best", "all"] | None = None
     """Which rounds of an XGBoost model that stopped early are used; None does as the given object
     does, or whoever saved the file."""
@@ -74,6 +75,10 @@ class Reference:
     """Raw scores, shape (n_rows, n_outputs), in the library's own dtype."""
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
     """Class index of each row as the library decides it, where it does."""
+    shown: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None = None
+    """What the library shows of the margins of the model here, where it is not the margins."""
+    feedable: Callable[[FloatArray], FloatArray] | None = None
+    """The nearest rows that the library takes, where it does not take all of them."""
 
 
 @dataclass(frozen=True, slots=True)

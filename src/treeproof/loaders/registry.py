@@ -65,6 +65,12 @@ ENTRIES = (
         ("treelite .tl checkpoints",),
         _THRESHOLD | {"input_precision", "tie", "missing"},
     ),
+    Entry(
+        "onnx.loader",
+        "OnnxLoader",
+        ("ONNX models with a tree operator", "ONNX .onnx files"),
+        _THRESHOLD | {"n_features"},
+    ),
 )
 
 

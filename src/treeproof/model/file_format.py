@@ -116,7 +116,7 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
 
     An existing file is replaced in one step, or left alone when writing fails.
     """
-    content = _encode(ensemble)
+    content = encode_ensemble(ensemble)
     target = Path(path)
     try:
         with atomic_replace(target) as temporary, temporary.open("xb") as stream:
@@ -140,12 +140,13 @@ def load_saved(path: str | os.PathLike[str]) -> Ensemble:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"The model file '{source}' cannot be read: {reason}.") from error
     try:
-        return _decode(content)
+        return decode_ensemble(content)
     except BrokenModelFile as error:
         raise BrokenModelFile(f"{source.name}: {error}") from error
 
 
-def _encode(ensemble: Ensemble) -> bytes:
+def encode_ensemble(ensemble: Ensemble) -> bytes:
+    """An ensemble as the bytes of its file."""
     stored = _stored_arrays(ensemble.trees)
     streams = [zlib.compress(_shuffle(array), 6) for array in stored.values()]
     raw_bytes = sum(array.nbytes for array in stored.values())
@@ -233,7 +234,8 @@ def _allowed_bytes(stored_bytes: int) -> int:
     return max(_FREE_BYTES, _MAX_RATIO * stored_bytes)
 
 
-def _decode(content: bytes) -> Ensemble:
+def decode_ensemble(content: bytes) -> Ensemble:
+    """The ensemble of `encode_ensemble`, bit for bit; a `BrokenModelFile` for other bytes."""
     if not is_saved(content):
         raise BrokenModelFile(
             "a treeproof model must begin with its magic bytes; this is another kind of file."

@@ -13,7 +13,8 @@ import numpy as np
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.query.names import listed
 from treeproof.report.images import check_shape
-from treeproof.results.features import KEPT_FIXED, AnchorResults, FeatureResults
+from treeproof.results.features import KEPT_FIXED, FeatureResults
+from treeproof.results.reasons import Reasons
 from treeproof.results.run_file import replacing
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _DARK, _YELLOW, _GREY = "#31446b", "#fde725", "#b8bcc4"
 
 
 def draw_features(
-    results: FeatureResults | AnchorResults,
+    results: FeatureResults | Reasons,
     row: int = 0,
     *,
     values: Any = None,
@@ -37,7 +38,7 @@ def draw_features(
 
     Parameters
     ----------
-    results : FeatureResults or AnchorResults
+    results : FeatureResults or Reasons
         What `feature_radius`, `unimportant_features` or `anchor_features` returned.
     row : int
         Position of the row in the results.
@@ -60,7 +61,7 @@ def draw_features(
     return _with_kept(_maps(results, row, values, shape), results, row)
 
 
-def _with_kept(figure: "Figure", results: FeatureResults | AnchorResults, row: int) -> "Figure":
+def _with_kept(figure: "Figure", results: FeatureResults | Reasons, row: int) -> "Figure":
     """Say below the picture which features no proof is about."""
     names = results.kept_names(row)
     if names:
@@ -80,7 +81,7 @@ def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-def _n_features(results: FeatureResults | AnchorResults, values: Any) -> int:
+def _n_features(results: FeatureResults | Reasons, values: Any) -> int:
     if isinstance(results, FeatureResults):
         return int(results.radius.shape[1])
     if values is None:
@@ -96,7 +97,7 @@ def _new_figure(width: float, height: float) -> "Figure":
 
 
 def _maps(
-    results: FeatureResults | AnchorResults, row: int, values: Any, shape: tuple[int, int]
+    results: FeatureResults | Reasons, row: int, values: Any, shape: tuple[int, int]
 ) -> "Figure":
     """Image on the left where the row is given, the map on the right."""
     figure = _new_figure(8.2 if values is not None else 4.6, 3.9)
@@ -158,8 +159,8 @@ def _draw_radius_map(
     )
 
 
-def _bar_chart(results: FeatureResults | AnchorResults, row: int) -> "Figure":
-    if isinstance(results, AnchorResults):
+def _bar_chart(results: FeatureResults | Reasons, row: int) -> "Figure":
+    if isinstance(results, Reasons):
         return _anchor_bars(results, row)
     radius, examined = results.radius[row], results.examined[row]
     if np.isnan(radius).all():
@@ -202,7 +203,7 @@ def _bar_chart(results: FeatureResults | AnchorResults, row: int) -> "Figure":
     return figure
 
 
-def _anchor_bars(results: AnchorResults, row: int) -> "Figure":
+def _anchor_bars(results: Reasons, row: int) -> "Figure":
     names = results.names(row)
     figure = _new_figure(6.4, 1.0 + 0.26 * max(len(names), 1))
     axis = figure.subplots()
@@ -216,13 +217,13 @@ def _anchor_bars(results: AnchorResults, row: int) -> "Figure":
     return figure
 
 
-def _anchor_title(results: AnchorResults, row: int) -> str:
+def _anchor_title(results: Reasons, row: int) -> str:
     if not results.sufficient[row]:
         return "already broken"
     minimal = "a minimal set" if results.minimal[row] else "a sufficient set"
     return f"{minimal} of {len(results.features[row])} features fixes the answer"
 
 
-def _label(results: FeatureResults | AnchorResults, row: int) -> str:
+def _label(results: FeatureResults | Reasons, row: int) -> str:
     label = results.label[row]
     return "" if label is None else f" (class {label})"

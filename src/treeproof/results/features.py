@@ -1,4 +1,4 @@
-"""What was found about single features, and about sets of features that fix the answer."""
+"""What was found about single features, and what all tables about features have in common."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FloatArray = NDArray[np.float64]
 KEPT_FIXED = "kept fixed (categories and missing values never move)"
 
 
-class _FeatureTable:
-    """What both tables below have in common."""
+class FeatureTable:
+    """What tables about features have in common."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class _FeatureTable:
 
 
 @dataclass(slots=True, kw_only=True)
-class FeatureResults(_FeatureTable):
+class FeatureResults(FeatureTable):
     """How far each feature alone may move, for every row; all of it exact.
 
     Parameters
@@ -135,105 +135,4 @@ class FeatureResults(_FeatureTable):
 
     def to_frame(self) -> Any:
         """One line per row and examined feature, as a data frame of pandas or polars."""
-        return frame_of(self.records())
-
-
-@dataclass(slots=True, kw_only=True)
-class AnchorResults(_FeatureTable):
-    """Sets of features that fix the answer once they are fixed themselves.
-
-    Categories and missing values never move: the answer is proved to stay while they stay as they
-    are, too. `kept` names them.
-
-    Parameters
-    ----------
-    row : int64 (n_rows,)
-        Number of each row.
-    label : object (n_rows,)
-        Label that the row should keep; None for scores.
-    features : list of int64 arrays
-        The set of each row; all features that are neither in it nor in `kept` may move freely, as
-        the question allows.
-    kept : list of int64 arrays
-        Features of each row that stay as they are besides: categories and missing values that the
-        model looks at. Nothing is claimed about other values of them.
-    sufficient : bool (n_rows,)
-        Whether the set is proved to fix the answer. False only for rows that are broken as they
-        stand.
-    minimal : bool (n_rows,)
-        Whether it is also proved that no feature of the set can be left out.
-    seconds : float64 (n_rows,)
-        Time spent on each row.
-    reason : str (n_rows,)
-        Why minimality is not proved; empty otherwise.
-    feature_names : tuple of str
-        Names of the features, or empty.
-    question : dict
-        What was asked.
-    """
-
-    row: NDArray[np.int64]
-    label: NDArray[Any]
-    features: list[NDArray[np.int64]]
-    kept: list[NDArray[np.int64]]
-    sufficient: NDArray[np.bool_]
-    minimal: NDArray[np.bool_]
-    seconds: FloatArray
-    reason: NDArray[np.str_]
-    feature_names: tuple[str, ...] = ()
-    question: dict[str, Any] = field(default_factory=dict)
-
-    def names(self, row: int = 0) -> list[str]:
-        """Names (or numbers) of the features of one row's set.
-
-        Parameters
-        ----------
-        row : int
-            Position of the row in these results.
-        """
-        return [self.name(feature) for feature in self.features[row]]
-
-    def kept_names(self, row: int = 0) -> list[str]:
-        """Names (or numbers) of the features of one row that are kept fixed besides its set.
-
-        Parameters
-        ----------
-        row : int
-            Position of the row in these results.
-        """
-        return [self.name(feature) for feature in self.kept[row]]
-
-    def summary(self) -> str:
-        """Say in a few lines what was found."""
-        sizes = [len(f) for f, ok in zip(self.features, self.sufficient, strict=True) if ok]
-        besides = " while categories and missing values stay" if any(map(len, self.kept)) else ""
-        lines = [
-            f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer{besides}"
-        ]
-        if sizes:
-            lines.append(
-                f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
-                f" {int(self.minimal.sum())} proved minimal"
-            )
-        return self._summary(lines, ~self.sufficient, list(map(self.kept_names, range(len(self)))))
-
-    def records(self) -> list[dict[str, Any]]:
-        """One record per row, as plain data."""
-        return [
-            {
-                "row": int(self.row[i]),
-                "label": self.label[i],
-                "size": len(self.features[i]),
-                "features": self.names(i),
-                "kept_fixed": self.kept_names(i),
-                "sufficient": bool(self.sufficient[i]),
-                "minimal": bool(self.minimal[i]),
-                "seconds": float(self.seconds[i]),
-                "reason": str(self.reason[i]),
-            }
-            for i in range(len(self))
-        ]
-
-    def to_frame(self) -> Any:
-        """One line per row, as a data frame of pandas or polars."""
         return frame_of(self.records())

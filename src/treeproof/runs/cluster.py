@@ -7,20 +7,17 @@ the scheduler runs the tasks of lost workers again.
 import asyncio
 import contextlib
 import logging
-import tempfile
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import treeproof
 from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
-from treeproof.model.ensemble import Ensemble
-from treeproof.model.file_format import load_saved, save_ensemble
+from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
 from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
 from treeproof.runs.executors import Finished
@@ -40,14 +37,6 @@ _RETRIES = 3
 _LOOK_EVERY_S = 2.0
 
 
-def _packed(ensemble: Ensemble) -> bytes:
-    """A model as the bytes of its file, which give the same model bit for bit."""
-    with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
-        path = Path(folder) / "model.treeproof"
-        save_ensemble(ensemble, path)
-        return path.read_bytes()
-
-
 class _ModelPlugin:
     """Holds the model of a run on a worker."""
 
@@ -62,10 +51,7 @@ class _ModelPlugin:
         """Unpack the model when the worker starts."""
         del worker
         if self._version == treeproof.__version__:
-            with tempfile.TemporaryDirectory(prefix="treeproof-") as folder:
-                path = Path(folder) / "model.treeproof"
-                path.write_bytes(self._ensemble)
-                self.model = Model(load_saved(path))
+            self.model = Model(decode_ensemble(self._ensemble))
 
     def teardown(self, worker: Any) -> None:
         """Nothing to close."""
@@ -160,7 +146,7 @@ class DaskExecutor:
         self._plugin = f"treeproof-model-{uuid.uuid4().hex}"
         # Its class is one of Dask's only where Dask is installed.
         plugin = type("ModelPlugin", (_ModelPlugin, WorkerPlugin), {"__module__": __name__})
-        client.register_plugin(plugin(self._plugin, _packed(model.ensemble)))
+        client.register_plugin(plugin(self._plugin, encode_ensemble(model.ensemble)))
 
     @property
     def n_threads(self) -> int:

@@ -1,65 +1,39 @@
-"""Anchor features: a set that, once fixed, provably fixes the answer (the paper's section 3.4).
+"""Anchor features (the paper's section 3.4) with any engine: leave out what it proves needless.
 
-Every witness against a set names features outside it that must not all stay free, so a sufficient
-set hits the changes of every witness. Sets that hit all witnesses so far are proposed, smallest
-first by a greedy rule, and put to the engine, until one is proved. Then features are left out one
-by one as long as the engine proves the rest; what remains is minimal by inclusion.
+The exact engine finds the same, and more, in compiled code (`treeproof.search.reasons`).
 """
 
 import dataclasses
 import time
-from collections import Counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine, for_each_row
 from treeproof.engines.instance import rank_space
-from treeproof.prediction import accumulators
-from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
-from treeproof.results.features import AnchorResults
+from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.reasons import in_domain, new_reasons
 
-Features = frozenset[int]
 
+def find_anchors(engine: Engine, query: Query, budget: Budget, *, n_jobs: int = 1) -> Reasons:
+    """Find a sufficient set of features for every row; limits count over all sets tried.
 
-def find_anchors(
-    engine: Engine, query: Query, question: dict[str, Any], budget: Budget, *, n_jobs: int = 1
-) -> AnchorResults:
-    """Find a small sufficient set of features for every row; limits count over all sets tried.
-
-    The query is a box, or a ball with a radius: how features outside the set may move. A complete
-    engine also proves that sets are minimal.
+    A complete engine also shows that sets are minimal.
     """
-    n_rows = len(query)
-    results = AnchorResults(
-        row=np.arange(n_rows, dtype=np.int64),
-        label=query.class_labels(query.labels),
-        features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
-        kept=[np.flatnonzero(entries) for entries in query.never_moved()],
-        sufficient=~query.already_broken,
-        minimal=np.zeros(n_rows, dtype=bool),
-        seconds=np.zeros(n_rows),
-        reason=np.full(n_rows, "", dtype="<U64"),
-        feature_names=query.ensemble.feature_names,
-        question=question | query.words(),
-    )
-    low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
-    # A fixed feature keeps the row's own value, so that value is always allowed.
-    low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
+    query = in_domain(query)
+    results = new_reasons(query)
+    space = rank_space(query.ensemble)
+    stays = np.isnan(query.rows) | space.categorical | (np.diff(space.cut_start) == 0)
+    stays |= (query.reach.low == query.rows) & (query.reach.high == query.rows)
 
     def solve_row(row: int, _: Results) -> None:
-        if query.already_broken[row]:
-            return
-        row_question = _RowQuestion(engine, query, row, low[row], high[row], budget)
-        anchors, is_minimal = _search(row_question)
-        results.features[row] = np.array(sorted(anchors), dtype=np.int64)
-        results.minimal[row] = is_minimal
-        if not is_minimal:
-            results.reason[row] = row_question.reason
+        if not query.already_broken[row]:
+            question = _RowQuestion(engine, query.take(slice(row, row + 1)), budget)
+            results.sufficient[row] = True
+            _leave_out(question, np.flatnonzero(~stays[row]), results, row)
 
     results.seconds[:] = for_each_row(query, n_jobs, solve_row).seconds
     return results
@@ -68,115 +42,50 @@ def find_anchors(
 class _RowQuestion:
     """Asks whether fixing a set of features fixes the answer of one row."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        query: Query,
-        row: int,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        budget: Budget,
-    ) -> None:
-        self._engine, self._budget = engine, budget
-        self._query = query.take(slice(row, row + 1))
-        self._values = self._query.rows[0]
-        self._low, self._high = low, high
+    def __init__(self, engine: Engine, query: Query, budget: Budget) -> None:
+        self._engine, self._budget, self.query = engine, budget, query
         self._deadline = time.perf_counter() + budget.time_limit_s
-        space = rank_space(query.ensemble)
-        stays = np.isnan(self._values) | space.categorical | (np.diff(space.cut_start) == 0)
-        stays |= (low == self._values) & (high == self._values)
-        self.movable: Features = frozenset(np.flatnonzero(~stays).tolist())
-        self.reason = UnknownReason.NONE
 
-    def ask(self, anchors: Features) -> tuple[Verdict, Features]:
-        """Verdict with the set fixed, and for a falsified one the features its witness changes."""
+    def ask(self, kept: set[int]) -> tuple[str, UnknownReason, NDArray[np.float64]]:
+        """Verdict with a set fixed, why it is unknown, and the witness of a falsified one."""
         left = self._deadline - time.perf_counter()
         if left <= 0.0:
-            self.reason = UnknownReason.TIME_LIMIT
-            return Verdict.UNKNOWN, frozenset()
-        fixed = sorted(anchors)
-        low, high = self._low.copy(), self._high.copy()
-        low[fixed] = high[fixed] = self._values[fixed]
-        rates = np.full(len(low), np.inf)
-        reach = dataclasses.replace(
-            self._query.reach,
-            down=rates,
-            up=rates,
-            low=low[np.newaxis],
-            high=high[np.newaxis],
-            radius=np.inf,
-            is_ball=False,
+            return Verdict.UNKNOWN, UnknownReason.TIME_LIMIT, self.query.rows[0]
+        is_kept = np.isin(np.arange(self.query.rows.shape[1]), sorted(kept))
+        low, high = (
+            np.where(is_kept, self.query.rows, side)
+            for side in (self.query.reach.low, self.query.reach.high)
         )
-        query = dataclasses.replace(self._query, reach=reach)
-        answer = self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
-        verdict = answer.verdict[0]
-        if verdict == Verdict.UNKNOWN:
-            self.reason = answer.reason[0]
-        if verdict != Verdict.FALSIFIED:
-            return verdict, frozenset()
-        return verdict, self._needed_changes(answer.witness[0])
-
-    def _needed_changes(self, witness: NDArray[np.float64]) -> Features:
-        """Features of a witness that cannot be put back without losing it."""
-        point = witness.copy()
-        changed = np.flatnonzero((witness != self._values) & ~np.isnan(self._values))
-        for feature in changed:
-            before = point[feature]
-            point[feature] = self._values[feature]
-            sums = accumulators(self._query.ensemble, point[np.newaxis])
-            query = self._query
-            if not breaks_claim(query.ensemble, query.alternatives, query.group, sums)[0]:
-                point[feature] = before
-        needed = np.flatnonzero((point != self._values) & ~np.isnan(self._values))
-        return frozenset(needed.tolist())
-
-
-def _hitting_set(conflicts: list[Features]) -> Features:
-    """Hit every set, taking the feature that hits most of what is left, lowest number first."""
-    left, chosen = conflicts, set()
-    while left:
-        counts = Counter(feature for conflict in left for feature in conflict)
-        best = max(sorted(counts), key=counts.__getitem__)
-        chosen.add(best)
-        left = [conflict for conflict in left if best not in conflict]
-    return frozenset(chosen)
-
-
-def _search(question: _RowQuestion) -> tuple[Features, bool]:
-    """Return a sufficient set, and whether its minimality is proved."""
-    conflicts: list[Features] = []  # each of which a sufficient set must hit
-    while True:
-        anchors = _hitting_set(conflicts)
-        verdict, changed = question.ask(anchors)
-        if verdict == Verdict.VERIFIED:
-            break
-        if verdict == Verdict.UNKNOWN:
-            # Sound: with everything fixed only the row itself is left, which keeps its claim.
-            anchors = question.movable
-            break
-        conflicts.append(changed)
-    return _leave_out(question, anchors, conflicts)
+        reach = dataclasses.replace(self.query.reach, low=low, high=high)
+        asked = dataclasses.replace(self.query, reach=reach)
+        answer = self._engine.verify(asked, dataclasses.replace(self._budget, time_limit_s=left))
+        return answer.verdict[0], answer.reason[0], answer.witness[0]
 
 
 def _leave_out(
-    question: _RowQuestion, anchors: Features, conflicts: list[Features]
-) -> tuple[Features, bool]:
+    question: _RowQuestion, movable: NDArray[np.int64], results: Reasons, row: int
+) -> None:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
     Sound: freeing more features only enlarges the set, so a drop that a witness falsifies stays
-    falsified after later drops.
+    falsified after later drops; and with everything fixed only the row itself is left, which keeps
+    its claim.
     """
-    is_minimal = True
-    kept = anchors
-    for feature in sorted(anchors, key=lambda f: (sum(f in c for c in conflicts), f)):
-        rest = kept - {feature}
-        if any(not (conflict & rest) for conflict in conflicts):
-            continue
-        verdict, changed = question.ask(rest)
+    kept = set(movable.tolist())
+    witnesses = {}
+    for feature in movable.tolist():
+        verdict, reason, witness = question.ask(kept - {feature})
         if verdict == Verdict.VERIFIED:
-            kept = rest
-        elif verdict == Verdict.FALSIFIED:
-            conflicts.append(changed)
+            kept.remove(feature)
+            continue
+        if verdict == Verdict.FALSIFIED:
+            witnesses[feature] = witness
         else:
-            is_minimal = False
-    return kept, is_minimal
+            results.reason[row] = reason
+    features = sorted(kept)
+    nothing = np.full(question.query.rows.shape[1], np.nan)
+    results.features[row] = np.array(features, dtype=np.int64)
+    results.sets[row] = [results.features[row]]
+    results.minimal[row] = all(feature in witnesses for feature in features)
+    points = [witnesses.get(feature, nothing) for feature in features]
+    results.witnesses[row] = np.array(points).reshape(len(features), len(nothing))

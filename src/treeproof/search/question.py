@@ -120,11 +120,30 @@ def assemble_results(
     if evidence is not None:
         is_radius = question["kind"] == "radius"
         record_evidence(query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs)
+    predicted = np.full(len(query), None, dtype=object)
+    results = dataclasses.replace(
+        found,
+        label=query.class_labels(query.labels),
+        # Plain texts for what engines wrote as members of an enumeration.
+        verdict=found.verdict.astype(np.str_).astype(object),
+        reason=found.reason.astype(np.str_).astype(object),
+        header=header_record(model_words(query), question | query.description),
+        # A copy: rows that need no rounding may be the caller's own array.
+        values=query.rows.copy(),
+        predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
+    )
+    if evidence is not None:
+        withdraw_unaccepted(results, query.deployed or query.ensemble)
+    return results
+
+
+def model_words(query: Query) -> dict[str, Any]:
+    """What headers say of the model of a question."""
     ensemble = query.ensemble
     # Runs are known by the model that is deployed, whatever the arithmetic of the question.
     deployed = query.deployed or ensemble
     provenance = deployed.provenance
-    model = {
+    return {
         "fingerprint": deployed.fingerprint,
         "library": provenance.library,
         "library_version": provenance.library_version,
@@ -140,18 +159,3 @@ def assemble_results(
         "input_precision": deployed.input_precision,
         "decision": ensemble.decision.kind,
     }
-    predicted = np.full(len(query), None, dtype=object)
-    results = dataclasses.replace(
-        found,
-        label=query.class_labels(query.labels),
-        # Plain texts for what engines wrote as members of an enumeration.
-        verdict=found.verdict.astype(np.str_).astype(object),
-        reason=found.reason.astype(np.str_).astype(object),
-        header=header_record(model, question | query.description),
-        # A copy: rows that need no rounding may be the caller's own array.
-        values=query.rows.copy(),
-        predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
-    )
-    if evidence is not None:
-        withdraw_unaccepted(results, deployed)
-    return results

@@ -86,7 +86,7 @@ def with_fixed(query, row, low, high, anchors):
 @pytest.mark.parametrize("seed", range(40))
 def test_anchors_are_sufficient_and_minimal(seed, ask):
     query = random_case(np.random.default_rng(seed), SIZES, ask=ask, own_labels=True).query
-    found = find_anchors(CliqueEngine(), query, {}, Budget())
+    found = find_anchors(CliqueEngine(), query, Budget())
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
     for row in range(len(query)):
@@ -108,7 +108,7 @@ def test_without_budget_anchors_are_still_sufficient(seed):
     query = random_case(np.random.default_rng(seed), SIZES, ask="box", own_labels=True).query
     engine = MultilevelEngine() if seed % 2 else CliqueEngine()
     budget = Budget() if seed % 2 else Budget(node_limit=1, time_limit_s=1e-6)
-    found = find_anchors(engine, query, {}, budget)
+    found = find_anchors(engine, query, budget)
     low, high = query.reach.box(query.rows, 0.0)
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
     for row in np.flatnonzero(~query.already_broken):

@@ -10,11 +10,11 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
-from treeproof.kernels.core.status import PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.core.status import NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
-from treeproof.kernels.exact.primal import RESTRICTIONS, SWEEPS, new_found, new_target
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
 from treeproof.kernels.exact.problem import build_problem
 from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
 
@@ -48,11 +48,15 @@ class Alternatives(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits of one row."""
+    """Limits of one row, over all turns at it.
+
+    patience  int64  nodes of this turn: a row that takes more is left to the other search
+    """
 
     time_s: float
     nodes: int
     memory_bytes: float
+    patience: int
 
 
 class FirstGuess(NamedTuple):
@@ -200,7 +204,7 @@ def is_proved_by_eq6(forest, alternatives, group, region, radius):
 
 
 @inner_kernel
-def search_row(forest, alternatives, group, region, guess, found, limits):
+def search_row(forest, alternatives, group, region, guess, found, budget):
     """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
@@ -208,7 +212,6 @@ def search_row(forest, alternatives, group, region, guess, found, limits):
     nearest witness so far.
     """
     clock = np.empty(2, dtype=np.int64)
-    budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     is_ball = region.is_ball
     box = new_box(forest.space, region)
     order, radius = order_alternatives(forest, alternatives, group, region, guess.radius)
@@ -217,7 +220,13 @@ def search_row(forest, alternatives, group, region, guess, found, limits):
         return PROVED
     is_quick = is_ball
     found.eq6_radius[0] = radius
-    radius *= guess.margin
+    if found.counts[NODES] >= budget.nodes:
+        found.counts[NODES] += 1
+        return NODE_LIMIT
+    radius = max(radius * guess.margin, QUICK_GROWTH * found.lower[0])
+    if found.upper[0] < np.inf:  # the row was searched before
+        is_quick = False
+        radius = found.upper[0]
     while True:
         worst = PROVED
         sweeps = found.counts[SWEEPS]
@@ -325,21 +334,45 @@ def witness_point(forest, region, cells, point):
         point[feature] = value
 
 
+@inner_kernel
+def known_about(columns, number):
+    """What was found about a row before, but for its witness: nothing, or in an earlier turn."""
+    found = new_found(columns.witness.shape[1])
+    found.lower[0] = columns.lower[number]
+    found.upper[0] = columns.upper[number]
+    found.is_open[0] = columns.is_open[number]
+    copy_into(found.counts, columns.counts[number])
+    found.eq6_radius[0] = columns.eq6_radius[number]
+    return found
+
+
+@noalloc_kernel
+def status_of_turn(status, found, limits):
+    """UNDECIDED where patience rather than a limit ended a turn."""
+    return UNDECIDED if status == NODE_LIMIT and found.counts[NODES] < limits.nodes else status
+
+
 @noalloc_kernel
 def write_columns(forest, region, found, columns, number):
-    """Write down what was found about a row."""
+    """Write down what was found about a row, and its witness if it is a new one."""
+    is_new = found.upper[0] < columns.upper[number] or (
+        found.is_open[0] != columns.is_open[number] and found.upper[0] < np.inf
+    )
     columns.lower[number] = found.lower[0]
     columns.upper[number] = found.upper[0]
     columns.is_open[number] = found.is_open[0]
     copy_into(columns.counts[number], found.counts)
     columns.eq6_radius[number] = found.eq6_radius[0]
-    if found.upper[0] < np.inf:
+    if is_new:
         witness_point(forest, region, found.witness, columns.witness[number])
 
 
 @kernel
 def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
-    """Solve every row of a batch but those to skip; in balls the nearest violation is sought."""
+    """Solve every row of a batch but those to skip; in balls the nearest violation is sought.
+
+    Columns hold what earlier turns found.
+    """
     clock = np.empty(2, dtype=np.int64)
     for number in range(len(batch.rows)):
         if batch.skip[number]:
@@ -347,20 +380,25 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         started = seconds_now(clock)
         group = batch.groups[number]
         region = new_region(forest.space, batch, number, is_ball)
-        found = new_found(len(region.row))
+        found = known_about(columns, number)
+        nodes = min(limits.nodes, found.counts[NODES] + limits.patience)
+        deadline = started + limits.time_s - columns.seconds[number]
+        budget = Budget(nodes, limits.memory_bytes, deadline)
         radius = guess.radius
         if not radius > 0.0:
             radius = first_step(forest.space, region)
         first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
-        status = search_row(forest, alternatives, group, region, first, found, limits)
+        status = search_row(forest, alternatives, group, region, first, found, budget)
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.
         is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf
         if is_wanted and is_proved_by_eq6(forest, alternatives, group, region, radius):
             found.lower[0] = radius
-        columns.status[number] = status
+        if status == NODE_LIMIT:
+            found.counts[NODES] -= 1  # it was not looked at
+        columns.status[number] = status_of_turn(status, found, limits)
         write_columns(forest, region, found, columns, number)
-        columns.seconds[number] = seconds_now(clock) - started
+        columns.seconds[number] += seconds_now(clock) - started
 
 
 @inner_kernel

@@ -1,0 +1,215 @@
+"""Files of reasons: that every set suffices, and that no feature of it can be left out.
+
+A set says that an answer holds in a box: the values or intervals of its features, the domain of the
+others. A feature that cannot be left out has a witness in the box without it. So a row of such a
+file is one verified and several falsified rows of a run, which are checked as those of any run.
+"""
+
+import math
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treeproof.checker import schema
+from treeproof.checker.answers import RowCheck, RunChecker
+from treeproof.checker.claims import require
+from treeproof.errors import CertificateRejected, InvalidInput
+from treeproof.model.ensemble import Ensemble
+
+Floats = list[float]
+Ends = tuple[Floats, Floats]
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is found about a row; features are numbers."""
+
+    record: str
+    row: schema.Count
+    label: schema.Label
+    values: list[schema.Real | None]
+    features: list[schema.Count]
+    kept: list[schema.Count]
+    sufficient: bool
+    minimal: bool
+    intervals: list[tuple[schema.Real, schema.Real]] | None
+    widest: bool
+    size_lower_bound: schema.Real
+    sets: list[list[schema.Count]]
+    complete: bool
+    changes: list[list[schema.Count]]
+    change_rows: list[list[schema.Real | None]]
+    change_lower_bound: schema.Real
+    witnesses: list[list[schema.Real | None]]
+    seconds: float
+    reason: str
+    evidence: list[str | None] | None
+
+
+msgspec.json.Decoder(ReasonsRow)  # now, in one thread: see the end of schema.py
+
+
+def reasons_header(path: str | PathLike[str]) -> dict[str, Any] | None:
+    """The header of a file of reasons; None where it is some other file."""
+    try:
+        with Path(path).open("rb") as file:
+            header = msgspec.json.decode(file.readline())
+        is_one = header["question"]["kind"] == "reasons" and isinstance(header["model"], dict)
+    except (OSError, LookupError, TypeError, *_UNREADABLE):
+        return None
+    return header if is_one else None
+
+
+def check_reasons(path: str | PathLike[str], ensemble: Ensemble) -> Iterator[RowCheck]:
+    """Check a file of reasons, one row at a time.
+
+    What is checked is that the set of each row suffices and, where it says so, that it is minimal;
+    not bounds of sizes, other sets, changes, or that intervals are the widest.
+    """
+    with Path(path).open("rb") as file:
+        header = msgspec.json.decode(file.readline())
+        n_rows, numbers = header.get("n_rows"), set[int]()
+        for line in file:
+            check = _checked(line, header, ensemble)
+            if check.row in numbers:
+                check = RowCheck(check.row, "rejected", f"row {check.row} is here twice")
+            numbers.add(check.row)
+            yield check
+    if n_rows != len(numbers):
+        reason = f"file: {n_rows} rows were asked about, {len(numbers)} are here"
+        yield RowCheck(-1, "rejected", reason)
+
+
+def _checked(line: bytes, header: dict[str, Any], ensemble: Ensemble) -> RowCheck:
+    try:
+        row = msgspec.json.decode(line, type=ReasonsRow)
+    except _UNREADABLE as error:
+        return RowCheck(-1, "rejected", f"record: this is no row of a file of reasons ({error})")
+    if not row.sufficient:
+        return RowCheck(row.row, "claims nothing")
+    texts = row.evidence or []
+    if not texts or texts[0] is None:
+        return RowCheck(row.row, "unproved", "no evidence")
+    try:
+        ends, records = _expanded(row, header, ensemble)
+        checker = RunChecker(_header(header, ends, row.row), ensemble)
+    except (CertificateRejected, InvalidInput) as error:
+        return RowCheck(row.row, "rejected", str(error))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Sound: what cannot be followed is not accepted.
+        return RowCheck(row.row, "rejected", f"record: it cannot be checked ({error!r})")
+    for check, record in zip(checker.check_all(records), records, strict=True):
+        if check.status != "accepted":
+            what = "" if record["witness"] is None else "a witness that a feature is needed: "
+            return RowCheck(row.row, check.status, what + check.reason)
+    return RowCheck(row.row, "accepted")
+
+
+def _expanded(
+    row: ReasonsRow, header: dict[str, Any], ensemble: Ensemble
+) -> tuple[list[Ends], list[dict[str, Any]]]:
+    """Boxes and records of the run that a row stands for: the set, then without each feature."""
+    size, texts, n_features = len(row.features), row.evidence or [], ensemble.n_features
+    require(len(row.values) == n_features, "record: one value per feature")
+    require(
+        len(set(row.features)) == size and all(f < n_features for f in row.features),
+        "record: the features of a set are different features of the model",
+    )
+    require(len(row.witnesses) == size and len(texts) == size + 1, "record: one witness each")
+    values = [math.nan if value is None else float(value) for value in row.values]
+    is_code = ensemble.is_categorical.tolist()
+    stays = {f for f in range(n_features) if is_code[f] or math.isnan(values[f])}
+    used = set(ensemble.trees.feature.tolist())
+    require(set(row.kept) == stays & used, "record: what is kept besides is not all that is")
+    require(not stays & set(row.features), "record: categories and missing values are kept anyway")
+    low, high = (_domain(header, side, row.row, n_features) for side in ("low", "high"))
+    # Values of the row are always allowed; a missing one is no number to compare with.
+    low = [a if math.isnan(v) else min(a, v) for a, v in zip(low, values, strict=True)]
+    high = [b if math.isnan(v) else max(b, v) for b, v in zip(high, values, strict=True)]
+    ends, records = [_box(row, values, low, high, -1)], [_record(row, 0, texts[0], None)]
+    # Of features that the question wants in every set, nobody asks whether they are needed.
+    asked = set(range(n_features)) - set(header["question"].get("always", ()))
+    for place, feature in enumerate(row.features):
+        if row.minimal and feature in asked:
+            ends.append(_box(row, values, low, high, place))
+            records.append(_record(row, len(records), texts[place + 1], row.witnesses[place]))
+    return ends, records
+
+
+def _box(row: ReasonsRow, values: Floats, low: Floats, high: Floats, place: int) -> Ends:
+    """Ends of what a set leaves open, without one of its features where a place is given."""
+    least, most = list(low), list(high)
+    for at, feature in enumerate(row.features):
+        if at == place:
+            continue
+        if row.intervals is None or place >= 0:
+            least[feature] = most[feature] = values[feature]
+            continue
+        require(len(row.intervals) == len(row.features), "record: one interval per feature")
+        first, end = map(float, row.intervals[at])
+        require(first <= values[feature] < end, "record: intervals hold the values of the row")
+        if math.isfinite(first):
+            least[feature] = first
+        if math.isfinite(end):
+            most[feature] = math.nextafter(end, -math.inf)
+    return least, most
+
+
+def _record(row: ReasonsRow, number: int, evidence: str | None, witness: Any) -> dict[str, Any]:
+    """A row of a run: verified, or falsified by a witness."""
+    return {
+        "record": "row",
+        "row": number,
+        "label": row.label,
+        "verdict": "verified" if witness is None else "falsified",
+        "lower": None,
+        "upper": None,
+        "exact": True,
+        "attained": witness is not None,
+        "witness": witness,
+        "witness_distance": None if witness is None else 0.0,
+        "seconds": 0.0,
+        "reason": "",
+        "statistics": {},
+        "values": row.values,
+        "evidence": evidence,
+    }
+
+
+def _header(header: dict[str, Any], ends: list[Ends], row: int) -> dict[str, Any]:
+    """The header of the run that a row stands for."""
+    asked = {name: header["question"].get(name) for name in ("goal", "labels", "arithmetic")}
+    goal = asked["goal"]
+    if isinstance(goal, dict):
+        # Ranges of scores may be given row by row; here all rows are one.
+        sides = {name: end for name, end in goal.items() if isinstance(end, list)}
+        require(all(row < len(end) for end in sides.values()), f"header: the goal has no row {row}")
+        asked["goal"] = goal | {name: end[row] for name, end in sides.items()}
+    low, high = ([_plain(side) for side in sides] for sides in zip(*ends, strict=True))
+    asked |= {
+        "kind": "verify",
+        "engine": {"name": "exact"},
+        "perturbation": {"name": "Box", "low": low, "high": high},
+    }
+    return {"record": "header", "format": 1, "model": header["model"], "question": asked}
+
+
+def _domain(header: dict[str, Any], side: str, row: int, n_features: int) -> Floats:
+    """Ends of the domain of a row, one per feature."""
+    domain = header["question"].get("perturbation", {})
+    require(domain.get("name") == "Box", "header: the domain must be a Box")
+    value = domain.get(side)
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        require(row < len(value), f"header: '{side}' has no row {row}")
+        value = value[row]
+    numbers = value if isinstance(value, list) else [value] * n_features
+    require(len(numbers) == n_features, f"header: one number per feature in '{side}'")
+    return [float(number) for number in numbers]
+
+
+def _plain(numbers: Floats) -> list[float | str]:
+    return [x if math.isfinite(x) else ("inf" if x > 0 else "-inf") for x in numbers]

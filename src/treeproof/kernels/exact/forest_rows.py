@@ -1,0 +1,108 @@
+"""Rows by cliques: the nearest violation, or any in a box, of what the dual search left open.
+
+Compiled apart from `treeproof.kernels.exact.row`: most models never come here.
+"""
+
+import numpy as np
+
+from treeproof.kernels.core.cells import new_box, new_region
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.leaves import restrict
+from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS
+from treeproof.kernels.exact.row import (
+    SMALLEST_START,
+    ball_cells,
+    base_and_floor,
+    claim_of,
+    covers_everything,
+    is_excluded_by_eq6,
+    known_about,
+    status_of_turn,
+    write_columns,
+)
+from treeproof.kernels.exact.search import Budget, new_judge
+
+FIRST, GROWTH = 1.5, 1.3
+"""First trial radius over the one of eq. 6, and how it grows."""
+
+
+@inner_kernel
+def clique_turn(forest, alternatives, group, region, found, limits, deadline):
+    """As `treeproof.kernels.exact.row.search_row`, by cliques; each alternative gets its share.
+
+    Returns PROVED, NEAR_TIE, or the limit reached.
+    """
+    box = new_box(forest.space, region)
+    first = alternatives.group_start[group]
+    last = alternatives.group_start[group + 1]
+    share = max(limits.patience // (last - first), 1)
+    radius = np.inf
+    if region.is_ball:
+        radius = max(FIRST * found.eq6_radius[0], GROWTH * found.lower[0], SMALLEST_START)
+    doubt = np.full(2, np.inf)
+    while True:
+        worst = PROVED
+        searched = np.inf
+        for number in range(first, last):
+            if region.is_ball:
+                radius = min(radius, found.upper[0])
+                ball_cells(forest.space, region, radius, box)
+            claim = claim_of(alternatives, group, number)
+            found.counts[RESTRICTIONS] += 1
+            leaves = restrict(
+                forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+                forest.semantics.zero_band,
+            )  # fmt: skip
+            base, floor = base_and_floor(forest, claim, leaves)
+            if is_excluded_by_eq6(base, floor, leaves):
+                continue
+            judge_of = new_judge(forest, claim, region, box, found)
+            nodes = min(limits.nodes, found.counts[NODES] + share)
+            budget = Budget(nodes, limits.memory_bytes, deadline)
+            status, cleared = nearest_clique(judge_of, doubt, leaves, box, base, floor, budget)
+            searched = min(searched, cleared)
+            if not region.is_ball and found.upper[0] < np.inf:
+                return PROVED
+            if status == TIME_LIMIT and number < last - 1:
+                return status
+            if status == NODE_LIMIT:
+                found.counts[NODES] -= 1  # it was not looked at
+            if status != NEAR_TIE:  # what is in doubt is told at the end
+                worst = max(worst, status)
+        # Sound: every alternative was searched up to the least of these distances, in a ball that
+        # is no smaller.
+        bound = min(searched, radius, found.upper[0], before(doubt[0], doubt[1] > 0.0))
+        if region.is_ball:
+            found.lower[0] = max(found.lower[0], bound)
+        if worst != PROVED:
+            return worst
+        if final_status(found, doubt, PROVED) == NEAR_TIE:
+            return NEAR_TIE
+        if found.upper[0] <= radius and found.upper[0] < np.inf:
+            return PROVED
+        if not region.is_ball or covers_everything(forest.space, region, box):
+            found.lower[0] = np.inf
+            return PROVED
+        radius *= GROWTH
+
+
+@kernel
+def solve_by_cliques(forest, alternatives, batch, is_ball, option, limits, columns):
+    """As `treeproof.kernels.exact.row.solve_batch`, from what the columns know; no option."""
+    clock = np.empty(2, dtype=np.int64)
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
+            continue
+        started = seconds_now(clock)
+        region = new_region(forest.space, batch, number, is_ball)
+        found = known_about(columns, number)
+        status = clique_turn(
+            forest, alternatives, batch.groups[number], region, found, limits,
+            started + limits.time_s - columns.seconds[number],
+        )  # fmt: skip
+        columns.status[number] = status_of_turn(status, found, limits)
+        write_columns(forest, region, found, columns, number)
+        columns.seconds[number] += seconds_now(clock) - started

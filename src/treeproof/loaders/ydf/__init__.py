@@ -1,0 +1,1 @@
+"""Models of YDF (Yggdrasil Decision Forests), read without its library."""

@@ -1,0 +1,305 @@
+"""Why answers are what they are: features that suffice, how far they may move, what to change."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.model.inspection import plain_value
+from treeproof.query.description import plain
+from treeproof.query.names import listed
+from treeproof.results.features import FeatureTable
+from treeproof.results.results import frame_of
+from treeproof.results.run_file import replacing
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Texts = NDArray[Any]
+Sets = list[Ints]
+Tables = list[Floats]
+
+
+@dataclass(slots=True, kw_only=True)
+class Reasons(FeatureTable):
+    """Sets of features that fix the answer of each row, and changes that break it.
+
+    While the features of a set keep the row's values, the answer is proved to stay whatever the
+    other features are within the domain. Categories and missing values never move: the answer is
+    proved to stay while they stay as they are, too. `kept` names them.
+
+    Parameters
+    ----------
+    row : int64 (n_rows,)
+        Number of each row.
+    label : object (n_rows,)
+        Label that the row should keep; None for scores.
+    features : list of int64 arrays
+        The set of each row; all features that are neither in it nor in `kept` may be anything in
+        the domain.
+    kept : list of int64 arrays
+        Features of each row that stay as they are besides: categories and missing values that the
+        model looks at. Nothing is claimed about other values of them.
+    sufficient : bool (n_rows,)
+        Whether the set is proved to fix the answer. False for rows that are broken as they stand,
+        and where no set without the features that must not be used suffices.
+    minimal : bool (n_rows,)
+        Whether it is also shown that no feature of the set can be left out; of a feature that must
+        be used this is not asked.
+    seconds : float64 (n_rows,)
+        Time spent on each row.
+    reason : str (n_rows,)
+        Why the set is not sufficient or minimality is not shown; empty otherwise.
+    intervals : list of float64 arrays (n, 2), or None
+        How far each feature of the set may still move: from the first number, inclusive, to the
+        second, exclusive; infinite where the domain ends. All may move at once. None where this
+        was not asked for.
+    widest : bool (n_rows,)
+        Whether it is shown that no end of any interval can be moved further out.
+    size_lower_bound : float64 (n_rows,)
+        No sufficient set is smaller, or lighter where features have weights; equal to the size
+        where that is the minimum. 0 where no minimum was asked for.
+    sets : list of lists of int64 arrays
+        All sets found for each row, `features` first.
+    complete : bool (n_rows,)
+        Whether there are no minimal sets but those in `sets`.
+    changes : list of lists of int64 arrays
+        Minimal sets of features whose change can break the claim.
+    change_rows : list of float64 arrays (n_changes, n_features)
+        For each of these a row that breaks the claim, with only those features changed.
+    change_lower_bound : float64 (n_rows,)
+        No such set is smaller, or lighter; 0 where no minimum was asked for, infinite where nothing
+        breaks the claim.
+    witnesses : list of float64 arrays (n, n_features)
+        For each feature of `features` a row that breaks the claim, in which only that feature and
+        those outside the set are changed; NaN where none is known.
+    evidence : object (n_rows,), or None
+        Proofs that the sets suffice, for ``treeproof check``; see `Results`.
+    values : float64 (n_rows, n_features)
+        The rows.
+    feature_names : tuple of str
+        Names of the features, or empty.
+    question : dict
+        What was asked.
+    header : dict
+        What a file of these results starts with.
+    """
+
+    row: Ints
+    label: Texts
+    features: Sets
+    kept: Sets
+    sufficient: Flags
+    minimal: Flags
+    seconds: Floats
+    reason: Texts
+    intervals: Tables | None
+    widest: Flags
+    size_lower_bound: Floats
+    sets: list[Sets]
+    complete: Flags
+    changes: list[Sets]
+    change_rows: Tables
+    change_lower_bound: Floats
+    witnesses: Tables
+    evidence: Texts | None
+    values: Floats
+    feature_names: tuple[str, ...] = ()
+    question: dict[str, Any] = field(default_factory=dict)
+    header: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, values: Floats, label: Texts, kept: Sets) -> Reasons:
+        """Nothing known yet."""
+        n_rows, n_features = values.shape
+        return cls(
+            row=np.arange(n_rows, dtype=np.int64),
+            label=label,
+            features=[np.zeros(0, dtype=np.int64) for _ in range(n_rows)],
+            kept=kept,
+            sufficient=np.zeros(n_rows, dtype=bool),
+            minimal=np.zeros(n_rows, dtype=bool),
+            seconds=np.zeros(n_rows),
+            reason=np.full(n_rows, "", dtype="<U64"),
+            intervals=None,
+            widest=np.zeros(n_rows, dtype=bool),
+            size_lower_bound=np.zeros(n_rows),
+            sets=[[] for _ in range(n_rows)],
+            complete=np.zeros(n_rows, dtype=bool),
+            changes=[[] for _ in range(n_rows)],
+            change_rows=[np.zeros((0, n_features)) for _ in range(n_rows)],
+            change_lower_bound=np.zeros(n_rows),
+            witnesses=[np.zeros((0, n_features)) for _ in range(n_rows)],
+            evidence=None,
+            values=values,
+        )
+
+    def names(self, row: int = 0) -> list[str]:
+        """Names (or numbers) of the features of one row's set.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        return [self.name(int(feature)) for feature in self.features[row]]
+
+    def kept_names(self, row: int = 0) -> list[str]:
+        """Names (or numbers) of the features of one row that are kept fixed besides its set.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        return [self.name(int(feature)) for feature in self.kept[row]]
+
+    def sentence(self, row: int = 0) -> str:
+        """Say in plain words why one row's answer is what it is.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        said = "the decision" if self.label[row] is None else f"the decision {self.label[row]!r}"
+        if not self.sufficient[row]:
+            return f"{said} is not fixed by any set: {self.reason[row]}"
+        parts = [self._part(row, place) for place in range(len(self.features[row]))]
+        besides = self.kept_names(row)
+        stays = f", while {listed(besides)} stay as they are" if besides else ""
+        if not parts:
+            text = f"{said} is the same for all values of the features{stays}"
+        else:
+            text = f"{said} is fixed by {_joined(parts)}{stays}; nothing else matters"
+        if not self.minimal[row]:
+            text += " (perhaps not all of it is needed)"
+        for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
+            moves = [f"{self.name(int(f))} = {point[f]:.6g}" for f in features]
+            text += f"; it changes with {_joined(moves)}"
+        return text
+
+    def _part(self, row: int, place: int) -> str:
+        """A condition on one feature of a set."""
+        feature = int(self.features[row][place])
+        name, value = self.name(feature), self.values[row, feature]
+        if self.intervals is None:
+            return f"{name} = {value:.6g}"
+        low, high = self.intervals[row][place]
+        if math.isinf(low):
+            return name if math.isinf(high) else f"{name} < {_digits(high, value)}"
+        if math.isinf(high):
+            return f"{name} >= {_digits(low, value)}"
+        return f"{name} in [{_digits(low, value)}, {_digits(high, value)})"
+
+    def summary(self) -> str:
+        """Say in a few lines what was found."""
+        sizes = [len(f) for f, ok in zip(self.features, self.sufficient, strict=True) if ok]
+        besides = " while categories and missing values stay" if any(map(len, self.kept)) else ""
+        lines = [
+            f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer{besides}"
+        ]
+        if sizes:
+            lines.append(
+                f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
+                f" {int(self.minimal.sum())} proved minimal"
+            )
+        if self.size_lower_bound.any():
+            lines.append(f"of minimum size: {int(self.is_minimum().sum())} rows")
+        return self._summary(lines, ~self.sufficient, list(map(self.kept_names, range(len(self)))))
+
+    def is_minimum(self) -> Flags:
+        """Rows whose set is proved to be of minimum size, or weight."""
+        weights = self.question.get("weights")
+        known = [
+            len(f) if weights is None else float(np.asarray(weights, dtype=np.float64)[f].sum())
+            for f in self.features
+        ]
+        is_asked = bool(self.question.get("minimum"))
+        return self.sufficient & is_asked & (np.array(known) <= self.size_lower_bound)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record per row, as plain data."""
+        is_minimum = self.is_minimum()
+        return [
+            {
+                "row": int(self.row[i]),
+                "label": self.label[i],
+                "size": len(self.features[i]),
+                "features": self.names(i),
+                "kept_fixed": self.kept_names(i),
+                "sufficient": bool(self.sufficient[i]),
+                "minimal": bool(self.minimal[i]),
+                "minimum": bool(is_minimum[i]),
+                "seconds": float(self.seconds[i]),
+                "reason": str(self.reason[i]),
+            }
+            for i in range(len(self))
+        ]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file of JSON lines, the question first, that ``treeproof check`` reads.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
+        header = self.header | {"n_rows": len(self)}
+        lines = [header, *({"record": "row"} | record for record in self.full_records())]
+        with replacing(path, "The file") as file:
+            for line in lines:
+                file.write(json.dumps(plain(line)).encode("utf-8") + b"\n")
+
+    def full_records(self) -> list[dict[str, Any]]:
+        """All that was found about each row, features by their numbers."""
+        return [
+            {
+                "row": int(self.row[i]),
+                "label": plain_value(self.label[i]),
+                "values": self.values[i].tolist(),
+                "features": self.features[i].tolist(),
+                "kept": self.kept[i].tolist(),
+                "sufficient": bool(self.sufficient[i]),
+                "minimal": bool(self.minimal[i]),
+                "intervals": None if self.intervals is None else self.intervals[i].tolist(),
+                "widest": bool(self.widest[i]),
+                "size_lower_bound": float(self.size_lower_bound[i]),
+                "sets": [features.tolist() for features in self.sets[i]],
+                "complete": bool(self.complete[i]),
+                "changes": [features.tolist() for features in self.changes[i]],
+                "change_rows": self.change_rows[i].tolist(),
+                "change_lower_bound": float(self.change_lower_bound[i]),
+                "witnesses": self.witnesses[i].tolist(),
+                "seconds": float(self.seconds[i]),
+                "reason": str(self.reason[i]),
+                "evidence": None if self.evidence is None else self.evidence[i],
+            }
+            for i in range(len(self))
+        ]
+
+    def to_frame(self) -> Any:
+        """One line per row, as a data frame of pandas or polars."""
+        return frame_of(self.records())
+
+
+def _joined(parts: list[str]) -> str:
+    """Parts of a sentence: commas, and an 'and' before the last."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def _digits(end: float, value: float) -> str:
+    """An end of an interval in as few digits, six or more, as tell it from the row's value."""
+    for digits in range(6, 17):
+        text = f"{end:.{digits}g}"
+        if (float(text) > value) == (end > value) and (float(text) == value) == (end == value):
+            return text
+    return repr(end)

@@ -1,0 +1,151 @@
+"""`FrameMapper`: answers for frames of rows wherever these are, such as in Spark and Ray Data."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from treeproof.api import AskOptions, load
+from treeproof.data.sources import ArraySource
+from treeproof.errors import InvalidInput
+from treeproof.model.file_format import decode_ensemble, encode_ensemble
+from treeproof.prediction import Model
+from treeproof.query.perturbations import Box, LInf
+from treeproof.results.results import Results, frame_of
+from treeproof.runs.batches import answer_batch, check_rows
+from treeproof.search.question import Question
+
+_COLUMNS = {
+    "verdict": "string",
+    "reason": "string",
+    "lower": "double",
+    "upper": "double",
+    "exact": "boolean",
+    "attained": "boolean",
+    "seconds": "double",
+    "witness": "array<double>",
+}
+"""Columns of answers, with their types in Spark."""
+
+
+class FrameMapper:
+    """Answers one question about the rows of pandas frames, on whatever machine these are.
+
+    It can be sent to workers, which need nothing but treeproof: the model travels with it.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    perturbation : LInf or Box, optional
+        How a row may change. With a radius, or with a box, verdicts are asked for, otherwise radii.
+    label : str, optional
+        Column of the labels that the rows should have; by default the model's own labels.
+    keep : sequence of str
+        Columns that are no features and stay beside the answers, such as an identifier.
+    engine : str or engine
+        Name of an engine, or one with options.
+    **options
+        ``goal``, ``arithmetic``, ``attacker_class`` and limits per row, see `verify`.
+
+    Examples
+    --------
+    Spark and Ray Data::
+
+        mapper = tp.FrameMapper("model.treeproof", label="y", keep=["id"])
+        answers = spark_frame.mapInPandas(mapper.over, mapper.spark_schema("id long"))
+        answers = ray_dataset.map_batches(mapper, batch_format="pandas")
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        perturbation: LInf | Box | None = None,
+        *,
+        label: str | None = None,
+        keep: Sequence[str] = (),
+        engine: Any = "exact",
+        **options: Unpack[AskOptions],
+    ) -> None:
+        ball = LInf() if perturbation is None else perturbation
+        asks_radius = isinstance(ball, LInf) and ball.eps is None
+        self._model = model if isinstance(model, Model) else load(model)
+        self._question = Question(
+            kind="radius" if asks_radius else "verify", perturbation=ball, engine=engine, **options
+        )
+        self._label = label
+        self._keep = list(keep)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the model, and that as the bytes of its file."""
+        return self.__dict__ | {"_model": encode_ensemble(self._model.ensemble)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take it up again where it was sent to."""
+        self.__dict__ = state | {"_model": Model(decode_ensemble(state["_model"]))}
+
+    def __call__(self, frame: Any) -> Any:
+        """Answer for every row of a frame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            The model's features by name, the label, and what is kept.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One line per row: the columns that are kept, then verdict, reason, bounds, `exact`,
+            `attained`, seconds and witness (missing where there is none).
+        """
+        apart = self._keep if self._label is None else [*self._keep, self._label]
+        missing = [name for name in apart if name not in frame.columns]
+        if missing:
+            raise InvalidInput(
+                f"A frame must have the columns {apart}. Got none named {missing[0]!r}."
+            )
+        answers = {name: frame[name].tolist() for name in self._keep}
+        if len(frame) == 0:
+            return frame_of(answers | {name: [] for name in _COLUMNS}, "pandas")
+        ensemble = self._model.ensemble
+        labels = None if self._label is None else frame[self._label]
+        source = ArraySource(ensemble, frame.drop(columns=apart), labels)
+        (rows,) = source.parts()
+        check_rows(self._question, ensemble, rows)
+        found = Results.join(answer_batch(self._model, self._question, rows).pieces)
+        answers |= {name: getattr(found, name).tolist() for name in _COLUMNS}
+        answers["witness"] = [
+            None if np.isnan(row).all() else row.tolist() for row in found.witness
+        ]
+        return frame_of(answers, "pandas")
+
+    def over(self, frames: Iterable[Any]) -> Iterator[Any]:
+        """Answer for frame after frame, as Spark's ``mapInPandas`` asks.
+
+        Parameters
+        ----------
+        frames : iterable of pandas.DataFrame
+            Frames as `__call__` takes them.
+
+        Yields
+        ------
+        pandas.DataFrame
+            The answers to each.
+        """
+        return map(self, frames)
+
+    def spark_schema(self, kept: str = "") -> str:
+        """Names and types of the answers, as Spark wants them.
+
+        Parameters
+        ----------
+        kept : str
+            Names and types of the columns that are kept, such as ``"id long"``.
+
+        Returns
+        -------
+        str
+            A schema in Spark's language of data definitions.
+        """
+        answers = [f"{name} {kind}" for name, kind in _COLUMNS.items()]
+        return ", ".join([kept, *answers] if kept else answers)

@@ -1,0 +1,380 @@
+"""Reasons: sets of features that fix the answer, found in one compiled call per batch of rows."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.engines.base import Budget
+from treeproof.engines.batches import CHUNK, batch_of, forest_of, single_constraints
+from treeproof.engines.exact import REASON, ExactEngine, limits_of
+from treeproof.engines.instance import lie_in_set, rank_space
+from treeproof.engines.outcomes import mark_verified, mark_witnessed, write_witnesses
+from treeproof.errors import InvalidInput
+from treeproof.kernels.core.status import FOUND, PROVED
+from treeproof.kernels.exact.reason_sets import ReasonColumns, Wishes, reason_batch
+from treeproof.kernels.exact.reasons import ALWAYS, ANY, NEVER, Units
+from treeproof.model.ensemble import Ensemble
+from treeproof.prediction import in_slices, thread_count
+from treeproof.query.description import describe, plain
+from treeproof.query.names import feature_number, in_feature_order
+from treeproof.query.query import Query
+from treeproof.results.reasons import Reasons
+from treeproof.results.results import Results
+from treeproof.results.run_file import header_record
+from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.question import assemble_results, model_words
+
+FloatArray = NDArray[np.float64]
+
+NO_SET = "features that must not be used break the claim by themselves"
+ALREADY_BROKEN = "the row breaks the claim as it stands"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked for beside one minimal set; see `treeproof.reasons`.
+
+    weights : float64 (n_features,)
+    always, never : feature numbers
+    """
+
+    weights: FloatArray
+    always: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
+    minimum: bool = False
+    n_sets: int = 1
+    n_changes: int = 0
+    intervals: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        ensemble: Ensemble,
+        *,
+        weights: Any = None,
+        always: Any = (),
+        never: Any = (),
+        n_sets: int = 1,
+        n_changes: int = 0,
+        **options: Any,
+    ) -> "Wanted":
+        """Check what a user passes, and resolve names of features."""
+        for name, count, least in (("n_sets", n_sets, 1), ("n_changes", n_changes, 0)):
+            if isinstance(count, bool) or int(count) != count or count < least:
+                raise InvalidInput(f"'{name}' must be a whole number >= {least}. Got {count!r}.")
+        use, avoid = (_numbers(ensemble, given) for given in (always, never))
+        if set(use) & set(avoid):
+            raise InvalidInput(
+                "A feature must not be in both 'always' and 'never'. Got one that is."
+            )
+        if n_changes and (use or avoid):
+            raise InvalidInput(
+                "'n_changes' must be 0 with 'always' or 'never', which are about sufficient sets."
+                f" Got {n_changes}. Ask about changes without them."
+            )
+        return cls(
+            weights=_whole_weights(ensemble, weights),
+            always=use,
+            never=avoid,
+            n_sets=int(n_sets),
+            n_changes=int(n_changes),
+            **options,
+        )
+
+    def words(self) -> dict[str, Any]:
+        """What differs from a plain question, as plain data."""
+        words: dict[str, Any] = {}
+        if np.any(self.weights != 1.0):
+            words["weights"] = self.weights.tolist()
+        for name in ("always", "never"):
+            if getattr(self, name):
+                words[name] = list(getattr(self, name))
+        return words
+
+    def units(self) -> Units:
+        """Every feature as a unit of its own."""
+        n = len(self.weights)
+        use = np.full(n, ANY, dtype=np.int64)
+        use[list(self.always)] = ALWAYS
+        use[list(self.never)] = NEVER
+        every = np.arange(n + 1, dtype=np.int64)
+        return Units(every[:-1].copy(), every, every[:-1].copy(), self.weights, use)
+
+
+def _numbers(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
+    """Numbers of features given by name or number."""
+    items: Any = (given,) if isinstance(given, str | int | np.integer) else given
+    names = ensemble.feature_names
+    return tuple(sorted({feature_number(item, ensemble.n_features, names) for item in items}))
+
+
+def _whole_weights(ensemble: Ensemble, given: Any) -> FloatArray:
+    """Weights in the order of the model's features; sums of whole numbers are exact."""
+    n = ensemble.n_features
+    ordered = in_feature_order("weights", given, ensemble.feature_names, n, 1.0)
+    weights = np.ones(n) if ordered is None else np.asarray(ordered, dtype=np.float64)
+    if weights.shape not in ((), (n,)):
+        raise InvalidInput(f"'weights' must have one number per feature, {n}. Got {weights.shape}.")
+    weights = np.broadcast_to(weights, (n,)).copy()
+    wrong = weights[~((weights >= 1.0) & (weights <= 2.0**30) & (weights == np.floor(weights)))]
+    if wrong.size:
+        raise InvalidInput(
+            f"'weights' must be whole numbers from 1 to 2**30. Got {float(wrong[0])!r}."
+        )
+    return weights
+
+
+def in_domain(query: Query) -> Query:
+    """The same question with a box around every row that holds the row itself.
+
+    A feature that is kept has the row's own value, so that value is always allowed.
+    """
+    low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
+    anywhere = np.full(query.rows.shape[1], np.inf)
+    reach = dataclasses.replace(
+        query.reach,
+        down=anywhere,
+        up=anywhere,
+        low=np.fmin(low, query.rows),
+        high=np.fmax(high, query.rows),
+        radius=np.inf,
+        is_ball=False,
+    )
+    return dataclasses.replace(query, reach=reach)
+
+
+def new_reasons(query: Query) -> Reasons:
+    """Results about the rows of a query in which nothing is known yet."""
+    kept = [np.flatnonzero(entries) for entries in query.never_moved()]
+    results = Reasons.empty(query.rows.copy(), query.class_labels(query.labels), kept)
+    results.feature_names = query.ensemble.feature_names
+    results.question = query.words()
+    results.reason[query.already_broken] = ALREADY_BROKEN
+    return results
+
+
+def find_reasons(
+    query: Query, wanted: Wanted, budget: Budget, *, evidence: bool = False, n_jobs: int = 1
+) -> Reasons:
+    """Find reasons for every row; limits are per row, and count over all questions asked."""
+    query = in_domain(query)
+    n_rows, results = len(query), new_reasons(query)
+    if wanted.intervals:
+        results.intervals = [np.zeros((0, 2)) for _ in range(n_rows)]
+    wishes = Wishes(wanted.n_sets, wanted.n_changes, wanted.minimum, wanted.intervals)
+    units, forest, alternatives = wanted.units(), forest_of(query), single_constraints(query)
+    sides, limits = (query.reach.low, query.reach.high), limits_of(query, budget)
+
+    def search(part: slice) -> None:
+        batch = batch_of(query, sides, query.already_broken, part)
+        count = len(batch.rows)
+        columns = ReasonColumns(
+            np.zeros((count, 2), dtype=np.int64), results.seconds[part], np.zeros((count, 4), int)
+        )
+        whole, real = reason_batch(forest, alternatives, batch, units, wishes, limits, columns)
+        begin = np.zeros(2, dtype=np.int64)
+        found = []
+        for place, end in enumerate(columns.ends):
+            if not batch.skip[place]:
+                tapes = _Tapes(whole[begin[0] : end[0]], real[begin[1] : end[1]])
+                found.append(_FoundRow(part.start + place, tapes, wishes))
+            begin = end
+        _confirm(query, found)
+        for row in found:
+            row.write(query, results, wanted.always)
+
+    in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
+    words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
+    results.question = words | results.question
+    results.header = header_record(model_words(query), words | query.description)
+    if evidence:
+        _record(query, results, budget, n_jobs)
+    return results
+
+
+def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None:
+    """Prove on record that sets suffice, and that no feature can be left out: a run of its own.
+
+    For every set a verified row, whose box holds what the set leaves open; and for each of its
+    features a falsified one, with the witness that the feature is needed.
+    """
+    results.evidence = np.full(len(query), None, dtype=object)
+    entries = [
+        (row, place)
+        for row in np.flatnonzero(results.sufficient).tolist()
+        for place in range(-1, len(results.features[row]))
+        if place < 0 or not np.isnan(results.witnesses[row][place]).all()
+    ]
+    if not entries:
+        return
+    rows = np.array([row for row, _ in entries])
+    boxes = [left_open(query, results, row, place) for row, place in entries]
+    low, high = (np.array(side) for side in zip(*boxes, strict=True))
+    box = {"name": "Box", "low": plain(low.tolist()), "high": plain(high.tolist())}
+    asked = dataclasses.replace(
+        query.take(rows),
+        reach=dataclasses.replace(query.reach, low=low, high=high),
+        description=query.description | {"perturbation": box},
+    )
+    found = Results.empty(*asked.rows.shape)
+    is_base = np.array([place < 0 for _, place in entries])
+    mark_verified(asked, found, np.flatnonzero(is_base))
+    shown = np.flatnonzero(~is_base)
+    if shown.size:
+        points = np.array([results.witnesses[entries[i][0]][entries[i][1]] for i in shown])
+        write_witnesses(asked, found, shown, points, asked.replay(points, shown)[1])
+        mark_witnessed(asked, found, shown)
+    words = {"kind": "verify", "engine": describe(ExactEngine())}
+    run = assemble_results(asked, found, words, budget, n_jobs)
+    for number, (row, place) in enumerate(entries):
+        if place < 0:
+            results.evidence[row] = [None] * (1 + len(results.features[row]))
+        results.evidence[row][place + 1] = (
+            run.evidence[number] if run.evidence is not None else None
+        )
+        if run.verdict[number] == Verdict.UNKNOWN:
+            # The checker does not accept it, so nothing is claimed.
+            results.reason[row] = run.reason[number]
+            results.minimal[row] = False
+            results.sufficient[row] &= place >= 0
+
+
+def left_open(
+    query: Query, results: Reasons, row: int, place: int
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of the box that a row's set leaves open; without one of its features, by place."""
+    features, values = results.features[row], query.rows[row]
+    low, high = query.reach.low[row].copy(), query.reach.high[row].copy()
+    kept = np.delete(features, place) if place >= 0 else features
+    if results.intervals is None or place >= 0:
+        low[kept] = high[kept] = values[kept]
+        return low, high
+    ends = results.intervals[row]
+    is_low, is_high = np.isfinite(ends[:, 0]), np.isfinite(ends[:, 1])
+    low[features[is_low]] = ends[is_low, 0]
+    # Sound: an interval ends before a threshold, so at the last double before it.
+    high[features[is_high]] = np.nextafter(ends[is_high, 1], -np.inf)
+    return low, high
+
+
+class _Tapes:
+    """Numbers of a row, read one after another."""
+
+    def __init__(self, whole: NDArray[np.int64], real: FloatArray) -> None:
+        self._whole: Iterator[int] = iter(whole.tolist())
+        self.real = real
+
+    def next(self) -> int:
+        return next(self._whole)
+
+    def some(self, count: int) -> list[int]:
+        return [next(self._whole) for _ in range(count)]
+
+
+class _FoundRow:
+    """What a kernel found about a row; see `reason_row` for the order of the numbers."""
+
+    def __init__(self, row: int, tapes: _Tapes, wishes: Wishes) -> None:
+        self.row, self.has_intervals = row, wishes.has_intervals
+        self.answer = tapes.next()
+        self.is_complete, self.no_other_change = bool(tapes.next()), bool(tapes.next())
+        self.faces: list[list[int]] = []
+        if wishes.has_intervals and self.answer == PROVED:
+            while (feature := tapes.next()) >= 0:
+                self.faces.append([feature, *tapes.some(4)])
+        self.sets = []
+        for _ in range(tapes.next()):
+            status, size = tapes.some(2)
+            pairs = tapes.some(2 * size)
+            self.sets.append((status, pairs[::2], pairs[1::2]))
+        self.changes = []
+        for _ in range(tapes.next()):
+            point, size = tapes.some(2)
+            self.changes.append((point, tapes.some(size)))
+        self.changed = []
+        for _ in range(tapes.next()):
+            self.changed.append(tapes.some(tapes.next()))
+        self.moved, self.bounds = tapes.real[:-2], tapes.real[-2:]
+        self.points = np.zeros((0, 0))
+        self.confirmed = np.zeros(0, dtype=bool)
+
+    def fill_points(self, values: FloatArray) -> None:
+        """Rows of the points that were found."""
+        self.points = np.tile(values, (len(self.changed), 1))
+        begin = 0
+        for point, features in zip(self.points, self.changed, strict=True):
+            point[features] = self.moved[begin : begin + len(features)]
+            begin += len(features)
+
+    def _known(self, numbers: list[int]) -> NDArray[np.bool_]:
+        """Which points, by number, were confirmed; -1 is none."""
+        return np.array([number >= 0 and bool(self.confirmed[number]) for number in numbers], bool)
+
+    def write(self, query: Query, results: Reasons, always: tuple[int, ...]) -> None:
+        """Write down what is proved, and shown by points that were confirmed."""
+        row = self.row
+        if self.answer != PROVED:
+            results.reason[row] = NO_SET if self.answer == FOUND else _why(self.answer)
+            return
+        results.sufficient[row] = True
+        status, features, numbers = self.sets[0]
+        results.sets[row] = [np.array(units, dtype=np.int64) for _, units, _ in self.sets]
+        results.features[row] = results.sets[row][0]
+        shown = self._known(numbers)
+        results.witnesses[row] = np.full((len(features), query.rows.shape[1]), np.nan)
+        results.witnesses[row][shown] = self.points[np.array(numbers, dtype=int)[shown]]
+        shown |= np.isin(features, always)
+        results.minimal[row] = bool(shown.all())
+        if not shown.all():
+            results.reason[row] = _why(status)
+        are_minimal = all(
+            bool((self._known(points) | np.isin(units, always)).all())
+            for _, units, points in self.sets
+        )
+        results.complete[row] = self.is_complete and are_minimal
+        results.size_lower_bound[row], results.change_lower_bound[row] = self.bounds
+        changes = [change for change in self.changes if self._known([change[0]]).all()]
+        results.changes[row] = [np.array(units, dtype=np.int64) for _, units in changes]
+        results.change_rows[row] = self.points[[number for number, _ in changes]]
+        if results.intervals is not None:
+            results.intervals[row], results.widest[row] = self._intervals(query, features)
+
+    def _intervals(self, query: Query, features: list[int]) -> tuple[FloatArray, bool]:
+        """Ends of the features' intervals, and whether all of them are as far out as they can be.
+
+        Cell c begins at threshold c - 1, inclusive, and ends before threshold c.
+        """
+        space = rank_space(query.ensemble)
+        ends = np.tile([-np.inf, np.inf], (len(features), 1))
+        is_widest = True
+        for feature, low, low_point, high, high_point in self.faces:
+            place, start = features.index(feature), space.cut_start[feature]
+            if low_point != -1:
+                ends[place, 0] = space.cut[start + low - 1]
+                is_widest &= bool(self._known([low_point])[0])
+            if high_point != -1:
+                ends[place, 1] = space.cut[start + high]
+                is_widest &= bool(self._known([high_point])[0])
+        return ends, is_widest
+
+
+def _why(status: int) -> str:
+    return str(REASON.get(status, UnknownReason.SOLVER_FAILED).value)
+
+
+def _confirm(query: Query, found: list[_FoundRow]) -> None:
+    """Replay the points of all rows by the plain model, and see that they lie in the domain."""
+    for row in found:
+        row.fill_points(query.rows[row.row])
+    counts = [len(row.points) for row in found]
+    if not sum(counts):
+        return
+    owners = np.repeat([row.row for row in found], counts)
+    points = np.concatenate([row.points for row in found])
+    sure = lie_in_set(query, owners, points) & query.is_broken_by(points, owners)
+    for row, part in zip(found, np.split(sure, np.cumsum(counts)[:-1]), strict=True):
+        row.confirmed = part
