@@ -158,6 +158,21 @@ BUGS = [
         "unary[cell] += leaves.leaf_gain[leaf]",
         "unary[cell] = leaves.leaf_gain[leaf]",
     ),
+    Bug(
+        "the floors of a target's conditions have no slack",
+        "claim.conditions.need[number] - slack - claim.conditions.link_slack[number]",
+        "claim.conditions.need[number]",
+    ),
+    Bug(
+        "weights of conditions fall below zero",
+        "before * max(new_weight[number] / total, LEAST)",
+        "before * (new_weight[number] / total - 0.3)",
+    ),
+    Bug(
+        "only the last condition has a base",
+        "problem.terms[BASE] += weight[number] * table.terms[number, BASE]",
+        "problem.terms[BASE] = weight[number] * table.terms[number, BASE]",
+    ),
 ]
 
 

@@ -23,6 +23,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
+from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -139,12 +140,15 @@ def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: 
 
 def limits_of(query: Query, budget: Budget) -> Limits:
     """Limits as kernels take them."""
-    is_average = query.ensemble.aggregation.finish == "divide"
+    patience = 0 if query.ensemble.aggregation.finish == "divide" else PATIENCE
+    if query.alternatives.judgement == LABEL_IS_TARGET:
+        # Cliques would be of one sum of what a target needs; only the dual weighs it in every box.
+        patience = int(budget.node_limit)
     return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        patience=0 if is_average else PATIENCE,
+        patience=patience,
     )
 
 
