@@ -51,6 +51,11 @@ def stress_rows(
         hard = rows[n // 10 :]
         hard[random.random(hard.shape) < 0.05] = np.nan
         rows[-1] = np.nan
+        for feature in ensemble.required:
+            rows[np.isnan(rows[:, feature]), feature] = 0.5
+    for feature, codes in ensemble.required.items():
+        if codes:
+            rows[:, feature] = random.choice(codes, size=n)
     return rows
 
 

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from treeproof.api import (
         anchor_features,
         feature_radius,
+        largest_change,
         load,
+        prove,
         radius,
         reasons,
+        score_range,
         unimportant_features,
         verify,
     )
@@ -47,10 +50,20 @@ if TYPE_CHECKING:
     from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.query.perturbations import Box, LInf
+    from treeproof.query.properties import (
+        Fair,
+        HighConfidence,
+        Monotone,
+        Redundant,
+        ScoreRange,
+        SmallNeighbourhood,
+        Stable,
+    )
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
+    from treeproof.results.properties import PropertyResult, ScoreBounds
     from treeproof.results.reasons import Reasons
     from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
@@ -69,22 +82,31 @@ __all__ = [
     "Box",
     "BrokenModelFile",
     "CertificateRejected",
+    "Fair",
     "FeatureResults",
     "FrameMapper",
+    "HighConfidence",
     "InternalError",
     "InvalidInput",
     "KeepsLabel",
     "LInf",
     "Model",
     "ModelWarning",
+    "Monotone",
     "PaperProtocol",
+    "PropertyResult",
     "Reasons",
+    "Redundant",
     "Results",
     "RobustnessScorer",
     "Run",
+    "ScoreBounds",
     "ScoreChange",
+    "ScoreRange",
     "ScoreWithin",
     "SelfTestFailed",
+    "SmallNeighbourhood",
+    "Stable",
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
@@ -97,15 +119,18 @@ __all__ = [
     "draw_features",
     "feature_radius",
     "hard_label",
+    "largest_change",
     "load",
     "load_results",
     "lp",
     "merge_runs",
     "milp",
     "multilevel",
+    "prove",
     "radius",
     "reasons",
     "run",
+    "score_range",
     "smt",
     "unimportant_features",
     "verified_accuracy_score",
@@ -118,9 +143,12 @@ _HOMES = {
     "treeproof.api": (
         "anchor_features",
         "feature_radius",
+        "largest_change",
         "load",
+        "prove",
         "radius",
         "reasons",
+        "score_range",
         "unimportant_features",
         "verify",
     ),
@@ -136,10 +164,20 @@ _HOMES = {
     "treeproof.query.goals": ("AvoidsTarget", "KeepsLabel", "ScoreChange", "ScoreWithin"),
     "treeproof.query.paper_protocol": ("PaperProtocol",),
     "treeproof.query.perturbations": ("Box", "LInf"),
+    "treeproof.query.properties": (
+        "Fair",
+        "HighConfidence",
+        "Monotone",
+        "Redundant",
+        "ScoreRange",
+        "SmallNeighbourhood",
+        "Stable",
+    ),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),
+    "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
     "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
     "treeproof.results.run_file": ("load_results",),

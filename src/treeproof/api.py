@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from treeproof.engines.base import Engine
     from treeproof.query.paper_protocol import PaperProtocol
+    from treeproof.query.properties import Features, Property
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
     from treeproof.results.reasons import Reasons
+    from treeproof.search.proving import Inquiry
 
 
 LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
@@ -36,6 +39,7 @@ class FileOptions(TypedDict, total=False):
     n_classes: int | None
     n_features: int | None
     rounds: Literal["best", "all"] | None
+    classes: Sequence[Any] | None
 
 
 class AskOptions(TypedDict, total=False):
@@ -83,7 +87,8 @@ def load(
     Parameters
     ----------
     source : model object, str or path
-        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, or a model file.
+        A trained model of XGBoost, LightGBM, CatBoost or scikit-learn, a scikit-learn pipeline or
+        wrapper around one, or a model file.
     decision_threshold : float, optional
         Probability from which (inclusive) a binary classifier says class 1; by default the
         library's own rule.
@@ -91,7 +96,7 @@ def load(
         Compare margins and labels with the source library, on rows made to tell small differences
         apart, whenever that library can be imported.
     **options
-        What some kinds of files leave open:
+        What some models leave open:
 
         * ``base_score`` (float): margin to start from, for XGBoost text dumps.
         * ``n_classes`` (int): number of classes, for XGBoost text dumps: 1 for a score, 2 (the
@@ -101,6 +106,8 @@ def load(
         * ``rounds`` ("best" or "all"): rounds of an XGBoost model that stopped early: up to the
           best, as XGB* estimators predict, or all, as a Booster does; by default as the object, or
           who saved the file (`ModelWarning`).
+        * ``classes`` (sequence): names of the classes, in the order of the model's own, where
+          labels were encoded before training: the ``classes_`` of a LabelEncoder.
         * ``input_precision`` ("float32" or "float64"): precision of comparisons, for treelite
           checkpoints.
         * ``tie`` ("lower" or "upper"): which class a tie goes to, for treelite checkpoints.
@@ -452,6 +459,139 @@ def reasons(
     query = _query_around(model, X, y, domain, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
+
+
+class ProveOptions(TypedDict, total=False):
+    """Options of every question about a domain; `prove` explains them."""
+
+    missing: Features
+    time_limit_s: float
+    node_limit: int
+    memory_limit_mb: float
+    n_jobs: int
+    evidence: bool
+
+
+def prove(
+    model: Any,
+    claim: Property,
+    domain: Box | LInf,
+    X: Any = None,
+    **options: Unpack[ProveOptions],
+) -> Any:
+    """Decide whether a property holds for every input of a domain, or of the set around each row.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    claim : Stable, Fair, Monotone, HighConfidence, Redundant, SmallNeighbourhood or ScoreRange
+        The property.
+    domain : Box or LInf
+        The inputs: a `Box`; with rows, also an `LInf` with a radius. Inputs are doubles, which the
+        deployed model rounds to its own precision. Features that hold categories take the codes
+        that the model knows, within the box; around rows they stay as they are, unless they are
+        what the property changes.
+    X : array-like or data frame of shape (n_rows, n_features), optional
+        Rows around which the domain is; missing values stay missing.
+    **options
+        What else is asked, and how long it may take:
+
+        * ``missing`` (str, int or sequence of them): features that may be missing, too.
+        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits for each question that the
+          property consists of; what needs more is 'unknown'. By default 60 seconds and 4096 MB.
+        * ``n_jobs`` (int): threads over rows; -1 for all cores.
+        * ``evidence`` (bool): prove the answer once more, on record, for ``treeproof check``.
+
+    Returns
+    -------
+    PropertyResult, or a list of them with one for each row
+        Verdict, both bounds of the quantity that the property is about, and a pair of rows.
+    """
+    from treeproof.search.proving import prove_property
+
+    inquiry = _inquiry("prove", domain, X, options)
+    results = prove_property(_loaded(model).ensemble, claim, inquiry)
+    return results[0] if X is None else results
+
+
+def largest_change(
+    model: Any,
+    features: Features,
+    domain: Box | LInf,
+    X: Any = None,
+    *,
+    label: object = None,
+    **options: Unpack[ProveOptions],
+) -> Any:
+    """Find how far some features alone can move the score.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    features : str, int or sequence of them
+        Features that change; all others are the same in both rows of a pair.
+    domain, X
+        See `prove`.
+    label : object, optional
+        Class whose margin is meant, for several classes; by default any of them.
+    **options
+        See `prove`.
+
+    Returns
+    -------
+    PropertyResult, or a list of them with one for each row
+        `lower` and `upper` bound the largest change; `witness` is the pair that has `lower`.
+    """
+    from treeproof.search.proving import find_largest_change
+
+    inquiry = _inquiry("largest_change", domain, X, options)
+    results = find_largest_change(_loaded(model).ensemble, features, label, inquiry)
+    return results[0] if X is None else results
+
+
+def score_range(
+    model: Any,
+    domain: Box | LInf,
+    X: Any = None,
+    *,
+    label: object = None,
+    **options: Unpack[ProveOptions],
+) -> Any:
+    """Find the smallest and the largest score that inputs of a domain can have.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    domain, X
+        See `prove`.
+    label : object, optional
+        Class whose margin is meant, for several classes.
+    **options
+        See `prove`.
+
+    Returns
+    -------
+    ScoreBounds, or a list of them with one for each row
+        ``minimum`` and ``maximum``, each with both bounds and the input that reaches it.
+    """
+    from treeproof.search.proving import find_score_range
+
+    inquiry = _inquiry("score_range", domain, X, options)
+    bounds = find_score_range(_loaded(model).ensemble, label, inquiry)
+    return bounds[0] if X is None else bounds
+
+
+def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry:
+    from treeproof.engines.base import Budget
+    from treeproof.search.proving import Inquiry
+
+    refuse_others(function, options, ProveOptions)
+    limits = {name: options.pop(name) for name in LIMITS if name in options}
+    budget = Budget(**({"time_limit_s": 60.0} | limits))
+    return Inquiry(domain=domain, X=X, budget=budget, **options)
 
 
 def _loaded(model: Any) -> Model:

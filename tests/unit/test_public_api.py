@@ -78,7 +78,7 @@ def test_docstrings_state_every_parameter(name: str, value: Any) -> None:
     assert documented_parameters(inspect.getdoc(value) or "") == (names or None), name
 
 
-TABLES = {"AnchorResults", "FeatureResults", "Reasons", "Results"}
+TABLES = {"AnchorResults", "FeatureResults", "PropertyResult", "Reasons", "Results"}
 
 
 def test_functions_have_at_most_eight_arguments() -> None:

@@ -197,6 +197,8 @@ class RunChecker:
             wrong = np.where(fits, "", "it is not in the model's input precision")
             if not ensemble.missing_allowed:
                 wrong[np.isnan(points).any(axis=1)] = "the model takes no missing values"
+            required = sorted(ensemble.required)
+            wrong[np.isnan(points[:, required]).any(axis=1)] = "the model needs a value there"
             found = zip(wrong.tolist(), labels, scores[:, 0].astype(float).tolist(), strict=True)
             for case, entry in zip(used, found, strict=True):
                 case.found[name] = _Found(*entry)

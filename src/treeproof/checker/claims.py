@@ -22,7 +22,8 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import sigmoid_float64, smallest_true
 
-PREFIX = "E1:"
+VERSIONS = {"E1:": 1, "E2:": 2}
+"""How the text of each version of the evidence begins."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
 
@@ -47,6 +48,7 @@ class Claim:
     goal: tuple[str, Any]
     proof: bytes
     n_packed: int
+    version: int = 1
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,10 +74,10 @@ _FIELDS = msgspec.json.Decoder(_Fields)
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text.startswith(PREFIX), "evidence: the version is not E1")
+    require(text[:3] in VERSIONS, "evidence: the version is neither E1 nor E2")
     n = forest.ensemble.n_features
     try:
-        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
+        packed = base64.b64decode(text[3:], validate=True)
         unpacker = zlib.decompressobj()
         payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 4096)
         whole = unpacker.eof and not unpacker.unused_data
@@ -97,6 +99,7 @@ def read_claim(text: str, forest: Forest) -> Claim:
             goal=goals[0],
             proof=payload[4 + length :],
             n_packed=len(packed),
+            version=VERSIONS[text[:3]],
         )
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
@@ -138,16 +141,16 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     if goal == "within":
         require(forest.ensemble.n_outputs == 1, "claim: a range needs one output")
         least, most = (float.fromhex(text) for text in value)
-        rise = Way("rise", {0: 1}, _first_sum(forest, most, strict=True))
-        fall = Way("fall", {0: -1}, _before(forest, _first_sum(forest, least)))
+        rise = Way("rise", {0: 1}, first_sum(forest, most, strict=True))
+        fall = Way("fall", {0: -1}, float_before(forest, first_sum(forest, least)))
         return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
     n_labels = {"threshold": 2, "argmax": forest.ensemble.n_outputs}.get(decision.kind, 0)
     require(0 <= value < n_labels, f"claim: there is no class {value}")
     if decision.kind == "threshold":
-        first = _first_sum(forest, decision.cut)
+        first = first_sum(forest, decision.cut)
         if (goal == "keep") == (value == 0):
             return [Way("rise", {0: 1}, first)]
-        return [Way("fall", {0: -1}, _before(forest, first))]
+        return [Way("fall", {0: -1}, float_before(forest, first))]
     if goal == "keep":
         others = [o for o in range(n_labels) if o != value]
         return [Way(f"class {o}", {o: 1, value: -1}, winner=o, losers=(value,)) for o in others]
@@ -162,7 +165,7 @@ def with_weights(way: Way, weights: tuple[int, ...]) -> Way:
     return replace(way, weights=others | {way.winner: sum(weights)})
 
 
-def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
+def first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
     """Smallest sum, in the model's precision, whose score is at least (or above) a number."""
     ensemble, known = forest.ensemble, forest.first_sums
 
@@ -178,7 +181,7 @@ def _first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
     return known[score, strict]
 
 
-def _before(forest: Forest, number: float) -> float:
+def float_before(forest: Forest, number: float) -> float:
     """The float before a number of the model's precision."""
     real = np.dtype(forest.ensemble.aggregation.precision).type
     with np.errstate(over="ignore"):

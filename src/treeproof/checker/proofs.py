@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require, with_weights
+from treeproof.checker.cliques import Pieces, follow
 from treeproof.checker.forest import MOST_WEIGHT, Boxes, Forest, Ints
 from treeproof.checker.regions import Regions, Sums, begins, ranges, spread
 from treeproof.errors import CertificateRejected
@@ -90,6 +91,7 @@ class Prover:
         self.sums = Sums(forest, self.regions, exact=exact)
         self.problems: dict[tuple[int, int], Problem] = {}
         self.weighted: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._alone: Prover | None = None
 
     def reasons(self) -> list[str]:
         """As `prove`, in words wherever they settle a node."""
@@ -114,20 +116,30 @@ class Prover:
 
     def _settle(self, nodes: list[Node], reasons: list[str]) -> None:
         """Note the first node of each row that does not hold."""
-        alone: Prover | None = None
         failed: set[int] = set()
         for node, reason in zip(nodes, self.check(nodes), strict=True):
             if not reason or node.row in failed:
                 continue
-            if alone is None or alone.claims[0] is not self.claims[node.row]:
-                row = slice(node.row, node.row + 1)
-                boxes = Boxes(*(side[row] for side in self.regions.boxes))
-                alone = Prover(self.forest, self.claims[row], self.ways[row], boxes, exact=True)
-            (exact_reason,) = alone.check([node._replace(row=0)])
+            (exact_reason,) = self._exactly(node.row).check([node._replace(row=0)])
             if exact_reason:
                 # Nodes come in order, and what could not be read comes after them.
                 reasons[node.row] = exact_reason
                 failed.add(node.row)
+
+    def _exactly(self, row: int) -> "Prover":
+        """One row alone, in integers that are not rounded."""
+        if self._alone is None or self._alone.claims[0] is not self.claims[row]:
+            part = slice(row, row + 1)
+            boxes = Boxes(*(side[part] for side in self.regions.boxes))
+            claims, ways = self.claims[part], self.ways[part]
+            self._alone = Prover(self.forest, claims, ways, boxes, exact=True)
+        return self._alone
+
+    def follow_cliques(self, reader: "Reader", node: Node) -> None:
+        """Follow a proof by cliques of leaves, whose graph comes next; of one row, exactly."""
+        problem, bounds = self.problem(0, node.way), Bounds(self, [node])
+        missing = problem.floor - problem.constant
+        follow(reader, bounds.pieces_met(), missing, self.forest.exponent, node.place)
 
     def problem(self, row: int, number: int) -> Problem:
         """The sum of a way, by its number, over the box of a row."""
@@ -162,10 +174,15 @@ class Prover:
                 letter, n_prices = reader.letter(), self.problem(row, number).n_prices
                 node = Node(row, number, letter, place, changes)
                 if letter == "W":
+                    require(claim.version >= 2, f"{place}: version 1 knows no weights")
                     pending.append((changes, self._weighted(row, way, reader, place)))
                     continue
                 if letter in "LT":
                     node = node._replace(prices=reader.prices(n_prices, self.forest.exponent))
+                if letter == "C":
+                    require(claim.version >= 2, f"{place}: version 1 knows no cliques")
+                    self._exactly(row).follow_cliques(reader, node._replace(row=0))
+                    continue
                 if letter == "S":
                     feature, cut = reader.take("ii")
                     begin, last = _range(low, high, changes, feature)
@@ -442,6 +459,27 @@ class Bounds:
         value = -self.multiplier
         value[segment] += held - self.best[self.pair_factor[self.segment_pair[segment]]]
         return self._sums_over_cells(segment, value)
+
+    def pieces_met(self) -> Pieces:
+        """Leaves that the box of the only node meets, with what their ranges leave of it."""
+        met = np.flatnonzero(self.meets)
+        place = np.cumsum(self.meets) - 1
+        entry = np.flatnonzero(self.meets[self.entry_piece])
+        pair, last = self.entry_pair[entry], self.entry_last[entry]
+        feature = self.pair_feature[pair]
+        after = np.minimum(last + 1, len(self.segment_cell) - 1)
+        high = np.where(
+            last == self.last[pair], self.high[0, feature], self.segment_cell[after] - 1
+        )
+        return Pieces(
+            leaf=self.prover.regions.leaf[self.piece[met]],
+            tree=self.piece_factor[met],
+            gain=self.gain[met],
+            piece=place[self.entry_piece[entry]],
+            feature=feature,
+            low=np.maximum(self.segment_cell[self.entry_first[entry]], self.pair_low[pair]),
+            high=high,
+        )
 
     def leaves_met(self, number: int) -> tuple[Ints, Ints]:
         """Trees of a node's way that had several leaves at first, with those that its box meets."""

@@ -64,7 +64,11 @@ def command(
     """
     from treeproof.checker import check_reasons, check_run
     from treeproof.data.sources import FileSource
+    from treeproof.results.property_file import is_property_file
 
+    if is_property_file(run_path):
+        _check_properties(run_path, model_path, as_json, options)
+        return
     ensemble, header = _model(run_path, model_path, options)
     question = header["question"]
     rows = labels = None
@@ -105,6 +109,37 @@ def command(
         if len(failures) > SHOWN:
             click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
     if failures:
+        raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _check_properties(
+    path: str, model_path: str | None, as_json: bool, options: dict[str, Any]
+) -> None:
+    """Check the answers of `treeproof prove`."""
+    from treeproof.checker.properties import check_answers
+    from treeproof.loaders import load_ensemble
+    from treeproof.loaders.base import LoadOptions
+    from treeproof.results.property_file import load_property_records
+
+    if model_path is None:
+        raise InvalidInput("The model of answers about properties must be given with --model.")
+    self_test = not options.pop("no_self_test")
+    ensemble = load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
+    checks = check_answers(ensemble, load_property_records(path)["properties"])
+    counts = Counter(check.status for check in checks)
+    if as_json:
+        print_json(
+            {"model": ensemble.fingerprint}
+            | {word: counts[word] for word in WORDS}
+            | {"answers": [check._asdict() for check in checks]}
+        )
+    else:
+        click.echo(printable(f"model {ensemble.fingerprint}"))
+        for check in checks:
+            why = f": {check.reason}" if check.reason else ""
+            click.echo(printable(f"{check.name}: {check.status}{why}"))
+        click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
+    if counts["rejected"] or counts["unproved"]:
         raise click.exceptions.Exit(EXIT_REJECTED)
 
 

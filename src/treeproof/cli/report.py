@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     help="Check the evidence of a run with its model, and show only what is accepted; once for"
     " each run.",
 )
+@click.option(
+    "--properties",
+    metavar="ANSWERS",
+    type=FILE,
+    help="Answers of `treeproof prove --out`, which get a section of their own.",
+)
 def command(
     run_paths: tuple[str, ...],
     out: str,
@@ -61,6 +67,7 @@ def command(
     shape: str | None,
     frozen: tuple[str, ...],
     model_paths: tuple[str, ...],
+    properties: str | None,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -92,6 +99,7 @@ def command(
         checks=[_check(*pair) for pair in zip(run_paths, model_paths, strict=True)]
         if model_paths
         else None,
+        properties=properties,
     )
     print_note(f"the report is in {out}.")
 

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def compile_kernels(*, everything: bool = False) -> None:
     model = _small_model()
     tp.radius(model, rows, labels, ball, evidence=True)
     tp.verify(model, rows, labels, tp.LInf(0.1, low=0.0, high=1.0))
+    tp.radius(_averaged(model), rows, labels, ball)
     tp.radius(model, rows, labels, ball, engine="attack")
+    tp.largest_change(model, 0, tp.Box(0.0, 1.0), evidence=True)
     model.margins(rows)
     model.leaf_indices(rows)
     if everything:
@@ -50,6 +53,14 @@ def compile_kernels(*, everything: bool = False) -> None:
             tp.radius(asked, rows, labels, ball, engine=engine)
         training.RobustGBDTClassifier(n_estimators=2).fit(rows, labels)
         training.RobustRandomForestClassifier(n_estimators=2).fit(rows, labels)
+
+
+def _averaged(model: "tp.Model") -> "tp.Model":
+    """The same trees as a forest, which is searched by kernels of its own."""
+    import treeproof as tp
+
+    aggregation = replace(model.ensemble.aggregation, finish="divide", divisor=2.0)
+    return tp.Model(replace(model.ensemble, aggregation=aggregation))
 
 
 def _small_model(n_trees: int = 2) -> "tp.Model":

@@ -21,10 +21,11 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
 from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.clique_proof import record_by_cliques
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble, FloatArray
 from treeproof.model.sums import grid_exponent
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
@@ -35,12 +36,16 @@ from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX = "E1:"
-"""Version of the format; a row without evidence says why after `NO_EVIDENCE`."""
+PREFIX, SECOND_PREFIX = "E1:", "E2:"
+"""Versions of the format, without and with cliques; a row without evidence says why after
+`NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
 """Multipliers may be finer than the model's own numbers by so many bits."""
+
+NODES, CLIQUE_NODES = 1 << 12, 1 << 18
+"""Nodes after which another kind of proof is tried; those of cliques are smaller."""
 
 TIGHTEST = 12
 """Bytes for each packed byte from which on evidence is packed less tightly."""
@@ -60,32 +65,75 @@ def record_evidence(
     rather than a verdict at the query's own set.
     """
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
-    ends_of_sets = set_ends(query, claimed, radius)
-    status, seconds = np.zeros(len(query), dtype=np.int64), np.zeros(len(query))
-    records: list[bytes] = [b""] * len(query)
-    forest, alternatives = forest_of(query), _alternatives(query)
-    limits = RecordLimits(
-        time_s=float(budget.time_limit_s),
-        nodes=int(budget.node_limit),
-        memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
-    )
-
-    def run(first: int) -> None:
-        part = slice(first, first + _CHUNK)
-        batch = batch_of(query, ends_of_sets, claimed == CLAIM_NOTHING, part)
-        data, ends = record_batch(forest, alternatives, batch, limits, status[part], seconds[part])
-        content, begin = data.tobytes(), 0
-        for number, end in enumerate(ends.tolist()):
-            records[first + number] = content[begin:end]
-            begin = end
-
-    firsts = range(0, len(query), _CHUNK)
-    with ThreadPoolExecutor(thread_count(n_jobs)) as pool:
-        list(pool.map(run, firsts))
+    skip = claimed == CLAIM_NOTHING
+    recorder = _Recorder(query, set_ends(query, claimed, radius), skip, budget, n_jobs)
+    is_forest = query.ensemble.aggregation.finish == "divide"
+    is_target = query.alternatives.judgement == LABEL_IS_TARGET
+    # Where zero counts as missing, a leaf may be no range, and the checker would not follow. What a
+    # target needs is weighed anew in every box, which cliques do not do.
+    if is_target or np.any(query.ensemble.trees.flags & ZERO_IS_MISSING):
+        recorder.run(record_batch)
+    elif is_forest:
+        recorder.run(record_by_cliques, CLIQUE_NODES)
+        recorder.run(record_batch)
+    else:
+        recorder.run(record_batch, NODES)
+        recorder.run(record_by_cliques, CLIQUE_NODES)
+        recorder.run(record_batch)
+    status, seconds, records = recorder.status, recorder.seconds, recorder.records
     outcomes.statistics["evidence_seconds"] = seconds
     outcomes.evidence = np.full(len(query), None, dtype=object)
-    outcomes.evidence[:] = list(_texts(query, outcomes, claimed, radius, status, records))
+    prefixes = np.where(recorder.by_cliques | is_target, SECOND_PREFIX, PREFIX)
+    texts = _texts(query, outcomes, (claimed, radius), status, prefixes, records)
+    outcomes.evidence[:] = list(texts)
+
+
+class _Recorder:
+    """Records the sets of rows by one search after another, until each is proved."""
+
+    def __init__(
+        self,
+        query: Query,
+        ends_of_sets: tuple[FloatArray, FloatArray],
+        skip: NDArray[np.bool_],
+        budget: Budget,
+        n_jobs: int,
+    ) -> None:
+        self._query, self._sets, self._n_jobs = query, ends_of_sets, n_jobs
+        self._is_open = ~skip
+        self._forest, self._alternatives = forest_of(query), _alternatives(query)
+        self._limits = RecordLimits(
+            time_s=float(budget.time_limit_s),
+            nodes=int(budget.node_limit),
+            memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
+            least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
+        )
+        n_rows = len(query)
+        self.status, self.seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
+        self.by_cliques = np.zeros(n_rows, dtype=bool)
+        self.records: list[bytes] = [b""] * n_rows
+
+    def run(self, kernel: Any, most_nodes: int = 2**62) -> None:
+        """Record what is open, each alternative with at most so many nodes."""
+        limits = self._limits._replace(nodes=min(self._limits.nodes, most_nodes))
+        skip = ~self._is_open
+
+        def record(first: int) -> None:
+            part = slice(first, first + _CHUNK)
+            batch = batch_of(self._query, self._sets, skip, part)
+            status, seconds = self.status[part], self.seconds[part]
+            data, ends = kernel(self._forest, self._alternatives, batch, limits, status, seconds)
+            content, begin = data.tobytes(), 0
+            for number, end in enumerate(ends.tolist()):
+                if not skip[first + number]:
+                    self.records[first + number] = content[begin:end]
+                begin = end
+
+        firsts = [n for n in range(0, len(skip), _CHUNK) if not skip[n : n + _CHUNK].all()]
+        with ThreadPoolExecutor(thread_count(self._n_jobs)) as pool:
+            list(pool.map(record, firsts))
+        self.by_cliques[self._is_open] = kernel is record_by_cliques
+        self._is_open &= self.status != PROVED
 
 
 def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
@@ -103,11 +151,12 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
 def _texts(
     query: Query,
     outcomes: Results,
-    claimed: NDArray[np.int64],
-    radius: FloatArray,
+    claims: tuple[NDArray[np.int64], FloatArray],
     status: NDArray[np.int64],
+    prefixes: NDArray[np.str_],
     records: list[bytes],
 ) -> Iterator[str | None]:
+    claimed, radius = claims
     write = _claim_writer(query)
     has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
     for row in range(len(query)):
@@ -117,7 +166,7 @@ def _texts(
             yield NO_EVIDENCE + _REASONS[int(status[row])]
         else:
             claim = write(row, int(claimed[row]), float(radius[row]))
-            yield PREFIX + base64.b64encode(_packed(claim, records[row])).decode()
+            yield prefixes[row] + base64.b64encode(_packed(claim, records[row])).decode()
 
 
 def _packed(claim: bytes, proof: bytes) -> bytes:

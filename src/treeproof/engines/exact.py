@@ -98,7 +98,7 @@ class ExactEngine:
                 rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
                 search.run(solve_batch, _first_guess(before), limits, rows, threads)
                 first = last
-        _take_turns(search, _first_guess(search.columns), limits, n_jobs)
+        _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)

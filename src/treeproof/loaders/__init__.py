@@ -1,6 +1,7 @@
 """From a live model or a model file to an `Ensemble`.
 
 Each library has a folder, whose `loader.py` is the way in; the folders do not know each other.
+`pipelines/` folds what stands before and around a model into it.
 `registry.py` lists the loaders, `base.py` says what they offer and return, `rules.py` has the rules
 that libraries share, and `self_test.py` compares what was loaded with the library itself.
 """
@@ -11,13 +12,15 @@ import re
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from treeproof.errors import BrokenModelFile, InvalidInput, ModelWarning, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions
-from treeproof.loaders.registry import loaders, supported_kinds
+from treeproof.loaders.registry import load_object, loaders, refuse_options, supported_kinds
 from treeproof.loaders.self_test import run_self_test
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.file_format import is_saved, load_saved
@@ -56,25 +59,39 @@ def load_ensemble(
     open about what is deployed.
     """
     options = options or LoadOptions()
+    if options.classes is not None:
+        plain = replace(options, classes=None)
+        ensemble = load_ensemble(source, options=plain, self_test=self_test)
+        return _with_classes(ensemble, tuple(np.asarray(options.classes).tolist()))
     if isinstance(source, Ensemble):
         return source
     if isinstance(source, TrainedHere):
-        _refuse_options(options, frozenset(), "an estimator of treeproof.training")
+        refuse_options(options, frozenset(), "an estimator of treeproof.training")
         return source.to_ensemble()
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         head = _head(path)
         with _naming(path):
             if is_saved(head):
-                _refuse_options(options, frozenset(), "a file written by Model.save")
+                refuse_options(options, frozenset(), "a file written by Model.save")
                 return load_saved(path)
             loaded = _load_file(path, head, options)
     else:
-        loaded = _load_object(source, options)
+        loaded = load_object(source, options)
     loaded = _with_cautions(loaded)
     if self_test:
         return run_self_test(loaded)
     return loaded.ensemble.with_provenance(self_test="skipped on request")
+
+
+def _with_classes(ensemble: Ensemble, classes: tuple[Any, ...]) -> Ensemble:
+    """Name the classes of a model whose labels were encoded before training."""
+    if len(classes) != ensemble.n_classes or len(set(classes)) != len(classes):
+        raise InvalidInput(
+            f"'classes' must be {ensemble.n_classes} different names, one for each of the model's"
+            f" own classes {ensemble.classes}. Got {len(classes)}: {str(classes)[:60]}."
+        )
+    return replace(ensemble, classes=classes)
 
 
 def _with_cautions(loaded: Loaded) -> Loaded:
@@ -84,18 +101,6 @@ def _with_cautions(loaded: Loaded) -> Loaded:
         warnings.warn(sentence, ModelWarning, stacklevel=4)
     notes = loaded.cautions + loaded.ensemble.provenance.notes
     return replace(loaded, ensemble=loaded.ensemble.with_provenance(notes=notes))
-
-
-def _load_object(source: Any, options: LoadOptions) -> Loaded:
-    for entry, loader in loaders():
-        if loader.accepts_object(source):
-            _refuse_options(options, entry.options, entry.kinds[0])
-            return loader.load_object(source, options)
-    kind = type(source)
-    raise UnsupportedModel(
-        f"Objects of type {kind.__module__}.{kind.__qualname__} cannot be loaded."
-        f" Supported are: {supported_kinds()}."
-    )
 
 
 @contextlib.contextmanager
@@ -114,7 +119,7 @@ def _load_file(path: Path, head: bytes, options: LoadOptions) -> Loaded:
         raise _pickle_error(path)
     for entry, loader in loaders():
         if loader.accepts_file(path, head):
-            _refuse_options(options, entry.options, entry.kinds[-1])
+            refuse_options(options, entry.options, entry.kinds[-1])
             return loader.load_file(path, options)
     if path.suffix.lower() in _PICKLE_SUFFIXES:
         raise _pickle_error(path)
@@ -159,13 +164,3 @@ def _head(path: Path) -> bytes:
             f" Got {status.st_size / 2**30:.1f} GB in '{path}'."
         )
     return head
-
-
-def _refuse_options(options: LoadOptions, known: frozenset[str], kind: str) -> None:
-    """Refuse an option that would be ignored: it would change nothing, or the wrong thing."""
-    for option in fields(options):
-        if option.name not in known and getattr(options, option.name) is not None:
-            raise InvalidInput(
-                f"The option '{option.name}' has no meaning for {kind}, which carries its own"
-                " answer. Leave it out."
-            )

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -43,6 +43,8 @@ class LoadOptions:
     rounds: Literal["best", "all"] | None = None
     """Which rounds of an XGBoost model that stopped early are used; None does as the given object
     does, or whoever saved the file."""
+    classes: Sequence[Any] | None = None
+    """Names of the classes in the model's order; loaders never see them."""
 
     def __post_init__(self) -> None:
         """Refuse values that mean nothing: loaders compare with those that they know."""
@@ -75,6 +77,11 @@ class Reference:
     """Raw scores, shape (n_rows, n_outputs), in the library's own dtype."""
     labels: Callable[[FloatArray], NDArray[np.int64]] | None = None
     """Class index of each row as the library decides it, where it does."""
+    rows: Callable[[FloatArray], Any] = lambda rows: rows
+    """Rows as the object that was loaded takes them, for what stands around it."""
+    ranges: tuple[tuple[float, float], ...] = ()
+    """Smallest and largest number that it answers, by feature, where that is not any finite one of
+    the model's input precision."""
     shown: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None = None
     """What the library shows of the margins of the model here, where it is not the margins."""
     feedable: Callable[[FloatArray], FloatArray] | None = None

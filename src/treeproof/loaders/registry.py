@@ -5,11 +5,13 @@ is given something of that library.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
+from typing import Any
 
-from treeproof.loaders.base import Loader
+from treeproof.errors import InvalidInput, UnsupportedModel
+from treeproof.loaders.base import Loaded, Loader, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Entry:
 _THRESHOLD = frozenset({"decision_threshold"})
 
 # Estimators of the boosting libraries inherit from scikit-learn's classes, so scikit-learn comes
-# after them.
+# after them, and what stands around models before the models of scikit-learn.
 ENTRIES = (
     Entry(
         "xgboost.loader",
@@ -54,9 +56,15 @@ ENTRIES = (
         _THRESHOLD,
     ),
     Entry(
+        "pipelines.loader",
+        "PipelineLoader",
+        ("scikit-learn and imbalanced-learn pipelines and wrappers around any model",),
+        _THRESHOLD | {"rounds"},
+    ),
+    Entry(
         "sklearn.loader",
         "SklearnLoader",
-        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles"),
+        ("scikit-learn tree ensembles", "skops files of scikit-learn tree ensembles and pipelines"),
         _THRESHOLD,
     ),
     Entry(
@@ -86,6 +94,29 @@ def loaders() -> Iterator[tuple[Entry, Loader]]:
     """Every entry with its loader, in order."""
     for entry in ENTRIES:
         yield entry, loader_of(entry)
+
+
+def load_object(source: Any, options: LoadOptions) -> Loaded:
+    """Translate a live model by the first loader that knows its kind."""
+    for entry, loader in loaders():
+        if loader.accepts_object(source):
+            refuse_options(options, entry.options, entry.kinds[0])
+            return loader.load_object(source, options)
+    kind = type(source)
+    raise UnsupportedModel(
+        f"Objects of type {kind.__module__}.{kind.__qualname__} cannot be loaded."
+        f" Supported are: {supported_kinds()}."
+    )
+
+
+def refuse_options(options: LoadOptions, known: frozenset[str], kind: str) -> None:
+    """Refuse an option that would be ignored: it would change nothing, or the wrong thing."""
+    for option in fields(options):
+        if option.name not in known and getattr(options, option.name) is not None:
+            raise InvalidInput(
+                f"The option '{option.name}' has no meaning for {kind}, which carries its own"
+                " answer. Leave it out."
+            )
 
 
 def supported_kinds() -> str:

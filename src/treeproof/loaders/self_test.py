@@ -165,8 +165,11 @@ def self_test_rows(ensemble: Ensemble, *, seed: int = 0) -> TestRows:
     _fill_categories(ensemble, rows, random)
     if ensemble.missing_allowed:
         part = slice(n * 9 // 10, n)
-        rows[part][random.random(rows[part].shape) < 0.3] = np.nan
-        rows[-1] = np.nan
+        optional = [f for f in range(ensemble.n_features) if f not in ensemble.required]
+        holes = np.zeros(rows[part].shape, dtype=bool)
+        holes[:, optional] = random.random((len(holes), len(optional))) < 0.3
+        holes[-1, optional] = True
+        rows[part][holes] = np.nan
         kinds[part] = "missing values"
     return TestRows(rows, tuple(kinds.tolist()))
 
@@ -240,7 +243,13 @@ def _fill_categories(ensemble: Ensemble, rows: FloatArray, random: np.random.Gen
         known = ensemble.categories.get(int(feature))
         if known:
             codes = np.arange(len(known))
+        accepted = ensemble.required.get(int(feature))
+        if accepted:
+            codes = np.array(accepted)
         column = random.choice(codes.astype(np.float64), size=len(rows))
+        if accepted:
+            rows[:, feature] = column
+            continue
         last = int(codes[-1])
         beyond = [last + 1, last + 40, last + 0.5, 31.0, 32.0, 1e6, 1e30]
         strange = [*beyond, -1.0, -0.5, -7.0, 0.7, 1.9]

@@ -166,6 +166,9 @@ class Ensemble:
         Features that the library knows as categorical, tested by a node or not, where it says so.
     missing_allowed, infinite_allowed : bool
         Whether the library accepts NaN and infinite values in a row.
+    required : dict of int to tuple of int
+        Features that must not be missing where others may, and for categories the codes that are
+        accepted; empty for numbers.
     provenance : Provenance
         Library, version, hash, notes, outcome of the self-test. Not part of `fingerprint`.
     """
@@ -182,6 +185,7 @@ class Ensemble:
     categorical: tuple[int, ...] = ()
     missing_allowed: bool = True
     infinite_allowed: bool = True
+    required: dict[int, tuple[int, ...]] = field(default_factory=dict)
     provenance: Provenance
     _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
@@ -225,8 +229,8 @@ class Ensemble:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides margins and labels (not of names or provenance).
 
-        Whether infinite values are refused at the door is left out: a live model and its file may
-        differ in that, and are the same model.
+        Which values are refused at the door is left out, but for missing ones in all of a row: a
+        live model and its file may differ in that, and are the same model.
         """
         return _fingerprint(self)
 

@@ -97,6 +97,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     feature_names: tuple[str, ...]
     categories: tuple[tuple[int, tuple[_Scalar, ...]], ...]
     categorical: tuple[int, ...] = ()
+    required: tuple[tuple[int, tuple[int, ...]], ...] = ()
     missing_allowed: bool
     infinite_allowed: bool
     provenance: dict[str, Any]
@@ -165,6 +166,7 @@ def encode_ensemble(ensemble: Ensemble) -> bytes:
             for feature, values in sorted(ensemble.categories.items())
         ),
         categorical=tuple(int(feature) for feature in ensemble.categorical),
+        required=tuple(sorted(ensemble.required.items())),
         provenance=_plain_fields(ensemble.provenance),
         arrays=tuple(
             _Array(name, _DTYPES[name], array.shape, len(stream))
@@ -267,6 +269,7 @@ def decode_ensemble(content: bytes) -> Ensemble:
             feature: tuple(map(_scalar_value, values)) for feature, values in header.categories
         },
         categorical=header.categorical,
+        required=dict(header.required),
         provenance=_restore(Provenance, header.provenance),
     )
     if tree_depths(ensemble.trees, stop=MAX_DEPTH + 1).max() > MAX_DEPTH:
@@ -281,7 +284,8 @@ def _read_header(text: bytes) -> _Header:
         raise BrokenModelFile(f"the header is not of this format: {error}.") from error
     if not 1 <= header.n_features < 2**31:
         raise BrokenModelFile(f"the number of features must be positive. Got {header.n_features}.")
-    for features in ([feature for feature, _ in header.categories], header.categorical):
+    listed = ([feature for feature, _ in part] for part in (header.categories, header.required))
+    for features in (*listed, header.categorical):
         if len(set(features)) != len(features) or any(
             not 0 <= feature < header.n_features for feature in features
         ):

@@ -144,6 +144,17 @@ def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
             "This model has no rule for missing values, so rows must not contain NaN."
             f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
         )
+    for column, codes in ensemble.required.items():
+        wrong = np.isnan(matrix[:, column])
+        if codes:
+            wrong = ~np.isin(matrix[:, column], codes)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            what = "one of the categories of training" if codes else "a number, not NaN"
+            raise InvalidInput(
+                f"Rows must hold {what} in {_column_name(ensemble, column)}, since the model has no"
+                f" answer for others. Got {_shown(matrix[row, column])} in row {row}."
+            )
     if not ensemble.infinite_allowed:
         with np.errstate(over="ignore"):
             infinite = np.isinf(matrix.astype(ensemble.input_precision, copy=False))
@@ -154,6 +165,10 @@ def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
                 f" {ensemble.input_precision}. Got {matrix[row, column]} in row {row},"
                 f" {_column_name(ensemble, column)}."
             )
+
+
+def _shown(value: float) -> str:
+    return "one that is missing or unknown" if np.isnan(value) else str(value)
 
 
 def _column_name(ensemble: Ensemble, column: int) -> str:

@@ -112,7 +112,8 @@ def breaks_claim(
     return labels != alternatives.group_label[group]
 
 
-def _unit(ensemble: Ensemble, grid: float) -> float:
+def rounding_unit(ensemble: Ensemble, grid: float) -> float:
+    """Rounding unit of the library's sums; 0 where a grid says that they are exact."""
     if grid > 0.0:
         return 0.0
     return 2.0**-24 if ensemble.aggregation.precision == "float32" else 2.0**-53
@@ -142,7 +143,7 @@ def _table(
     )
 
 
-def _rising_cut(ensemble: Ensemble, score_cut: float, *, strict: bool) -> float:
+def rising_cut(ensemble: Ensemble, score_cut: float, *, strict: bool, output: int = 0) -> float:
     """Smallest accumulator whose finished margin is >= (or >) a score; finishing is monotone."""
     aggregation = ensemble.aggregation
     if aggregation.finish == "none" and not strict:
@@ -155,15 +156,15 @@ def _rising_cut(ensemble: Ensemble, score_cut: float, *, strict: bool) -> float:
         )
 
     def holds(accumulator: float) -> bool:
-        total = np.array([[accumulator]], dtype=aggregation.precision)
+        total = np.full((1, ensemble.n_outputs), accumulator, dtype=aggregation.precision)
         with np.errstate(over="ignore"):
-            margin = float(evaluate.finish(ensemble, total)[0, 0])
+            margin = float(evaluate.finish(ensemble, total)[0, output])
         return margin > score_cut if strict else margin >= score_cut
 
     return smallest_true(holds, aggregation.precision)
 
 
-def _needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, float]:
+def needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, float]:
     """Smallest violating gains for "accumulator >= cut" and for "accumulator < cut".
 
     On a grid, only multiples of the grid occur, so both move to the nearest one that violates.
@@ -186,14 +187,14 @@ def _threshold_alternatives(
 ) -> tuple[Alternatives, NDArray[np.int64]]:
     """One output: label 0 breaks by rising to the cut, label 1 by falling below it."""
     grid = accumulator_grid(ensemble)
-    cut = _rising_cut(ensemble, ensemble.decision.cut, strict=False)
-    rise, fall = _needs_around(ensemble, cut, grid)
+    cut = rising_cut(ensemble, ensemble.decision.cut, strict=False)
+    rise, fall = needs_around(ensemble, cut, grid)
     up, down = np.array([1.0]), np.array([-1.0])
     table = _table(
         NEED_IS_MET,
         [-1, -1],
         [[[(up, rise)]], [[(down, fall)]]],
-        _unit(ensemble, grid),
+        rounding_unit(ensemble, grid),
         0.0,
     )
     if target is None:
@@ -222,13 +223,13 @@ def _score_alternatives(
     for least, most in zip(low.tolist(), high.tolist(), strict=True):
         ways = []
         if most < np.inf:
-            rise = _rising_cut(ensemble, most, strict=True)
-            ways.append([(up, _needs_around(ensemble, rise, grid)[0])])
+            rise = rising_cut(ensemble, most, strict=True)
+            ways.append([(up, needs_around(ensemble, rise, grid)[0])])
         if least > -np.inf:
-            inside = _rising_cut(ensemble, least, strict=False)
-            ways.append([(down, _needs_around(ensemble, inside, grid)[1])])
+            inside = rising_cut(ensemble, least, strict=False)
+            ways.append([(down, needs_around(ensemble, inside, grid)[1])])
         groups.append(ways)
-    table = _table(NEED_IS_MET, [-1] * n_rows, groups, _unit(ensemble, grid), 0.0)
+    table = _table(NEED_IS_MET, [-1] * n_rows, groups, rounding_unit(ensemble, grid), 0.0)
     return table, np.arange(n_rows, dtype=np.int64)
 
 
@@ -260,19 +261,23 @@ def _argmax_alternatives(
             LABEL_CHANGES,
             list(range(n_classes)),
             groups,
-            _unit(ensemble, grid),
-            _link_slack(ensemble),
+            rounding_unit(ensemble, grid),
+            link_rounding(ensemble),
         )
         return table, labels.copy()
     conjunction = [beats(target, other) for other in range(n_classes) if other != target]
     table = _table(
-        LABEL_IS_TARGET, [target], [[conjunction]], _unit(ensemble, grid), _link_slack(ensemble)
+        LABEL_IS_TARGET,
+        [target],
+        [[conjunction]],
+        rounding_unit(ensemble, grid),
+        link_rounding(ensemble),
     )
     return table, np.zeros(len(labels), dtype=np.int64)
 
 
 @cached_per_ensemble
-def _link_slack(ensemble: Ensemble) -> float:
+def link_rounding(ensemble: Ensemble) -> float:
     """How far from a tie two accumulators can be and still be decided otherwise by rounding.
 
     Sound: division and affine finishing are monotone in each accumulator up to a relative rounding

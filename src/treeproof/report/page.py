@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 import numpy as np
@@ -24,11 +24,19 @@ from treeproof.report.axes import Axis, axis_for, duration, number, percent, rou
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
+from treeproof.report.properties import property_cards
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.results import Results
 from treeproof.results.run_file import replacing
 
 Source = Results | str | PathLike[str]
+
+
+class ReportOptions(TypedDict, total=False):
+    """What else a page shows; `write_report` explains it."""
+
+    checks: Sequence[Sequence[RowCheck] | None] | None
+    properties: str | PathLike[str] | None
 
 
 def write_report(
@@ -40,7 +48,7 @@ def write_report(
     shape: tuple[int, int] | None = None,
     frozen: Sequence[Source] = (),
     title: str | None = None,
-    checks: Sequence[Sequence[RowCheck] | None] | None = None,
+    **options: Unpack[ReportOptions],
 ) -> None:
     """Write a page that shows one run, or compares two.
 
@@ -60,11 +68,16 @@ def write_report(
         Runs of the same question with features frozen; the page says what freezing them changes.
     title : str, optional
         Heading of the page.
-    checks : sequence of sequences of RowCheck, optional
-        For each run what `treeproof.checker.check_run` said of its rows. Then only answers that it
-        accepted are shown, and all others are undecided.
+    **options
+        What else is shown:
+
+        * ``checks`` (sequence of sequences of RowCheck): for each run what
+          `treeproof.checker.check_run` said of its rows. Then only answers that it accepted are
+          shown, and all others are undecided.
+        * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
+          their own.
     """
-    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, checks=checks)
+    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, **options)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
         file.write(page.encode("utf-8", "replace"))
@@ -79,6 +92,7 @@ def render(
     frozen: Sequence[Source] = (),
     title: str | None = None,
     checks: Sequence[Sequence[RowCheck] | None] | None = None,
+    properties: str | PathLike[str] | None = None,
 ) -> str:
     """Return the page that `write_report` writes, from the same arguments."""
     require_backend("jinja2", "report")
@@ -110,6 +124,7 @@ def render(
     )
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
+    context["properties"] = [] if properties is None else property_cards(properties)
     for words, run, found in zip(context["runs"], shown, checked, strict=True):
         words["evidence"] = text.evidence_lines(run, found)
         words["trust"] = text.trust_words(run, found)

@@ -24,5 +24,7 @@ class UnknownReason(StrEnum):
     LOOSE_BOUND = "the engine's bound is not tight enough"
     NO_WITNESS = "no witness found"
     NEAR_TIE = "a near tie that only the rounding of the model's softmax decides"
+    ROUNDING = "only the rounding of the model's sums could tell"
+    TOO_LARGE = "too many pairs of leaves"
     SOLVER_FAILED = "solver failed"
     ROW_FAILED = "row failed"

@@ -63,11 +63,11 @@ def unpacked(text: str) -> tuple[Record, bytes]:
     return json.loads(payload[4 : 4 + length]), payload[4 + length :]
 
 
-def packed(claim: Record, proof: bytes) -> str:
+def packed(claim: Record, proof: bytes, version: str = "E1:") -> str:
     """Evidence of a claim and a proof, with a checksum of its own: damage is re-signed."""
     text = json.dumps(claim, separators=(",", ":")).encode()
     payload = struct.pack("<I", len(text)) + text + proof
-    return "E1:" + base64.b64encode(zlib.compress(payload)).decode()
+    return version + base64.b64encode(zlib.compress(payload)).decode()
 
 
 def with_row(claim: Record, change: Callable[[np.ndarray], None]) -> Record:
@@ -84,7 +84,7 @@ def damaged(rng: np.random.Generator, records: list[Record], number: int) -> tup
     kind = str(rng.choice(list(DAMAGES)))
     changed = DAMAGES[kind](rng, record, claim, proof, records)
     if changed is not None:
-        record["evidence"] = packed(*changed)
+        record["evidence"] = packed(*changed, record["evidence"][:3])
     return kind, record
 
 

@@ -172,7 +172,7 @@ FORESTS = {
 def test_forests_have_the_radii_that_the_dual_search_finds(name, monkeypatch):
     kind, options = FORESTS[name]
     model, rows = forest(kind, **options)
-    monkeypatch.setattr(exact, "_limits", dual_alone)
+    monkeypatch.setattr(exact, "limits_of", dual_alone)
     expected = tp.radius(model, rows)
     monkeypatch.undo()
     use_cliques_alone(monkeypatch)
@@ -252,7 +252,7 @@ def test_weights_lose_no_violation(gains):
         leaves = random_leaves(rng, gains)
         base = float(rng.choice([0.0, 0.3, -1.7]))
         floor = float(rng.choice([0.0, 0.1, 1.0, 2.3, 1e-9]))
-        weight, required = weigh(leaves, base, floor)
+        weight, required, _, _ = weigh(leaves, base, floor)
         trees = [range(*pair) for pair in itertools.pairwise(leaves.leaf_start)]
         for leaf_tuple in itertools.product(*trees):
             value = Fraction(base) + sum(Fraction(leaves.leaf_gain[k]) for k in leaf_tuple)
@@ -269,7 +269,7 @@ def test_votes_need_whole_votes():
     nothing = np.zeros(0, dtype=np.int32)
     leaf_row = np.arange(8, dtype=np.int32)
     leaves = Leaves(start, gain, leaf_row, np.zeros(9, dtype=np.int64), nothing, nothing, nothing)
-    weight, required = weigh(leaves, 0.0, 1e-9)
+    weight, required, _, _ = weigh(leaves, 0.0, 1e-9)
     assert weight.tolist() == [0, 1] * 4
     assert required == 3
 
@@ -281,6 +281,8 @@ def graph_of(leaves, weight, n):
         BOX,
         weight,
         np.int64(1),
+        np.int64(1),
+        np.int64(0),
         np.int64(1),
         np.int64(len(leaves.leaf_start)),
         np.arange(n, dtype=np.int32),

@@ -28,8 +28,8 @@ from tests.unit.loaders.sklearn_cases import CASES, N_FEATURES, X, Y, fitted, wi
 from treeproof.errors import ModelWarning
 from treeproof.loaders import load_ensemble
 from treeproof.loaders.base import Loaded, LoadOptions
+from treeproof.loaders.registry import load_object
 from treeproof.loaders.self_test import run_self_test
-from treeproof.loaders.sklearn.loader import SklearnLoader
 from treeproof.model import evaluate
 from treeproof.prediction import Model
 
@@ -45,7 +45,7 @@ def one_thread():
 
 
 def load(estimator: Any, threshold: float | None = None) -> Loaded:
-    return SklearnLoader().load_object(estimator, LoadOptions(decision_threshold=threshold))
+    return load_object(estimator, LoadOptions(decision_threshold=threshold))
 
 
 @quiet

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -35,6 +36,7 @@ from threadpoolctl import threadpool_limits
 from tests.unit.loaders.sklearn_cases import SAMME, TARGET, Y3, X, Y
 from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.registry import load_object
 from treeproof.loaders.sklearn.loader import SklearnLoader
 
 SMALL_FOREST = RandomForestClassifier(3, max_depth=2, random_state=0)
@@ -48,7 +50,7 @@ def one_thread():
 
 
 def load(estimator, threshold=None):
-    return SklearnLoader().load_object(estimator, LoadOptions(decision_threshold=threshold))
+    return load_object(estimator, LoadOptions(decision_threshold=threshold))
 
 
 @pytest.mark.parametrize(
@@ -109,11 +111,11 @@ def test_boosted_regression_from_an_estimator():
 @pytest.mark.parametrize(
     ("estimator", "remedy"),
     [
-        (make_pipeline(StandardScaler(), SMALL_FOREST), "last step"),
-        (CalibratedClassifierCV(SMALL_FOREST, cv=2), "estimator inside"),
-        (VotingClassifier([("a", SMALL_FOREST)]), "one of its members"),
+        (make_pipeline(PCA(), SMALL_FOREST), r"Step 'pca' \(PCA\) mixes columns"),
+        (CalibratedClassifierCV(SMALL_FOREST, cv=2), "ensemble=False"),
+        (VotingClassifier([("a", SMALL_FOREST)]), "voting='soft'"),
         (StackingClassifier([("a", SMALL_FOREST)], GaussianNB(), cv=2), "one of its members"),
-        (BaggingClassifier(n_estimators=2), "RandomForest"),
+        (BaggingClassifier(SMALL_FOREST, n_estimators=2), "Train one forest"),
         (AdaBoostRegressor(n_estimators=2), "weighted median"),
         (RandomTreesEmbedding(2), "RandomForest"),
         (GaussianNB(), "Supported are decision trees"),
@@ -231,7 +233,7 @@ def test_objects_of_other_libraries_are_left_to_them():
     assert loader.accepts_object(Derived())
     search = GridSearchCV(DummyClassifier(), {"strategy": ["prior"]}).fit(X, Y)
     search.best_estimator_ = Foreign()
-    with pytest.raises(UnsupportedModel, match="Pass that estimator itself"):
+    with pytest.raises(UnsupportedModel, match=r"Objects of type .*Foreign cannot be loaded"):
         load(search)
 
 

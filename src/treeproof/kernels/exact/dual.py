@@ -37,8 +37,8 @@ FLAT = 1e-6
 class State(NamedTuple):
     """Where a search stands in a problem; arrays are overwritten in place.
 
-    Leaves that miss the box, factors whose leaves have one gain and pairs with one segment left say
-    nothing there; the others are listed densely, so that sweeps visit nothing else.
+    Leaves that miss the box, factors with one leaf left and pairs with one segment left say nothing
+    there; the others are listed densely, so that sweeps visit nothing else.
 
     rest        float64 (n_cells,)       U, shifted so that its maximum per slot is 0
     multiplier  float64 (n_segments,)    λ
@@ -315,7 +315,7 @@ def enter_box(problem, state):
             state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
             state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
     bound = 0.0
-    flat = 0.0
+    flat = -1.0
     if len(state.weight) > 1:
         flat = FLAT * problem.terms[GROSS] / problem.n_trees
     for factor in range(problem.n_factors):
@@ -401,7 +401,7 @@ def list_leaves(problem, state, factor, flat):
         most = max(most, gain)
     state.n_alive[factor] = n_alive
     # Sound: without multipliers a factor's term is its largest gain, whatever the others are.
-    if most - least <= flat:
+    if n_alive == 1 or most - least <= flat:
         for step in range(n_active):
             pair = state.active[first_pair + step]
             give_back(problem, state, pair)

@@ -37,6 +37,7 @@ from treeproof.kernels.core.status import (
 from treeproof.kernels.exact.piece_graph import (
     BIT,
     CHOSEN,
+    CLASSES,
     FRAME,
     LAST,
     LEVEL,
@@ -104,6 +105,7 @@ def cover(state, frame, alive, missing, branch):
     left = missing - 1
     first = np.uint64(0)
     is_left = False
+    n_classes = 0
     while True:
         while first < width and uncovered[first] == 0:
             first += BIT
@@ -132,11 +134,13 @@ def cover(state, frame, alive, missing, branch):
             if rest[vertex] == 0:
                 uncovered[vertex >> SIX] &= ~(BIT << (vertex & LAST))
         left -= number
+        n_classes += 1
         work += count * (width - first)
     if is_left:
         for x in range(first, width):
             branch[x] = uncovered[x]
     state.numbers[WORK] += np.int64(work)
+    state.numbers[CLASSES] = n_classes
     return n_alive, is_left
 
 

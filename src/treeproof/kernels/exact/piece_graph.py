@@ -83,6 +83,8 @@ def weigh(leaves, base, floor):
     -------
     weight    int64 (n_leaves,)   0 for the leaves of least gain
     required  int64
+    unit      int64               a weight of 1 stands for unit * 2**exponent
+    exponent  int
     """
     weight = np.zeros(len(leaves.leaf_gain), dtype=np.int64)
     n_trees = len(leaves.leaf_start) - 1
@@ -104,17 +106,41 @@ def weigh(leaves, base, floor):
     divisor = np.int64(0)
     for tree in range(n_trees):
         for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
-            difference = leaves.leaf_gain[leaf] - least[tree]
+            difference = excess(leaves.leaf_gain[leaf], least[tree], exponent)
             weight[leaf] = np.int64(math.ceil(math.ldexp(difference, PRECISION - exponent)))
             rest = weight[leaf]
             while rest != 0:
                 divisor, rest = rest, divisor % rest
     required = np.int64(math.floor(missing))
-    if divisor > 1:
-        for leaf in range(len(weight)):
-            weight[leaf] //= divisor
-        required = -(-required // divisor)
-    return weight, required
+    divisor = max(divisor, 1)
+    for leaf in range(len(weight)):
+        weight[leaf] //= divisor
+    required = -(-required // divisor)
+    exponent -= PRECISION
+    while divisor % 2 == 0:
+        divisor //= 2
+        exponent += 1
+    return weight, required, divisor, exponent
+
+
+COARSE = 20
+"""Gains that are multiples of so many bits of the sum of all magnitudes were not rounded."""
+
+
+@inlined_kernel
+def excess(gain, least, exponent):
+    """How much a gain exceeds the least one of its tree, rounded up unless both are exact.
+
+    That search and record are sound does not depend on it, but the checker, which knows the leaves'
+    own values, rejects weights that are too small.
+    """
+    if gain == least:
+        return 0.0
+    one = math.ldexp(gain, COARSE - exponent)
+    other = math.ldexp(least, COARSE - exponent)
+    if one == math.floor(one) and other == math.floor(other):
+        return gain - least
+    return gain - least + 2.0**-50 * (abs(gain) + abs(least))
 
 
 class Graph(NamedTuple):
@@ -124,6 +150,8 @@ class Graph(NamedTuple):
     box          CellBox        in which they were sought
     leaf_weight  int64   (n_leaves,)   see `weigh`
     required     int64          weight that every violation reaches
+    unit         int64          what a weight stands for, see `weigh`
+    exponent     int64
     reach        int64          no clique weighs more: the heaviest piece of each tree
     most         int64          no clique has more pieces: one of each tree
     leaf         int32   (n,)   leaf of each piece
@@ -136,6 +164,8 @@ class Graph(NamedTuple):
     box: CellBox
     leaf_weight: np.ndarray
     required: int
+    unit: int
+    exponent: int
     reach: int
     most: int
     leaf: np.ndarray
@@ -183,7 +213,7 @@ def find_pieces(space, region, leaves, box, base, floor, found):
     Returns the graph, and the distance of the nearest piece that is left out for their number, or
     infinity.
     """
-    weight, required = weigh(leaves, base, floor)
+    weight, required, unit, exponent = weigh(leaves, base, floor)
     upper, is_open = found.upper[0], found.is_open[0]
     n_leaves = len(weight)
     leaf_of = np.empty(n_leaves, dtype=np.int32)
@@ -229,6 +259,8 @@ def find_pieces(space, region, leaves, box, base, floor, found):
         box,
         weight,
         required,
+        unit,
+        np.int64(exponent),
         reach,
         most,
         np.empty(n_pieces, dtype=np.int32),
@@ -250,9 +282,10 @@ listed, level at which it was entered."""
 MISSING, CHOSEN, FRAME, OPENED, N_ALIVE, VERTEX = 0, 1, 2, 3, 4, 5
 """Columns of levels: weight that its clique lacks; piece that is branched on; frame; WORK when the
 level was opened, and how many vertices were alive then; the piece's number in the frame."""
-LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN = 0, 1, 2, 3, 4, 5
+LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN, CLASSES = 0, 1, 2, 3, 4, 5, 6
 """Numbers of a `State`: present level, or -1; present frame; pieces from here on are too far; those
-before this one need no search among themselves; steps so far; all weights are 1."""
+before this one need no search among themselves; steps so far; all weights are 1; classes of the
+last cover."""
 PIECE, WEIGHT = 0, 1
 """Rows of labels."""
 REST, MEMBERS, PLACE = 0, 1, 2
@@ -272,7 +305,7 @@ class State(NamedTuple):
     alive    uint64  (most + 1, n_words)  vertices that may extend a level's clique
     branch   uint64  (most + 1, n_words)  those that still have to be branched on
     levels   int64   (most + 1, 6)        MISSING, CHOSEN, FRAME, OPENED, N_ALIVE, VERTEX
-    numbers  int64   (6,)                 LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN
+    numbers  int64   (7,)                 LEVEL, TOP, LIMIT, NEW, WORK, IS_PLAIN, CLASSES
     scratch  int64   (3, n)               REST, MEMBERS, PLACE
     burden   float64 (n,)                 scratch: weight of a vertex and its neighbours
     masks    uint64  (2, n_words)         scratch
@@ -315,7 +348,7 @@ def new_state(graph):
         np.zeros((levels, n_words), dtype=np.uint64),
         np.zeros((levels, n_words), dtype=np.uint64),
         np.zeros((levels, 6), dtype=np.int64),
-        np.zeros(6, dtype=np.int64),
+        np.zeros(7, dtype=np.int64),
         np.empty((3, n), dtype=np.int64),
         np.empty(n, dtype=np.float64),
         np.empty((2, n_words), dtype=np.uint64),

@@ -120,16 +120,8 @@ def put(tape, value, n_bytes):
 
 
 @inner_kernel
-def new_recorder(problem, forest, conditions, least):
+def new_recorder(problem, n_features, least):
     """Scratch for a problem; pairs are listed by tree and feature."""
-    n_features = len(forest.space.cut_start) - 1
-    condition = np.full(problem.n_factors, -1, dtype=np.int64)
-    for factor in range(problem.n_factors):
-        output = forest.trees.tree_output[problem.factors[factor, TREE]]
-        for number in range(len(conditions.need)):
-            # Only the class that must lose has one condition; the one that wins is in all.
-            if output >= 0 and conditions.coefficient[number, output] < 0.0:
-                condition[factor] = number
     key = np.empty(problem.n_pairs, dtype=np.int64)
     for pair in range(problem.n_pairs):
         tree = problem.factors[problem.pairs[pair, FACTOR], TREE]
@@ -137,13 +129,26 @@ def new_recorder(problem, forest, conditions, least):
         key[pair] = np.int64(tree) * n_features + feature
     return Recorder(
         sorted_order(key, True),
-        condition,
+        np.full(problem.n_factors, -1, dtype=np.int64),
         np.ones(len(problem.conditions.weight), dtype=np.float64),
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
         least,
     )
+
+
+@noalloc_kernel
+def note_conditions(recorder, problem, trees, conditions):
+    """Note whose weight the gains of each factor have: a class that must lose is in one condition.
+
+    The class that must win is in all of them, and so are trees that add to several classes.
+    """
+    for factor in range(problem.n_factors):
+        output = trees.tree_output[problem.factors[factor, TREE]]
+        for number in range(len(conditions.need)):
+            if output >= 0 and conditions.coefficient[number, output] < 0.0:
+                recorder.condition[factor] = number
 
 
 @noalloc_kernel
@@ -398,8 +403,8 @@ class RecordLimits(NamedTuple):
 
 
 @inner_kernel
-def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
-    """Record the proof that an alternative happens nowhere in a box; see `record_problem`.
+def restricted(forest, alternatives, number, row, box):
+    """Leaves of an alternative in a box, their base and floor, and whether eq. 6 excludes it.
 
     alternatives  Alternatives of row.py, of plain outputs
     """
@@ -418,7 +423,14 @@ def record_alternative(forest, alternatives, number, row, box, tape, limits, dea
     total, gross = best_sum(leaves)
     room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
     floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
-    if base + total < floor:
+    return leaves, base, floor, base + total < floor
+
+
+@inner_kernel
+def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
+    """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
+    leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
+    if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
         return PROVED, tape
@@ -428,7 +440,9 @@ def record_alternative(forest, alternatives, number, row, box, tape, limits, dea
         problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    recorder = new_recorder(problem, forest, claim.conditions, limits.least_exponent)
+    recorder = new_recorder(problem, len(row), limits.least_exponent)
+    if len(claim.conditions.need) > 1:
+        note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
     return record_problem(problem, new_state(problem), recorder, tape, floor, budget)
 
@@ -466,6 +480,6 @@ def record_batch(forest, alternatives, batch, limits, status, seconds):
                 )  # fmt: skip
                 if status[number] != PROVED:
                     break
-            seconds[number] = seconds_now(clock) - began
+            seconds[number] += seconds_now(clock) - began
         ends[number] = tape.used[0]
     return tape.data[: tape.used[0]].copy(), ends

@@ -203,6 +203,36 @@ def is_proved_by_eq6(forest, alternatives, group, region, radius):
     return True
 
 
+CLOSE = 0.99
+"""Share of the upper bound from which on a lower bound is not tried to be raised."""
+
+
+@inner_kernel
+def raise_lower(forest, alternatives, group, order, region, found, budget):
+    """Prove balls between both bounds, with at most half of the nodes.
+
+    The final proof may not end in time; a ball half as far from the lower bound is far easier.
+    """
+    box = new_box(forest.space, region)
+    end = (found.counts[NODES] + budget.nodes) // 2
+    while region.is_ball and found.lower[0] < CLOSE * found.upper[0]:
+        radius = 0.5 * (found.lower[0] + found.upper[0])
+        nodes = (found.counts[NODES] + end) // 2
+        ball_cells(forest.space, region, radius, box)
+        trial = Budget(nodes, budget.memory_bytes, budget.deadline)
+        for number in order:
+            claim = claim_of(alternatives, group, number)
+            status = explore(
+                forest, claim, region, box, radius, np.bool_(False), found, trial
+            )  # fmt: skip
+            if status == NODE_LIMIT:
+                found.counts[NODES] -= 1  # it was not looked at
+            if status != PROVED:
+                return
+        # Sound: as in `search_row`.
+        found.lower[0] = max(found.lower[0], min(radius, found.upper[0]))
+
+
 @inner_kernel
 def search_row(forest, alternatives, group, region, guess, found, budget):
     """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
@@ -225,6 +255,7 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
         return NODE_LIMIT
     radius = max(radius * guess.margin, QUICK_GROWTH * found.lower[0])
     if found.upper[0] < np.inf:  # the row was searched before
+        raise_lower(forest, alternatives, group, order, region, found, budget)
         is_quick = False
         radius = found.upper[0]
     while True:

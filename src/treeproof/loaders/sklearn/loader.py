@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 from treeproof.errors import UnsupportedModel, require_backend
 from treeproof.loaders.base import Loaded, Loader, LoadOptions, read_model_file, version_notes
+from treeproof.loaders.registry import load_object
 from treeproof.loaders.sklearn.boosting import (
     load_gradient_boosting,
     load_hist_gradient_boosting,
 )
-from treeproof.loaders.sklearn.shared import class_names, require_fitted
+from treeproof.loaders.sklearn.shared import class_names
 from treeproof.loaders.sklearn.skops import guarded, read_estimator
 from treeproof.loaders.sklearn.trees import (
     load_adaboost,
@@ -44,22 +45,13 @@ _FAMILIES: dict[str, Family] = {
 _MEMBERS = "Pass one of its members"
 _FOREST = "Train a RandomForest or ExtraTrees estimator"
 _REMEDIES = {
-    "Pipeline": "Pass its last step, and rows that the steps before it have transformed",
-    "ColumnTransformer": "Pass the estimator, and rows that were transformed",
-    "CalibratedClassifierCV": (
-        "Pass the estimator inside (calibration changes probabilities, not their order), with a"
-        " decision_threshold if needed"
-    ),
+    "ColumnTransformer": "Pass the pipeline that it is a step of",
     "AdaBoostRegressor": (
         "It answers with a weighted median, which is no sum of leaves; use gradient boosting"
     ),
     "RandomTreesEmbedding": _FOREST,
-    **dict.fromkeys(("BaggingClassifier", "BaggingRegressor"), _FOREST),
-    **dict.fromkeys(("VotingClassifier", "VotingRegressor"), _MEMBERS),
     **dict.fromkeys(("StackingClassifier", "StackingRegressor"), _MEMBERS),
-    **dict.fromkeys(("MultiOutputClassifier", "MultiOutputRegressor"), _MEMBERS),
-    "OneVsRestClassifier": _MEMBERS,
-    "TransformedTargetRegressor": "Pass its regressor_",
+    **dict.fromkeys(("MultiOutputClassifier", "ClassifierChain", "RegressorChain"), _MEMBERS),
 }
 
 # Every estimator inherits from these, those of other libraries included.
@@ -84,12 +76,12 @@ class SklearnLoader(Loader):
 
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a fitted estimator."""
-        estimator, options, notes = _unwrap(source, options, _version_notes())
-        names = class_names(estimator)
+        notes = _version_notes()
+        names = class_names(source)
         for name, family in _FAMILIES.items():
             if name in names:
-                return family(estimator, options.decision_threshold, notes)
-        raise _refusal(estimator, names)
+                return family(source, options.decision_threshold, notes)
+        raise _refusal(source, names)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a file in which only known types are allowed."""
@@ -101,7 +93,7 @@ class SklearnLoader(Loader):
                 f"The file '{path}' must hold a scikit-learn estimator."
                 f" Got {type(estimator).__name__}. Save the estimator itself."
             )
-        loaded = guarded(lambda: self.load_object(estimator, options), path)
+        loaded = guarded(lambda: load_object(estimator, options), path)
         known = loaded.ensemble.provenance
         ensemble = loaded.ensemble.with_provenance(
             source=str(path), file_sha256=file.sha256, notes=notes + known.notes
@@ -118,55 +110,6 @@ def _version_notes() -> tuple[str, ...]:
             f" releases store trees differently. Got {version}. Upgrade it and train again."
         )
     return version_notes("scikit-learn", version, OLDEST_VERSION, NEWEST_VERSION)
-
-
-def _unwrap(
-    source: Any, options: LoadOptions, notes: tuple[str, ...]
-) -> tuple[Any, LoadOptions, tuple[str, ...]]:
-    """Look into searches and threshold classifiers for the estimator that they use."""
-    estimator = source
-    while True:
-        names = class_names(estimator)
-        if "BaseSearchCV" in names:
-            require_fitted(estimator, "best_estimator_")
-            notes = (*notes, f"best_estimator_ of {type(estimator).__name__}.")
-            estimator = estimator.best_estimator_
-        elif "BaseThresholdClassifier" in names:
-            own = _own_threshold(estimator)
-            if options.decision_threshold is None:
-                options = replace(options, decision_threshold=own)
-                notes = (*notes, f"decision threshold {own} of {type(estimator).__name__}.")
-            estimator = getattr(estimator, "estimator_", estimator.estimator)
-        else:
-            break
-    if not SklearnLoader().accepts_object(estimator):
-        raise UnsupportedModel(
-            f"The estimator inside {type(source).__name__} must be scikit-learn's own."
-            f" Got {type(estimator).__name__}. Pass that estimator itself."
-        )
-    return estimator, options, notes
-
-
-def _own_threshold(estimator: Any) -> float:
-    """Probability from which a FixedThreshold or TunedThreshold classifier says class 1."""
-    name = type(estimator).__name__
-    inner = getattr(estimator, "estimator_", estimator.estimator)
-    require_fitted(inner, "classes_")
-    if estimator.response_method not in ("auto", "predict_proba") or not hasattr(
-        inner, "predict_proba"
-    ):
-        raise UnsupportedModel(
-            f"{name} must apply its threshold to probabilities."
-            f" Got response_method={estimator.response_method!r}. Use 'predict_proba'."
-        )
-    positive = getattr(estimator, "pos_label", None)
-    if positive is not None and positive != inner.classes_[-1]:
-        raise UnsupportedModel(
-            f"The positive class of {name} must be the last one, {inner.classes_[-1]!r}."
-            f" Got {positive!r}. Swap the labels, and use one minus the threshold."
-        )
-    own = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
-    return 0.5 if isinstance(own, str) else float(own)
 
 
 def _refusal(estimator: Any, names: list[str]) -> UnsupportedModel:

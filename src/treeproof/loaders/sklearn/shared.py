@@ -143,7 +143,7 @@ def reference(
         known = getattr(estimator, "classes_", np.array([-1, 1]))
         return np.searchsorted(known, answer).astype(np.int64)
 
-    return Reference(margins=scores, labels=labels if has_labels else None)
+    return Reference(margins=scores, labels=labels if has_labels else None, rows=rows)
 
 
 def accepts(predict: Callable[[FloatArray], Any], value: float, n_features: int) -> bool:

@@ -1,4 +1,4 @@
-"""Opens ``.skops`` files in which only the types of tree ensembles are named.
+"""Opens ``.skops`` files in which only the types of tree ensembles and pipelines are named.
 
 skops builds what a file asks for, so the file is checked first, and compiled trees, whose code
 trusts their arrays, are taken out of it and built here.
@@ -30,16 +30,37 @@ sklearn.ensemble._hist_gradient_boosting.binning _BinMapper
 sklearn.ensemble._hist_gradient_boosting.predictor TreePredictor
 sklearn.ensemble._weight_boosting AdaBoostClassifier
 sklearn.ensemble._iforest IsolationForest
+sklearn.ensemble._bagging BaggingClassifier BaggingRegressor
+sklearn.ensemble._voting VotingClassifier VotingRegressor
 sklearn.dummy DummyClassifier DummyRegressor
+sklearn.pipeline FeatureUnion Pipeline
+imblearn.pipeline Pipeline
+imblearn.over_sampling._random_over_sampler RandomOverSampler
+imblearn.under_sampling._prototype_selection._random_under_sampler RandomUnderSampler
 sklearn.compose._column_transformer ColumnTransformer _RemainderColsList
-sklearn.preprocessing._encoders OrdinalEncoder
+sklearn.compose._target TransformedTargetRegressor
+sklearn.impute._base MissingIndicator SimpleImputer
+sklearn.preprocessing._data Binarizer MaxAbsScaler MinMaxScaler PowerTransformer
+sklearn.preprocessing._data QuantileTransformer RobustScaler StandardScaler
+sklearn.preprocessing._discretization KBinsDiscretizer
+sklearn.preprocessing._encoders OneHotEncoder OrdinalEncoder
 sklearn.preprocessing._function_transformer FunctionTransformer
-sklearn.preprocessing._label LabelEncoder
+sklearn.preprocessing._label LabelBinarizer LabelEncoder
+sklearn.preprocessing._target_encoder TargetEncoder
+sklearn.feature_selection._from_model SelectFromModel
+sklearn.feature_selection._univariate_selection SelectFdr SelectFpr SelectFwe SelectKBest
+sklearn.feature_selection._univariate_selection SelectPercentile
+sklearn.feature_selection._variance_threshold VarianceThreshold
+sklearn.calibration CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration
+sklearn.isotonic IsotonicRegression
+sklearn.frozen._frozen FrozenEstimator
+sklearn.multiclass OneVsRestClassifier
+sklearn.multioutput MultiOutputRegressor
 sklearn.model_selection._search GridSearchCV RandomizedSearchCV
 sklearn.model_selection._split KFold StratifiedKFold
 sklearn.model_selection._classification_threshold FixedThresholdClassifier
 sklearn.model_selection._classification_threshold TunedThresholdClassifierCV
-sklearn.metrics._scorer _PassthroughScorer
+sklearn.metrics._scorer _CurveScorer _PassthroughScorer _Scorer
 sklearn.utils._metadata_requests MetadataRequest MethodMetadataRequest
 sklearn._loss.link HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit
 sklearn._loss.loss AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss
@@ -52,7 +73,21 @@ _OBJECTS = frozenset(
     for name in names
 )
 
-_FUNCTIONS = frozenset({"sklearn.utils.validation.check_array"})
+# Elementary functions that a column may be transformed by, and what training refers to; none of
+# them does anything but compute.
+_NUMPY = "abs absolute arcsinh arctan cbrt ceil exp expm1 floor log log10 log1p log2 negative rint"
+_NUMPY += " sign sqrt square tanh trunc"
+_FUNCTIONS = frozenset(
+    {
+        "sklearn.utils.validation.check_array",
+        "sklearn.metrics._classification.balanced_accuracy_score",
+        *(f"numpy.{name}" for name in _NUMPY.split()),
+        *(
+            f"sklearn.feature_selection._univariate_selection.{name}"
+            for name in ("chi2", "f_classif", "f_regression")
+        ),
+    }
+)
 _NAMES = {
     "ObjectNode": _OBJECTS,
     "FunctionNode": _FUNCTIONS,
@@ -62,14 +97,14 @@ _NAMES = {
 
 # What skops builds from the file's numbers and texts alone, without a type of the file's choice.
 _PLAIN = {"CachedNode", "DictNode", "JsonNode", "ListNode", "MaskedArrayNode", "NdArrayNode"}
-_PLAIN |= {"SetNode", "SliceNode", "TupleNode", "TypeNode"}
+_PLAIN |= {"DTypeNode", "SetNode", "SliceNode", "TupleNode", "TypeNode"}
 
 RANDOM_NODES = frozenset({"RandomGeneratorNode", "RandomStateNode"})
 """States of random number generators, which no prediction needs."""
 
 
 def is_known(loader: str, name: str) -> bool:
-    """Whether a node of a skops file is one that tree ensembles consist of.
+    """Whether a node of a skops file is one that tree ensembles and pipelines consist of.
 
     Its `loader` decides how skops builds it, `name` is the type or function that it asks for.
     """
@@ -80,7 +115,8 @@ def is_known(loader: str, name: str) -> bool:
 
 def trusted_names() -> list[str]:
     """Names that skops may load besides those that it trusts by itself."""
-    return sorted(_OBJECTS | _FUNCTIONS | {"functools.partial"})
+    plain = {"functools.partial", "numpy.dtype", "sklearn.utils._bunch.Bunch"}
+    return sorted(_OBJECTS | _FUNCTIONS | plain)
 
 
 _EXPANSION = 100
@@ -114,8 +150,9 @@ def read_estimator(content: bytes, path: Path) -> tuple[Any, tuple[str, ...]]:
     harmless, unknown = guarded(lambda: _without_trees(content), path)
     if unknown:
         raise UnsupportedModel(
-            f"The file '{path}' holds types that no tree ensemble needs, and loading them could run"
-            f" foreign code: {', '.join(sorted(unknown)[:10])}. Save the tree ensemble alone."
+            f"The file '{path}' holds types that are not known to be needed by pipelines of"
+            " scikit-learn's tree ensembles, and loading them could run foreign code:"
+            f" {', '.join(sorted(unknown)[:10])}. Load the live object instead, where you trust it."
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -189,7 +226,10 @@ def _simplify(schema: Any) -> set[str]:
 
 
 def _restore_trees(estimator: Any) -> None:
-    """Turn the plain tuples in ``tree_`` back into trees, wherever the estimator holds them."""
+    """Turn the plain tuples in ``tree_`` back into trees, wherever the estimator holds them.
+
+    Nothing in a file starts processes or prints; forests have their own rule for threads.
+    """
     waiting, seen = [estimator], set()
     while waiting:
         item = waiting.pop()
@@ -205,6 +245,10 @@ def _restore_trees(estimator: Any) -> None:
         elif class_names(item) and hasattr(item, "__dict__"):
             if isinstance(vars(item).get("tree_"), tuple):
                 item.tree_ = _tree(*item.tree_)
+            elif "n_jobs" in vars(item) and "BaseForest" not in class_names(item):
+                item.n_jobs = None
+            if "verbose" in vars(item):
+                item.verbose = 0
             waiting.extend(vars(item).values())
 
 

@@ -1,0 +1,593 @@
+"""Proofs about pairs of rows: difference trees derived from the model, bounds in integers.
+
+A statement says of all pairs of rows of a box, which agree in all features but some, that a sum of
+the one row minus that of the other stays below a bound, or that no pair passes two needs at once.
+Nothing of the engine is used: cells, leaves of pairs, rounding and needs are worked out here.
+"""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.checker.claims import Way, floor_of, require
+from treeproof.checker.forest import Forest
+from treeproof.checker.regions import rounding_errors
+from treeproof.model import evaluate
+from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, Ensemble
+
+Range = tuple[int, int]
+WEIGHTS = 256
+"""Mixtures of two needs have weights in so many parts."""
+LARGEST = 1 << 42
+"""Gains and multipliers are smaller, in units."""
+
+
+class Domain(NamedTuple):
+    """A box of doubles, features that may be missing, and the row that it is around, if any."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    missing: tuple[int, ...]
+    row: NDArray[np.float64] | None
+
+
+class Relation(NamedTuple):
+    """How the changed features of two rows are related: "", "rising" or "near", by at most."""
+
+    kind: str
+    widths: tuple[Fraction, ...] = ()
+
+
+class Cells:
+    """Cells of every feature of a domain, and what each node does with them.
+
+    Of a number: between neighbouring thresholds of the domain. Of a category: codes that no node
+    tells apart, in the order of their first codes. What is missing has a cell of its own, the last.
+    """
+
+    def __init__(self, ensemble: Ensemble, domain: Domain, changed: tuple[int, ...]) -> None:
+        trees = ensemble.trees
+        self.trees, self.n_features = trees, ensemble.n_features
+        self.starts: list[list[float]] = []
+        self.n_numbers: list[int] = []
+        self.box: dict[int, Range] = {}
+        self.runs: dict[int, list[tuple[int, int, bool]]] = {}
+        for feature in range(ensemble.n_features):
+            nodes = np.flatnonzero(trees.feature == feature)
+            row = math.nan if domain.row is None else float(domain.row[feature])
+            is_fixed_missing = domain.row is not None and math.isnan(row)
+            if ensemble.is_categorical[feature]:
+                values = _codes(ensemble, domain, feature, nodes, is_free=feature in changed)
+                sides = _sides(ensemble, nodes, np.array(values))
+                firsts = [c for c in range(len(values)) if not any(
+                    (sides[:, c] == sides[:, d]).all() for d in range(c))]  # fmt: skip
+                starts: list[float] = []
+                points = [values[c] for c in firsts]
+                home = 0
+                if domain.row is not None and not is_fixed_missing:
+                    own = sides[:, values.index(row)]
+                    home = next(n for n, c in enumerate(firsts) if (sides[:, c] == own).all())
+                is_free = domain.row is None or feature in changed
+                ends = (0, len(points) - 1) if is_free else (home, home)
+            else:
+                starts = _thresholds(ensemble, nodes, domain, feature)
+                low, high = float(domain.low[feature]), float(domain.high[feature])
+                within = next((end for end in (low, high) if math.isfinite(end)), 0.0)
+                points = [math.nextafter(starts[0], -math.inf) if starts else within, *starts]
+                # All thresholds are above the lower end, and none is above the upper one.
+                ends = (0, len(starts))
+            self.n_numbers.append(len(points))
+            if feature in domain.missing or is_fixed_missing:
+                points.append(math.nan)
+                ends = (ends[0], len(points) - 1)
+            if is_fixed_missing:
+                ends = (len(points) - 1, len(points) - 1)
+            self.starts.append(starts)
+            self.box[feature] = ends
+            sides = _sides(ensemble, nodes, np.array(points))
+            for place, node in enumerate(nodes.tolist()):
+                self.runs[node] = _runs(sides[place].tolist())
+
+    def related(self, feature: int, relation: Relation) -> list[Range]:
+        """For each cell of the first row, the cells of the second row that it goes with."""
+        n, starts = self.n_numbers[feature], self.starts[feature]
+        table = [(cell, cell) for cell in range(self.box[feature][1] + 1)]
+        for cell in range(min(n, len(table))):
+            if relation.kind == "rising":
+                table[cell] = (cell, n - 1)
+            else:
+                table[cell] = (
+                    min(c for c in range(n) if self._are_near(starts, c, cell, relation, feature)),
+                    max(c for c in range(n) if self._are_near(starts, cell, c, relation, feature)),
+                )
+        return table
+
+    @staticmethod
+    def _are_near(
+        starts: list[float], lower: int, upper: int, relation: Relation, feature: int
+    ) -> bool:
+        """Whether some numbers of two cells are near; of the same cell always."""
+        if lower >= upper:
+            return lower == upper
+        end = math.nextafter(starts[lower], -math.inf)
+        return Fraction(starts[upper - 1]) - Fraction(end) <= relation.widths[feature]
+
+
+def _runs(sides: list[bool]) -> list[tuple[int, int, bool]]:
+    runs: list[tuple[int, int, bool]] = []
+    for cell, side in enumerate(sides):
+        if runs and runs[-1][2] == side:
+            runs[-1] = (runs[-1][0], cell, side)
+        else:
+            runs.append((cell, cell, side))
+    return runs
+
+
+def _sides(
+    ensemble: Ensemble, nodes: NDArray[np.intp], values: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    repeated = np.repeat(nodes, len(values))
+    left = evaluate.goes_left(ensemble, repeated, np.tile(values, len(nodes)))
+    return left.reshape(len(nodes), len(values))
+
+
+def _thresholds(
+    ensemble: Ensemble, nodes: NDArray[np.intp], domain: Domain, feature: int
+) -> list[float]:
+    trees = ensemble.trees
+    found = set(trees.threshold[nodes].tolist())
+    if (trees.flags[nodes] & ZERO_IS_MISSING).any():
+        found |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
+    low, high = float(domain.low[feature]), float(domain.high[feature])
+    return sorted(cut for cut in found if low < cut <= high)
+
+
+def _codes(
+    ensemble: Ensemble, domain: Domain, feature: int, nodes: NDArray[np.intp], *, is_free: bool
+) -> list[float]:
+    """Codes of a category; those beyond all that the model knows are represented by the first."""
+    trees, codes = ensemble.trees, set()
+    if domain.row is not None and not math.isnan(domain.row[feature]):
+        codes.add(float(domain.row[feature]))
+    if domain.row is None or is_free:
+        known = len(ensemble.categories.get(feature, ())) - 1
+        for node in nodes[(trees.flags[nodes] & CATEGORICAL) > 0].tolist():
+            number = trees.category_set[node]
+            words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
+            for place, word in enumerate(words.tolist()):
+                known = max(known, 32 * place + word.bit_length() - 1 if word else -1)
+        least = max(math.ceil(domain.low[feature]) if math.isfinite(domain.low[feature]) else 0, 0)
+        high = float(domain.high[feature])
+        most = known if math.isinf(high) else min(math.floor(high), max(least, known + 1))
+        codes |= {float(code) for code in range(least, most + 1)}
+    require(bool(codes), "claim: the domain holds no code of a category")
+    return sorted(codes)
+
+
+class Pair(NamedTuple):
+    """A leaf of each row, as nodes, and the cells of the columns that lead there."""
+
+    one: int
+    other: int
+    ranges: dict[int, Range]
+
+
+class PairTrees:
+    """Leaves of pairs of every tree of a model over a domain.
+
+    Columns are the features, and from `n_features` on the second copies of those that change.
+    """
+
+    def __init__(
+        self, cells: Cells, changed: tuple[int, ...], relation: Relation, *, is_difference: bool
+    ) -> None:
+        self.cells, self.is_difference = cells, is_difference
+        n = cells.n_features
+        self.column = {feature: n + place for place, feature in enumerate(changed)}
+        self.relation = {
+            feature: cells.related(feature, relation) for feature in changed if relation.kind
+        }
+        self.box = dict(cells.box)
+        self.box.update({n + place: cells.box[f] for place, f in enumerate(changed)})
+        trees = cells.trees
+        self.is_below = np.isin(trees.feature, changed)
+        for node in range(len(trees.feature) - 1, -1, -1):
+            if trees.feature[node] >= 0:
+                self.is_below[node] |= self.is_below[node + 1] or self.is_below[trees.right[node]]
+
+    def leaves(self, tree: int) -> Iterator[Pair]:
+        """Pairs of leaves of a tree; together they hold every pair of rows."""
+        trees = self.cells.trees
+        waiting: list[Pair] = [Pair(int(trees.root[tree]), int(trees.root[tree]), {})]
+        while waiting:
+            pair = waiting.pop()
+            is_same = pair.one == pair.other and self.is_difference
+            is_end = trees.feature[pair.one] < 0 and trees.feature[pair.other] < 0
+            if is_end or (is_same and not self.is_below[pair.one]):
+                yield pair
+            else:
+                waiting += self._children(pair)
+
+    def _children(self, pair: Pair) -> Iterator[Pair]:
+        trees = self.cells.trees
+        moves_one = trees.feature[pair.one] >= 0
+        node = pair.one if moves_one else pair.other
+        feature = int(trees.feature[node])
+        second = self.column.get(feature, feature)
+        is_joined = pair.one == pair.other
+        for low, high, left in self.cells.runs[node]:
+            child = node + 1 if left else int(trees.right[node])
+            column = feature if moves_one else second
+            ranges = self._narrowed(pair.ranges, column, low, high)
+            if ranges is None:
+                continue
+            if not is_joined or second == feature:
+                one = child if moves_one else pair.one
+                other = child if is_joined or not moves_one else pair.other
+                if self._are_related(feature, ranges):
+                    yield Pair(one, other, ranges)
+                continue
+            for least, most, is_left in self.cells.runs[node]:
+                both = self._narrowed(ranges, second, least, most)
+                if both is not None and self._are_related(feature, both):
+                    yield Pair(child, node + 1 if is_left else int(trees.right[node]), both)
+
+    def _narrowed(
+        self, ranges: dict[int, Range], column: int, low: int, high: int
+    ) -> dict[int, Range] | None:
+        first, last = ranges.get(column, self.box[column])
+        low, high = max(low, first), min(high, last)
+        if low > high:
+            return None
+        return ranges if (low, high) == (first, last) else ranges | {column: (low, high)}
+
+    def _are_related(self, feature: int, ranges: dict[int, Range]) -> bool:
+        """Whether some cells of both copies go together; the ends of what does rise."""
+        if feature not in self.relation:
+            return True
+        table = self.relation[feature]
+        one = ranges.get(feature, self.box[feature])
+        other = ranges.get(self.column[feature], self.box[self.column[feature]])
+        return table[one[0]][0] <= other[1] and table[one[1]][1] >= other[0]
+
+
+class Gains(NamedTuple):
+    """What both leaves of a pair add, in units, rounded up."""
+
+    first: int
+    second: int
+
+
+class Bounder:
+    """Upper bounds of the sum over boxes of columns, from multipliers, in integers of 64 bits.
+
+    `weights` are those of both rows' sums, by output; `unit` is what the integers count.
+    """
+
+    def __init__(
+        self,
+        trees: PairTrees,
+        ensemble: Ensemble,
+        weights: tuple[dict[int, int], dict[int, int]],
+        unit: Fraction,
+    ) -> None:
+        self.box, self.unit = trees.box, unit
+        columns = sorted(trees.box)
+        self.place = {column: number for number, column in enumerate(columns)}
+        self.sizes = np.array([trees.box[c][1] + 1 for c in columns], dtype=np.int64)
+        self.cell_start = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.never_positive = True
+        self.constant = [0, 0]
+        self.unary = np.zeros((2, int(self.cell_start[-1])), dtype=np.int64)
+        self._gain: list[Gains] = []
+        self._leaf_low: list[NDArray[np.int64]] = []
+        self._leaf_high: list[NDArray[np.int64]] = []
+        self.leaf_start = [0]
+        self.pairs: list[tuple[int, int, int]] = []
+        self.segments: list[list[int]] = []
+        for tree in range(len(ensemble.trees.tree_output)):
+            self._add_tree(trees, ensemble, weights, tree)
+        for feature, table in trees.relation.items():
+            second = trees.column[feature]
+            low, high = trees.box[feature]
+            steps = [
+                ({feature: (c, c), second: (max(table[c][0], low), min(table[c][1], high))},
+                 Gains(0, 0))
+                for c in range(low, high + 1)
+            ]  # fmt: skip
+            self._add(steps)
+        self._finish()
+
+    def _add_tree(
+        self,
+        trees: PairTrees,
+        ensemble: Ensemble,
+        weights: tuple[dict[int, int], dict[int, int]],
+        tree: int,
+    ) -> None:
+        output = int(ensemble.trees.tree_output[tree])
+        if output >= 0 and all(output not in part for part in weights):
+            return
+        if trees.is_difference and not trees.is_below[ensemble.trees.root[tree]]:
+            return
+        known: dict[tuple[int, int], Gains] = {}
+        leaves = []
+        for pair in trees.leaves(tree):
+            key = pair.one, pair.other
+            if key not in known:
+                known[key] = self._gains(trees, ensemble, weights, output, pair)
+            leaves.append((pair.ranges, known[key]))
+        self._add(leaves)
+
+    def _gains(
+        self,
+        trees: PairTrees,
+        ensemble: Ensemble,
+        weights: tuple[dict[int, int], dict[int, int]],
+        output: int,
+        pair: Pair,
+    ) -> Gains:
+        if trees.is_difference and pair.one == pair.other:
+            return Gains(0, 0)
+        exact = []
+        for part, node in zip(weights, (pair.one, pair.other), strict=True):
+            values = ensemble.trees.leaf_value[ensemble.trees.leaf[node]].tolist()
+            if output >= 0:
+                exact.append(part.get(output, 0) * Fraction(values[0]))
+            else:
+                exact.append(
+                    sum((w * Fraction(values[o]) for o, w in part.items()), start=Fraction(0))
+                )
+        self.never_positive &= exact[0] + exact[1] <= 0
+        if trees.is_difference:
+            return Gains(0, math.ceil((exact[0] + exact[1]) / self.unit))
+        return Gains(*(math.ceil(part / self.unit) for part in exact))
+
+    def _add(self, leaves: list[tuple[dict[int, Range], Gains]]) -> None:
+        """Add a tree: a constant, a term of one column, or a factor with multipliers."""
+        columns = sorted({column for ranges, _ in leaves for column in ranges})
+        if len(leaves) == 1:
+            self.constant[0] += leaves[0][1].first
+            self.constant[1] += leaves[0][1].second
+            return
+        if len(columns) == 1:
+            start = int(self.cell_start[self.place[columns[0]]])
+            for ranges, gains in leaves:
+                low, high = ranges[columns[0]]
+                self.unary[0, start + low : start + high + 1] += gains.first
+                self.unary[1, start + low : start + high + 1] += gains.second
+            return
+        first = len(self._gain)
+        for ranges, gains in leaves:
+            self._gain.append(gains)
+            ends = np.stack([np.zeros_like(self.sizes), self.sizes - 1])
+            for column, own in ranges.items():
+                ends[:, self.place[column]] = own
+            self._leaf_low.append(ends[0])
+            self._leaf_high.append(ends[1])
+        self.leaf_start.append(len(self._gain))
+        for column in columns:
+            whole = self.box[column]
+            starts = sorted({whole[0]} | {ranges.get(column, whole)[0] for ranges, _ in leaves})
+            self.pairs.append((first, len(self._gain), self.place[column]))
+            self.segments.append(starts)
+
+    def _finish(self) -> None:
+        """Lay out factors, pairs and segments in arrays."""
+        n = len(self._gain)
+        sizes = [abs(part) for gains in self._gain for part in gains]
+        require(max(sizes, default=0) < LARGEST, "proof: the unit is too small for the model")
+        require(len(self.pairs) < 1 << 14, "proof: there are too many trees")
+        self.gain = np.array(self._gain, dtype=np.int64).reshape(n, 2)
+        width = len(self.sizes)
+        self.leaf_low = np.array(self._leaf_low, dtype=np.int64).reshape(n, width)
+        self.leaf_high = np.array(self._leaf_high, dtype=np.int64).reshape(n, width)
+        self.segment_start = np.concatenate(
+            [[0], np.cumsum([len(starts) for starts in self.segments])]
+        ).astype(np.int64)
+        leaf: list[NDArray[np.int64]] = []
+        place: list[NDArray[np.int64]] = []
+        cell: list[NDArray[np.int64]] = []
+        self.segment_of: list[NDArray[np.int64]] = []
+        for number, (first, last, column) in enumerate(self.pairs):
+            leaf.append(np.arange(first, last))
+            place.append(np.full(last - first, column))
+            cells = np.arange(self.sizes[column])
+            cell.append(self.cell_start[column] + cells)
+            ordinal = np.searchsorted(np.array(self.segments[number]), cells, side="right") - 1
+            self.segment_of.append(self.segment_start[number] + np.maximum(ordinal, 0))
+        self.entry_leaf, self.entry_column = _joined(leaf), _joined(place)
+        self.slot_cell, self.slot_segment = _joined(cell), _joined(self.segment_of)
+        ends = np.cumsum([last - first for first, last, _ in self.pairs]).tolist()
+        self.pair_slices = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    @property
+    def n_multipliers(self) -> int:
+        """Multipliers of a node: one for each segment but the first of each pair."""
+        return int(self.segment_start[-1]) - len(self.pairs)
+
+    def bound(
+        self,
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        multipliers: NDArray[np.int64],
+        weights: tuple[int, int],
+    ) -> int | None:
+        """A bound of ``weights · gains`` over a box of cells; None where no pair is in it.
+
+        Sound: a pair of rows takes one leaf of each tree and one cell of each column, and what
+        multipliers add to the one they take from the other. Gains are rounded up.
+        """
+        gain = self.gain @ np.array(weights, dtype=np.int64)
+        unary = np.array(weights, dtype=np.int64) @ self.unary
+        total = weights[0] * self.constant[0] + weights[1] * self.constant[1]
+        alive = ((self.leaf_low <= high) & (self.leaf_high >= low)).all(axis=1)
+        prices = np.zeros(int(self.segment_start[-1]), dtype=np.int64)
+        others = np.ones(len(prices), dtype=bool)
+        others[self.segment_start[:-1]] = False
+        prices[others] = multipliers
+        if len(gain):
+            score = gain.copy()
+            column = self.entry_column
+            first = np.maximum(self.leaf_low[self.entry_leaf, column], low[column])
+            last = np.minimum(self.leaf_high[self.entry_leaf, column], high[column])
+            peaks = self._range_peaks(prices, first, np.maximum(first, last))
+            np.add.at(score, self.entry_leaf, peaks)
+            lowest = np.iinfo(np.int64).min // 4
+            best = np.maximum.reduceat(
+                np.where(alive, score, lowest), np.array(self.leaf_start[:-1])
+            )
+            if (best == lowest).any():
+                return None
+            total += sum(best.tolist())
+            np.subtract.at(unary, self.slot_cell, prices[self.slot_segment])
+        for place, start in enumerate(self.cell_start[:-1].tolist()):
+            total += int(unary[start + low[place] : start + high[place] + 1].max())
+        return total
+
+    def _range_peaks(
+        self, prices: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Largest price of the segments from one cell to another, for each entry."""
+        begin, end = np.empty_like(first), np.empty_like(last)
+        for number in range(len(self.pairs)):
+            here = self.pair_slices[number]
+            begin[here] = self.segment_of[number][first[here]]
+            end[here] = self.segment_of[number][last[here]]
+        tables = [prices]
+        width = 1
+        while 2 * width <= int((end - begin).max(initial=0)) + 1:
+            before = tables[-1]
+            tables.append(np.maximum(before[:-width], before[width:]))
+            width *= 2
+        level = np.frexp((end - begin + 1).astype(np.float64))[1] - 1
+        peaks = np.empty_like(begin)
+        for number, table in enumerate(tables):
+            here = level == number
+            peaks[here] = np.maximum(table[begin[here]], table[end[here] - (1 << number) + 1])
+        return peaks
+
+
+def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
+
+
+class Proof:
+    """Follows the bytes of a proof: a tree of boxes, closed by multipliers."""
+
+    def __init__(self, bounder: Bounder, data: bytes, unit_exponent: int) -> None:
+        self.bounder, self.data, self.at = bounder, data, 0
+        self.exponent = unit_exponent
+        self.n_nodes = 0
+
+    def _take(self, n_bytes: int, *, signed: bool = True) -> int:
+        require(self.at + n_bytes <= len(self.data), "proof: it is cut off")
+        value = int.from_bytes(self.data[self.at : self.at + n_bytes], "little", signed=signed)
+        self.at += n_bytes
+        return value
+
+    def _multipliers(self) -> NDArray[np.int64]:
+        exponent, size = self._take(2), self._take(1, signed=False)
+        require(size in (1, 2, 4), "proof: multipliers have 1, 2 or 4 bytes")
+        shift = exponent - self.exponent
+        require(shift >= 0, "proof: the exponent of multipliers is too small")
+        count = self.bounder.n_multipliers
+        require(self.at + size * count <= len(self.data), "proof: it is cut off")
+        kind = {1: "<i1", 2: "<i2", 4: "<i4"}[size]
+        found = np.frombuffer(self.data, dtype=kind, count=count, offset=self.at)
+        self.at += size * count
+        prices = found.astype(np.int64)
+        # Sound: with gains and multipliers of these sizes no sum of 64 bits overflows.
+        largest = int(np.abs(prices).max(initial=0)) << min(shift, 64)
+        require(largest < LARGEST, "proof: a multiplier is too large")
+        return prices << (shift if largest else 0)
+
+    def follow(self, floors: tuple[int, int], *, is_mixed: bool) -> None:
+        """Reject the proof unless every box is closed.
+
+        Closed is a box in which the gain is below the first floor; or, with two needs, a mixture of
+        what exceeds both floors is below 0.
+        """
+        bounder = self.bounder
+        columns = sorted(bounder.box)
+        low = np.array([bounder.box[c][0] for c in columns], dtype=np.int64)
+        high = np.array([bounder.box[c][1] for c in columns], dtype=np.int64)
+        waiting = [(low, high, WEIGHTS // 2)]
+        number_of = {column: place for place, column in enumerate(columns)}
+        while waiting:
+            low, high, weight = waiting.pop()
+            self.n_nodes += 1
+            letter = self._take(1, signed=False)
+            if letter == ord("W"):
+                require(is_mixed, "proof: a weight has no meaning here")
+                weight = self._take(2)
+                require(0 <= weight <= WEIGHTS, "proof: a weight is out of range")
+                letter = self._take(1, signed=False)
+            if letter == ord("L"):
+                prices = self._multipliers()
+                if is_mixed:
+                    weights = (weight, WEIGHTS - weight)
+                    bound = bounder.bound(low, high, prices * WEIGHTS, weights)
+                    floor = weight * floors[0] + (WEIGHTS - weight) * floors[1]
+                else:
+                    bound, floor = bounder.bound(low, high, prices, (1, 1)), floors[0]
+                is_closed = bound is None or bound < floor
+                require(is_closed, f"proof: box {self.n_nodes} is not closed by its multipliers")
+                continue
+            require(letter == ord("S"), "proof: an unknown letter")
+            column, cut = self._take(4), self._take(4)
+            require(column in number_of, "proof: a split names no column")
+            place = number_of[column]
+            require(low[place] <= cut < high[place], "proof: a split is outside of its box")
+            left, right = high.copy(), low.copy()
+            left[place], right[place] = cut, cut + 1
+            waiting += [(right, high, weight), (low, left, weight)]
+        require(self.at == len(self.data), "proof: something follows it")
+
+
+def sum_errors(
+    forest: Forest, cells: Cells, outputs: set[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """How far each rounded sum can be from the real one over a box, and how large sums can become.
+
+    In units of the forest.
+    """
+    trees, ensemble = forest.trees, forest.ensemble
+    is_met = np.zeros(len(trees.feature), dtype=bool)
+    is_met[trees.root[:-1]] = True
+    for node in range(len(is_met)):
+        if is_met[node] and trees.feature[node] >= 0:
+            low, high = cells.box[int(trees.feature[node])]
+            for first, last, left in cells.runs[node]:
+                if first <= high and last >= low:
+                    is_met[node + 1 if left else trees.right[node]] = True
+    errors, peaks = {}, {}
+    owner = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
+    leaves = np.flatnonzero(is_met & (trees.feature < 0))
+    for output in outputs:
+        start = Fraction(ensemble.aggregation.start[output]) / forest.unit
+        lowest = highest = start
+        largest = []
+        for tree in np.flatnonzero(np.isin(trees.tree_output, (-1, output))).tolist():
+            own = leaves[owner[leaves] == tree]
+            column = output if trees.tree_output[tree] < 0 else 0
+            values = [Fraction(v) for v in trees.leaf_value[trees.leaf[own], column].tolist()]
+            lowest += min(values) / forest.unit
+            highest += max(values) / forest.unit
+            largest.append(math.ceil(max(-lowest, highest)))
+        table = np.array([largest], dtype=object)
+        exact_up_to = forest.grid << forest.bits
+        peaks[output] = max([*largest, math.ceil(abs(start))])
+        errors[output] = int(rounding_errors(table, exact_up_to, forest.bits)[0]) if largest else 0
+    return errors, peaks
+
+
+def need_of(
+    forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int], unit: Fraction
+) -> int:
+    """Smallest sum at which a way may happen, rounding included, in a unit, rounded down."""
+    return math.floor(floor_of(forest, way, errors, peaks) * forest.unit / unit)

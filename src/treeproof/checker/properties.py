@@ -1,0 +1,474 @@
+"""Evidence about properties: whether it proves its claim about every input of a domain."""
+
+import base64
+import math
+import zlib
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.checker.claims import Way, first_sum, float_before, require
+from treeproof.checker.forest import Forest
+from treeproof.checker.pairs import (
+    Bounder,
+    Cells,
+    Domain,
+    PairTrees,
+    Proof,
+    Relation,
+    need_of,
+    sum_errors,
+)
+from treeproof.errors import CertificateRejected
+from treeproof.model import evaluate
+from treeproof.model.domain import accept_float64_rows
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.links import smallest_true
+
+PREFIX = "Q1:"
+LARGEST_RATIO = 128
+"""Most bytes that one packed byte may stand for."""
+
+
+class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The proof of one part of a property: bytes of pairs.py over multiples of 2**exponent."""
+
+    exponent: int
+    bound: str
+    proof: str
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the text of evidence holds; numbers are hexadecimal."""
+
+    model: str
+    claim: dict[str, Any]
+    verdict: str
+    lower: str
+    upper: str
+    low: list[str]
+    high: list[str]
+    missing: list[int]
+    row: list[str] | None
+    witness: list[list[str]] | None
+    statements: list[Statement]
+
+
+_EVIDENCE = msgspec.json.Decoder(Evidence)
+"""Made now, in one thread: see the end of schema.py."""
+
+
+class Part(NamedTuple):
+    """One thing that has to be shown: of a value, that it has a bound; else, that no pair exists.
+
+    `ways` are those in which the first and the second row would have to happen.
+    """
+
+    changed: tuple[int, ...]
+    relation: Relation
+    output: int = -1
+    sign: int = 0
+    ways: tuple[Way, Way] | None = None
+    limit: float = math.inf
+
+
+def check_property(ensemble: Ensemble, text: str) -> Evidence:
+    """Return what evidence proves, or raise CertificateRejected with the reason why it does not."""
+    try:
+        evidence = _read(text)
+        require(evidence.model == ensemble.fingerprint, "claim: it is about another model")
+        _check(ensemble, evidence)
+    except CertificateRejected:
+        raise
+    except (
+        ArithmeticError, LookupError, MemoryError, StopIteration, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        # Sound: what cannot be followed is not accepted.
+        raise CertificateRejected(f"evidence: it cannot be checked ({error!r})") from error
+    return evidence
+
+
+class PropertyCheck(NamedTuple):
+    """What the checker says of one answer: accepted, rejected, unproved or claims nothing."""
+
+    name: str
+    status: str
+    reason: str
+
+
+def check_answers(ensemble: Ensemble, answers: list[dict[str, Any]]) -> list[PropertyCheck]:
+    """Check the answers of a file of `treeproof prove`, each with its evidence."""
+    return [_check_answer(ensemble, answer) for answer in answers]
+
+
+def _check_answer(ensemble: Ensemble, answer: dict[str, Any]) -> PropertyCheck:
+    name, text = str(answer.get("name")), answer.get("evidence")
+    if text is None:
+        is_open = answer.get("verdict") == "unknown" and answer.get("upper") in (None, "inf")
+        status = "claims nothing" if is_open else "unproved"
+        return PropertyCheck(name, status, "" if is_open else "there is no evidence")
+    try:
+        evidence = check_property(ensemble, str(text))
+        for key in ("claim", "verdict"):
+            require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
+        for key in ("lower", "upper"):
+            stated = answer.get(key)
+            proved = float.fromhex(getattr(evidence, key))
+            is_same = math.isnan(proved) if stated is None else float(stated) == proved
+            require(is_same, f"answer: another {key} bound")
+        shown = answer.get("witness")
+        require((shown is None) == (evidence.witness is None), "answer: another witness")
+        if shown is not None:
+            rows = [[_value(value) for value in row.values()] for row in shown["rows"]]
+            own = [[float.fromhex(value) for value in row] for row in evidence.witness or []]
+            require(bool(np.array_equal(rows, own, equal_nan=True)), "answer: another witness")
+    except CertificateRejected as error:
+        return PropertyCheck(name, "rejected", str(error))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return PropertyCheck(name, "rejected", f"answer: it cannot be read ({error!r})")
+    return PropertyCheck(name, "accepted", "")
+
+
+def _value(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _read(text: str) -> Evidence:
+    require(text.startswith(PREFIX), "evidence: the version is not Q1")
+    try:
+        packed = base64.b64decode(text[len(PREFIX) :], validate=True)
+        unpacker = zlib.decompressobj()
+        payload = unpacker.decompress(packed, LARGEST_RATIO * len(packed) + 65536)
+        require(unpacker.eof and not unpacker.unused_data, "evidence: the text is cut off")
+        return _EVIDENCE.decode(payload)
+    except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
+
+
+def _check(ensemble: Ensemble, evidence: Evidence) -> None:
+    n = ensemble.n_features
+    domain = Domain(
+        low=_numbers(evidence.low, n),
+        high=_numbers(evidence.high, n),
+        missing=tuple(evidence.missing),
+        row=None if evidence.row is None else _numbers(evidence.row, n),
+    )
+    require(all(0 <= f < n for f in domain.missing), "claim: a feature does not exist")
+    require(not domain.missing or ensemble.missing_allowed, "claim: nothing may be missing")
+    lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
+    parts = _parts(ensemble, evidence.claim)
+    require(bool(parts), "claim: nothing is claimed")
+    if evidence.witness is not None:
+        _check_witness(ensemble, evidence, parts, domain, lower)
+    elif parts[0].ways is None and parts[0].changed:
+        require(lower <= 0.0, "claim: a lower bound needs a witness")
+    require(evidence.verdict in ("verified", "falsified", "unknown"), "claim: unknown verdict")
+    if evidence.verdict == "falsified":
+        require(evidence.witness is not None, "claim: what is falsified needs a witness")
+    is_value = parts[0].ways is None
+    is_bounded = is_value and bool(parts[0].changed) and upper < math.inf
+    if evidence.verdict != "verified" and not is_bounded:
+        require(not evidence.statements, "claim: a proof of nothing")
+        return
+    require(len(evidence.statements) == len(parts), "claim: one proof for each part")
+    over = accept_float64_rows(ensemble)
+    for part, statement in zip(parts, evidence.statements, strict=True):
+        reached = _reached(ensemble, over, domain, part, statement)
+        if is_value and not part.changed:
+            _check_range(ensemble, part, reached, lower, upper)
+        elif is_value:
+            require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
+            if evidence.verdict == "verified" and part.limit > -math.inf:
+                require(reached <= part.limit, "claim: the proved bound does not decide it")
+
+
+def _check_range(
+    ensemble: Ensemble, part: Part, reached: Fraction, lower: float, upper: float
+) -> None:
+    """Whether a bound of sums is within the limit, and its score within the stated range."""
+    require(reached <= part.limit, "claim: the proved bound does not decide it")
+    # Sound: finishing is monotone, rounding included, so the score of a bound bounds all scores.
+    real = np.dtype(ensemble.aggregation.precision).type
+    total = real(float(part.sign * reached))
+    while part.sign * Fraction(float(total)) < reached:
+        total = np.nextafter(total, real(part.sign * np.inf))
+    sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
+    score = float(evaluate.finish(ensemble, sums)[0, part.output])
+    require(lower <= score <= upper, "claim: the proved range is wider than the stated one")
+
+
+def _numbers(texts: list[str], n: int) -> NDArray[np.float64]:
+    require(len(texts) == n, "claim: one number per feature")
+    return np.array([float.fromhex(text) for text in texts])
+
+
+def _reached(
+    ensemble: Ensemble, over: Ensemble, domain: Domain, part: Part, statement: Statement
+) -> Fraction:
+    """Follow the proof of a part; returns what no deployed value exceeds."""
+    cells = Cells(over, domain, part.changed)
+    unit = Fraction(2) ** statement.exponent
+    forest = Forest(over)
+    is_value = part.ways is None
+    is_difference = is_value and bool(part.changed)
+    trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
+    if is_difference:
+        weights = ({part.output: -part.sign}, {part.output: part.sign})
+    elif part.ways is None:
+        weights = ({part.output: part.sign}, {})
+    else:
+        weights = (part.ways[0].weights, part.ways[1].weights)
+    bounder = Bounder(trees, over, weights, unit)
+    data = base64.b64decode(statement.proof, validate=True)
+    outputs = {output for own in weights for output in own}
+    errors, peaks = sum_errors(forest, cells, outputs)
+    if part.ways is None:
+        if is_difference and bounder.never_positive:
+            # Sound: adding and rounding are monotone, so that sums of the same order keep what
+            # holds of every tree.
+            return Fraction(0)
+        bound = Fraction(float.fromhex(statement.bound))
+        begins = 0 if is_difference else part.sign * Fraction(over.aggregation.start[part.output])
+        floor = math.floor((bound - begins) / unit)
+        Proof(bounder, data, statement.exponent).follow((floor, 0), is_mixed=False)
+        step = forest.unit * forest.grid
+        if errors[part.output] == 0:
+            # Sound: sums that are not rounded are multiples of the model's grid.
+            bound = (math.ceil(bound / step) - 1) * step
+        if not is_difference:
+            return bound + errors[part.output] * forest.unit
+        bound += 2 * errors[part.output] * forest.unit
+        return _score_of(ensemble, bound, peaks[part.output] * forest.unit)
+    start = [
+        sum(w * Fraction(over.aggregation.start[o]) for o, w in own.items()) for own in weights
+    ]
+    floors = tuple(
+        need_of(forest, way, errors, peaks, unit) - math.ceil(begins / unit)
+        for way, begins in zip(part.ways, start, strict=True)
+    )
+    Proof(bounder, data, statement.exponent).follow((floors[0], floors[1]), is_mixed=True)
+    return Fraction(0)
+
+
+def _score_of(ensemble: Ensemble, bound: Fraction, peak: Fraction) -> Fraction:
+    """Bound of a change of scores from one of a change of sums.
+
+    Sound: finishing a row's sum rounds at most three times, each by half a unit of a number that is
+    no larger than this.
+    """
+    aggregation = ensemble.aggregation
+    if aggregation.finish == "none":
+        return bound
+    require(aggregation.finish in ("divide", "affine"), "claim: the score is no sum")
+    rate = 1 / Fraction(aggregation.divisor)
+    if aggregation.finish == "affine":
+        rate = Fraction(aggregation.scale)
+    require(rate > 0, "claim: scores that fall when sums rise are not supported")
+    largest = 2 * peak * rate + max((abs(Fraction(b)) for b in aggregation.bias), default=0)
+    bits = 24 if aggregation.precision == "float32" else 53
+    return bound * rate + 2 * 3 * largest / 2**bits
+
+
+def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
+    """What a claim says, part by part."""
+    name = claim.get("name")
+    if name in ("Stable", "largest_change", "Monotone"):
+        changed = _features(ensemble, claim["features"])
+        relation, sign, limit = Relation(""), 1, -math.inf
+        if name == "Stable":
+            limit = float(claim["delta"])
+        if name == "Monotone":
+            limit, relation = float(claim["tolerance"]), Relation("rising")
+            require(claim["direction"] in ("increasing", "decreasing"), "claim: no direction")
+            require(not ensemble.is_categorical[list(changed)].any(), "claim: no numbers")
+            sign = -1 if claim["direction"] == "increasing" else 1
+        outputs = _outputs(ensemble, claim.get("label"))
+        return [Part(changed, relation, output, sign, limit=limit) for output in outputs]
+    if name == "SmallNeighbourhood":
+        eps, n = Fraction(float(claim["eps"])), ensemble.n_features
+        scale = claim["scale"]
+        scale = scale if isinstance(scale, list) else [1.0 if scale is None else scale] * n
+        widths = tuple(
+            0 * eps if ensemble.is_categorical[f] else eps * Fraction(float(scale[f]))
+            for f in range(n)
+        )
+        changed = tuple(f for f in range(n) if widths[f] > 0)
+        limit = float(claim["factor"]) * float(claim["eps"])
+        outputs = _outputs(ensemble, claim.get("label"))
+        return [
+            Part(changed, Relation("near", widths), output, 1, limit=limit) for output in outputs
+        ]
+    if name == "ScoreRange":
+        return _range_parts(ensemble, claim)
+    require(name in ("Fair", "HighConfidence", "Redundant"), "claim: an unknown property")
+    require(ensemble.decision.kind != "score", "claim: the model has no labels")
+    if name == "Fair":
+        changed = _features(ensemble, claim["protected"])
+        if ensemble.decision.kind == "argmax":
+            require(claim["confidence"] is None, "claim: confidence of several classes")
+            return _label_parts(ensemble, changed)
+        low, high = _sure(ensemble, claim)
+        return [_crossing(ensemble, changed, low, high)]
+    groups = claim["groups"] if name == "Redundant" else [claim["features"]]
+    require(ensemble.decision.kind == "threshold", "claim: one score is needed")
+    parts = []
+    low, high = _sure(ensemble, claim)
+    for group in groups:
+        changed, label = _features(ensemble, group), claim.get("label")
+        if label is None or label == ensemble.classes[1]:
+            parts.append(_crossing(ensemble, changed, None, high))
+        if label is None or label == ensemble.classes[0]:
+            parts.append(_crossing(ensemble, changed, low, ensemble.decision.cut))
+    require(bool(parts), "claim: a label that does not exist")
+    return parts
+
+
+def _first_sum(ensemble: Ensemble, output: int, score: float, *, strict: bool) -> float:
+    """Smallest sum of an output whose score is at least (or above) a number."""
+
+    def reaches(total: float) -> bool:
+        sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
+        with np.errstate(over="ignore"):
+            found = float(evaluate.finish(ensemble, sums)[0, output])
+        return found > score if strict else found >= score
+
+    return smallest_true(reaches, ensemble.aggregation.precision)
+
+
+def _range_parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
+    """Largest sums, then smallest ones, of every output that is meant."""
+    forest, parts = Forest(ensemble), []
+    low, high = float(claim["low"]), float(claim["high"])
+    for output in _outputs(ensemble, claim.get("label")):
+        if high < math.inf:
+            limit = float_before(forest, _first_sum(ensemble, output, high, strict=True))
+            parts.append(Part((), Relation(""), output, 1, limit=limit))
+        if low > -math.inf:
+            least = _first_sum(ensemble, output, low, strict=False)
+            parts.append(Part((), Relation(""), output, -1, limit=-least))
+    return parts
+
+
+def _features(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
+    names = list(ensemble.feature_names)
+    given = given if isinstance(given, list) else [given]
+    numbers = sorted({names.index(name) if isinstance(name, str) else int(name) for name in given})
+    require(all(0 <= number < ensemble.n_features for number in numbers), "claim: no such feature")
+    require(bool(numbers), "claim: no feature changes")
+    return tuple(numbers)
+
+
+def _outputs(ensemble: Ensemble, label: Any) -> list[int]:
+    if label is None:
+        return list(range(ensemble.n_outputs))
+    return [list(ensemble.classes).index(label)]
+
+
+def _sure(ensemble: Ensemble, claim: dict[str, Any]) -> tuple[float | None, float]:
+    """Largest score of a sure class 0, and least of a sure class 1."""
+    cut, margin = ensemble.decision.cut, claim.get("margin")
+    if claim.get("confidence") is not None:
+        low, high = claim["scores"]  # what a confidence stands for is part of the claim
+        return float(low), float(high)
+    return (cut - margin, cut + margin) if margin else (None, cut)
+
+
+def _crossing(ensemble: Ensemble, changed: tuple[int, ...], low: float | None, high: float) -> Part:
+    """No pair with a first score up to `low` (None: below the cut) and a second from `high` on."""
+    forest = Forest(ensemble)
+    start = ensemble.decision.cut if low is None else low
+    fall = float_before(forest, first_sum(forest, start, strict=low is not None))
+    ways = Way("fall", {0: -1}, fall), Way("rise", {0: 1}, first_sum(forest, high))
+    return Part(changed, Relation(""), ways=ways)
+
+
+def _label_parts(ensemble: Ensemble, changed: tuple[int, ...]) -> list[Part]:
+    parts = []
+    for one in range(ensemble.n_outputs):
+        for other in range(one + 1, ensemble.n_outputs):
+            ways = (
+                Way(f"class {one}", {one: 1, other: -1}, winner=one, losers=(other,)),
+                Way(f"class {other}", {other: 1, one: -1}, winner=other, losers=(one,)),
+            )
+            parts.append(Part(changed, Relation(""), ways=ways))
+    return parts
+
+
+def _check_witness(
+    ensemble: Ensemble, evidence: Evidence, parts: list[Part], domain: Domain, lower: float
+) -> None:
+    """The pair lies in the domain, differs as it may, and does what is said of it."""
+    require(evidence.witness is not None and len(evidence.witness) == 2, "witness: no pair")
+    pair = np.stack([_numbers(row, ensemble.n_features) for row in evidence.witness or []])
+    for row in pair:
+        _check_row(ensemble, domain, row, parts)
+    fits = [part for part in parts if _may_differ(part, pair)]
+    require(bool(fits), "witness: the rows differ where they must not")
+    scores = evaluate.margins(ensemble, pair).astype(np.float64)
+    if parts[0].ways is None:
+        if not parts[0].changed:
+            sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, pair))
+            breaks = any(p.sign * float(sums[0, p.output]) > p.limit for p in fits)
+            require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
+            return
+        values = [p.sign * (scores[1, p.output] - scores[0, p.output]) for p in fits]
+        require(lower <= max(values), "witness: it does not reach the lower bound")
+        if evidence.verdict == "falsified":
+            require(max(values) > parts[0].limit, "witness: it does not break the property")
+        return
+    require(evidence.verdict == "falsified", "witness: nothing is falsified")
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, pair)).astype(np.float64)
+    if ensemble.decision.kind == "argmax":
+        one, other = evaluate.label_indices(ensemble, evaluate.margins(ensemble, pair))
+        require(bool(one != other), "witness: both rows have the same label")
+        return
+    breaks = any(
+        p.ways is not None and sums[0, 0] <= p.ways[0].cut and sums[1, 0] >= p.ways[1].cut
+        for p in fits
+    )
+    require(breaks, "witness: it does not break the property")
+
+
+def _may_differ(part: Part, pair: NDArray[np.float64]) -> bool:
+    for feature in range(pair.shape[1]):
+        one, other = float(pair[0, feature]), float(pair[1, feature])
+        is_same = one == other or (math.isnan(one) and math.isnan(other))
+        if is_same:
+            continue
+        if feature not in part.changed:
+            return False
+        if part.relation.kind and (math.isnan(one) or math.isnan(other)):
+            return False
+        if part.relation.kind == "rising" and other < one:
+            return False
+        if part.relation.kind == "near":
+            apart = abs(Fraction(one) - Fraction(other))
+            if apart > part.relation.widths[feature]:
+                return False
+    return True
+
+
+def _check_row(
+    ensemble: Ensemble, domain: Domain, row: NDArray[np.float64], parts: list[Part]
+) -> None:
+    changed = {feature for part in parts for feature in part.changed}
+    for feature, value in enumerate(row.tolist()):
+        home = math.nan if domain.row is None else float(domain.row[feature])
+        is_around = domain.row is not None
+        if math.isnan(value):
+            may_miss = feature in domain.missing or (is_around and math.isnan(home))
+            require(may_miss, "witness: a value is missing")
+            continue
+        require(not (is_around and math.isnan(home)), "witness: what is missing stays missing")
+        if ensemble.is_categorical[feature]:
+            require(value == home or value == math.floor(value), "witness: no code of a category")
+            if is_around and feature not in changed:
+                require(value == home, "witness: a category has changed")
+                continue
+            if value == home:
+                continue
+        inside = domain.low[feature] <= value <= domain.high[feature]
+        require(bool(inside), "witness: it lies outside of the domain")

@@ -1,0 +1,264 @@
+"""Ranges of values as boxes of cells, and cells as values again, for questions about pairs.
+
+Unlike in rank space, a cell may also be a class of categories, or what is missing: what a node does
+with a cell is read off the plain meaning of the model, at one value of the cell.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.kernels.exact.pairs import Tests
+from treeproof.model.ensemble import (
+    CATEGORICAL,
+    ZERO_BAND,
+    ZERO_IS_MISSING,
+    Ensemble,
+    FloatArray,
+    IntArray,
+)
+from treeproof.model.evaluate import goes_left
+from treeproof.query.pairs import Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The cells of one feature.
+
+    Attributes
+    ----------
+    cuts : float64 (n,)
+        Numbers at which cells begin, beside the first; empty for categories.
+    codes : tuple of float64 arrays
+        For categories: the codes of each cell.
+    values : float64 (n_cells,)
+        One value of each cell; NaN for the cell of missing values, which is the last.
+    """
+
+    cuts: FloatArray
+    codes: tuple[FloatArray, ...]
+    values: FloatArray
+
+    @property
+    def missing_cell(self) -> int:
+        """Cell of missing values; -1 without one."""
+        return len(self.values) - 1 if len(self.values) and math.isnan(self.values[-1]) else -1
+
+
+class PairCells:
+    """The cells of every feature for a model over doubles and some ranges.
+
+    Attributes
+    ----------
+    columns : list of Column
+    tests : Tests
+        The trees over these cells.
+    low, high, nearest : int32 (n_boxes, n_features)
+        Boxes in cells, and the cells of rows, or of readable values of a domain.
+    """
+
+    def __init__(self, ensemble: Ensemble, ranges: Ranges, changed: tuple[int, ...]) -> None:
+        self.ensemble, self.ranges = ensemble, ranges
+        is_categorical = ensemble.is_categorical
+        trees = ensemble.trees
+        inner = np.flatnonzero(trees.feature >= 0)
+        inner = inner[np.argsort(trees.feature[inner], kind="stable")]
+        bounds = np.searchsorted(trees.feature[inner], np.arange(ensemble.n_features + 1))
+        n_runs = np.zeros(len(trees.feature), dtype=np.int64)
+        pieces: list[tuple[NDArray[np.intp], IntArray]] = []
+        self.columns: list[Column] = []
+        shape = ranges.low.shape
+        self.low, self.high, self.nearest = (np.zeros(shape, dtype=np.int32) for _ in range(3))
+        for feature in range(ensemble.n_features):
+            nodes = inner[bounds[feature] : bounds[feature + 1]]
+            if is_categorical[feature]:
+                column = self._categories(feature, nodes, is_free=feature in changed)
+            else:
+                column = self._numbers(feature, nodes)
+            self.columns.append(column)
+            self._place(feature, is_categorical[feature], is_free=feature in changed)
+            runs, counts = _runs_of(ensemble, nodes, column.values)
+            n_runs[nodes] = counts
+            pieces.append((np.repeat(nodes, counts), runs))
+        start = np.concatenate([[0], np.cumsum(n_runs)]).astype(np.int64)
+        table = np.concatenate([runs for _, runs in pieces]).reshape(-1, 3).astype(np.int32)
+        owner = np.concatenate([nodes for nodes, _ in pieces])
+        table = np.ascontiguousarray(table[np.argsort(owner, kind="stable")])
+        self.tests = Tests(
+            trees, start, table, _depth(ensemble), max(int(n_runs.max(initial=1)), 1)
+        )
+
+    def _numbers(self, feature: int, nodes: NDArray[np.intp]) -> Column:
+        """Cut at the thresholds that the ranges reach."""
+        trees, ranges = self.ensemble.trees, self.ranges
+        cuts = trees.threshold[nodes]
+        if (trees.flags[nodes] & ZERO_IS_MISSING).any():
+            # The zero band gets cells of its own: [-band, band] is what counts as zero.
+            cuts = np.concatenate([cuts, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
+        low, high = (
+            side[~np.isnan(side)] for side in (ranges.low[:, feature], ranges.high[:, feature])
+        )
+        least, most = low.min(initial=np.inf), high.max(initial=-np.inf)
+        cuts = np.unique(cuts[(cuts > least) & (cuts <= most)])
+        first = np.nextafter(cuts[0], -np.inf) if len(cuts) else least
+        if not len(cuts) and not math.isfinite(first):
+            first = most if math.isfinite(most) else 0.0
+        values = np.concatenate([[first], cuts])
+        rows = ranges.rows
+        if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
+            values = np.append(values, np.nan)
+        return Column(cuts, (), values)
+
+    def _categories(self, feature: int, nodes: NDArray[np.intp], *, is_free: bool) -> Column:
+        """Put codes that every node treats alike into one cell."""
+        ensemble, ranges, rows = self.ensemble, self.ranges, self.ranges.rows
+        codes = np.zeros(0)
+        if rows is not None:
+            codes = np.unique(rows[:, feature][~np.isnan(rows[:, feature])])
+        if rows is None or is_free:
+            known = _last_code(ensemble, feature, nodes)
+            least = max(np.ceil(ranges.low[:, feature].min()), 0.0)
+            most = np.floor(ranges.high[:, feature].max())
+            # Sound: codes beyond those that the model knows are in no set, so one stands for all;
+            # a side that is infinite means the codes that there are.
+            most = known if np.isinf(most) else min(most, max(least, known + 1.0))
+            codes = np.union1d(codes, np.arange(least, most + 1.0))
+            if not len(codes):
+                raise InvalidInput(
+                    f"The domain must hold a code of feature {feature}, which holds categories."
+                    f" Got {ranges.low[0, feature]} to {ranges.high[0, feature]}."
+                )
+        sides = _sides(ensemble, nodes, codes)
+        kinds: dict[bytes, list[float]] = {}
+        for number, code in enumerate(codes.tolist()):
+            kinds.setdefault(sides[:, number].tobytes(), []).append(code)
+        groups = tuple(np.array(group) for group in kinds.values())
+        values = np.array([group[0] for group in groups])
+        if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
+            values = np.append(values, np.nan)
+        return Column(np.zeros(0), groups, values)
+
+    def _place(self, feature: int, is_categorical: bool, *, is_free: bool) -> None:
+        """Fill in the boxes of one feature."""
+        column, ranges, rows = self.columns[feature], self.ranges, self.ranges.rows
+        last = len(column.values) - 1
+        low, high = ranges.low[:, feature], ranges.high[:, feature]
+        if is_categorical:
+            self.low[:, feature], self.high[:, feature] = 0, last
+            home = np.zeros(len(low), dtype=np.int32)
+            if rows is not None:
+                home = self.cell_of(feature, rows[:, feature])
+                if not is_free:
+                    self.low[:, feature] = self.high[:, feature] = home
+        else:
+            self.low[:, feature] = np.searchsorted(column.cuts, low, side="right")
+            self.high[:, feature] = np.searchsorted(column.cuts, high, side="right")
+            if ranges.missing[feature]:
+                self.high[:, feature] = last
+            value = np.clip(0.0, low, high) if rows is None else rows[:, feature]
+            home = self.cell_of(feature, value)
+        if rows is not None:
+            is_missing = np.isnan(rows[:, feature])
+            self.low[is_missing, feature] = self.high[is_missing, feature] = column.missing_cell
+        self.nearest[:, feature] = np.clip(home, self.low[:, feature], self.high[:, feature])
+
+    def cell_of(self, feature: int, values: FloatArray) -> IntArray:
+        """Cells of values of a feature."""
+        column = self.columns[feature]
+        if column.codes:
+            cells = np.zeros(len(values), dtype=np.int32)
+            for number, codes in enumerate(column.codes):
+                cells[np.isin(values, codes)] = number
+        else:
+            cells = np.searchsorted(column.cuts, values, side="right").astype(np.int32)
+        return np.where(np.isnan(values), column.missing_cell, cells).astype(np.int32)
+
+    def ends(self, box: int, feature: int, cell: int) -> tuple[float, float]:
+        """Smallest and largest double of a numeric cell within a box."""
+        cuts = self.columns[feature].cuts
+        low, high = float(self.ranges.low[box, feature]), float(self.ranges.high[box, feature])
+        if cell > 0:
+            low = max(low, float(cuts[cell - 1]))
+        if cell < len(cuts):
+            high = min(high, float(np.nextafter(cuts[cell], -np.inf)))
+        return low, high
+
+    def value_in(self, box: int, feature: int, cell: int) -> float:
+        """A value of a cell within a box: the row's own, or one with few digits."""
+        column, rows = self.columns[feature], self.ranges.rows
+        if cell == column.missing_cell:
+            return math.nan
+        own = math.nan if rows is None else float(rows[box, feature])
+        if column.codes:
+            codes = column.codes[cell]
+            return own if own in codes else float(codes[0])
+        low, high = self.ends(box, feature, cell)
+        return own if low <= own <= high else short_number(low, high)
+
+
+def short_number(low: float, high: float) -> float:
+    """A double between two, with few digits: whole where that is possible."""
+    if low <= 0.0 <= high:
+        return 0.0
+    if not (math.isfinite(low) and math.isfinite(high)):
+        end = low if math.isfinite(low) else high
+        whole = math.ceil(end) if end == low else math.floor(end)
+        return float(whole) if low <= whole <= high else end
+    middle = low / 2.0 + high / 2.0
+    first = -math.floor(math.log10(max(abs(low), abs(high), 1e-300)))
+    for digits in range(min(0, first), first + 18):
+        candidate = round(middle, digits)
+        if low <= candidate <= high:
+            return float(candidate)
+    return low
+
+
+def _last_code(ensemble: Ensemble, feature: int, nodes: NDArray[np.intp]) -> float:
+    """Largest code of a category that the model knows."""
+    trees = ensemble.trees
+    last = len(ensemble.categories.get(feature, ())) - 1
+    for node in nodes[(trees.flags[nodes] & CATEGORICAL) > 0]:
+        number = trees.category_set[node]
+        words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
+        used = np.flatnonzero(words)
+        if len(used):
+            word = int(words[used[-1]])
+            last = max(last, 32 * int(used[-1]) + word.bit_length() - 1)
+    return float(last)
+
+
+def _sides(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> NDArray[np.bool_]:
+    """Whether each node sends each value left: bool (n_nodes, n_values)."""
+    repeated = np.repeat(nodes, len(values))
+    return goes_left(ensemble, repeated, np.tile(values, len(nodes))).reshape(
+        len(nodes), len(values)
+    )
+
+
+def _runs_of(
+    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
+) -> tuple[IntArray, NDArray[np.int64]]:
+    """Runs of cells that go the same way, (n_runs, 3), node by node, and how many each node has."""
+    n_cells = len(values)
+    runs: list[IntArray] = [np.zeros((0, 3), dtype=np.int32)]
+    counts = np.zeros(len(nodes), dtype=np.int64)
+    step = max(1, (1 << 21) // max(n_cells, 1))
+    for first in range(0, len(nodes), step):
+        sides = _sides(ensemble, nodes[first : first + step], values)
+        begins = np.ones(sides.shape, dtype=bool)
+        begins[:, 1:] = sides[:, 1:] != sides[:, :-1]
+        node, cell = np.nonzero(begins)
+        last = np.append(cell[1:] - 1, n_cells - 1)
+        last[np.append(node[1:] != node[:-1], True)] = n_cells - 1
+        runs.append(np.stack([cell, last, sides[node, cell]], axis=1).astype(np.int32))
+        counts[first : first + step] = begins.sum(axis=1)
+    return np.concatenate(runs), counts
+
+
+def _depth(ensemble: Ensemble) -> int:
+    from treeproof.engines.instance import rank_space
+
+    return rank_space(ensemble).max_depth

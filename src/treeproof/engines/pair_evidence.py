@@ -1,0 +1,88 @@
+"""Evidence about properties: proofs over difference trees, written down for the checker."""
+
+import base64
+import json
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+
+from treeproof.checker.properties import PREFIX, check_property
+from treeproof.engines.base import Budget
+from treeproof.engines.batches import semantics_of
+from treeproof.engines.pair_cells import PairCells
+from treeproof.engines.properties import aim_of, boxes_of, copies_of, limits_of, magnitude
+from treeproof.errors import CertificateRejected
+from treeproof.kernels.core.status import PROVED
+from treeproof.kernels.exact.pair_proof import record_pair
+from treeproof.kernels.exact.property import PairForest
+from treeproof.model.domain import accept_float64_rows
+from treeproof.model.ensemble import Ensemble
+from treeproof.query.pairs import PairQuestion, Ranges
+
+UNIT_BITS = 40
+"""Integers of proofs count the magnitude of the sums divided by 2 to this."""
+
+
+def record(
+    deployed: Ensemble,
+    ranges: Ranges,
+    box: int,
+    question: PairQuestion,
+    bound: float,
+    budget: Budget,
+) -> dict[str, Any] | None:
+    """A statement about one box: no value from `bound` on, or no pair at all; None at a limit."""
+    ensemble = accept_float64_rows(deployed)
+    cells = PairCells(ensemble, ranges.only(box), question.changed)
+    forest = PairForest(cells.tests, copies_of(cells, question), semantics_of(ensemble, 0))
+    low, high, _ = boxes_of(cells, question)
+    exponent = math.frexp(2.0 * magnitude(ensemble) + 1e-300)[1] - UNIT_BITS
+    limits = limits_of(budget)
+    status, data = record_pair(
+        forest, aim_of(question, 0.0, 0.0), low[0], high[0], float(bound), limits, exponent
+    )
+    if status != PROVED:
+        return None
+    proof = base64.b64encode(np.asarray(data).tobytes()).decode()
+    return {"exponent": exponent, "bound": float(bound).hex(), "proof": proof}
+
+
+def write(
+    deployed: Ensemble,
+    ranges: Ranges,
+    box: int,
+    answer: dict[str, Any],
+    statements: list[dict[str, Any]],
+) -> str | None:
+    """The text of evidence, if the checker accepts it.
+
+    answer  claim, verdict, lower, upper and witness of the result
+    """
+    witness = answer["witness"]
+    rows = ranges.rows
+    document = {
+        "model": deployed.fingerprint,
+        "claim": answer["claim"],
+        "verdict": str(answer["verdict"]),
+        "lower": float(answer["lower"]).hex(),
+        "upper": float(answer["upper"]).hex(),
+        "low": _hexadecimal(ranges.low[box]),
+        "high": _hexadecimal(ranges.high[box]),
+        "missing": np.flatnonzero(ranges.missing).tolist(),
+        "row": None if rows is None else _hexadecimal(rows[box]),
+        "witness": None if witness is None else [_hexadecimal(row) for row in witness],
+        "statements": statements,
+    }
+    packed = zlib.compress(json.dumps(document).encode(), 6)
+    text = PREFIX + base64.b64encode(packed).decode()
+    try:
+        check_property(deployed, text)
+    except CertificateRejected:
+        return None
+    return text
+
+
+def _hexadecimal(values: Any) -> list[str]:
+    return [float(value).hex() for value in values]

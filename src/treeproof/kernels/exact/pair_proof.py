@@ -1,0 +1,140 @@
+"""Proofs about pairs written down: boxes, and rounded multipliers that close them.
+
+As proof.py, without trimmed boxes; with two needs, a box may change the weight of the first one.
+"""
+
+import numpy as np
+
+from treeproof.kernels.core.cells import CellBox
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
+from treeproof.kernels.exact.optimum import (
+    PARTS_OF_WEIGHT,
+    VALUE,
+    Best,
+    adapt_weight,
+    choose_split,
+    new_target,
+    reweigh,
+)
+from treeproof.kernels.exact.pairs import pair_leaves
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH
+from treeproof.kernels.exact.proof import (
+    LAMBDA,
+    SPLIT,
+    close_box,
+    new_recorder,
+    new_tape,
+    put,
+    put_multipliers,
+    with_bytes,
+)
+from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack
+from treeproof.kernels.exact.search import Budget, new_stack, pop, push_part, with_room
+
+WEIGHT = 87
+"""The letter W."""
+
+
+@inner_kernel
+def record_boxes(problem, parts, state, recorder, tape, floor, budget):
+    """Prove that a problem stays below the floor, and write the proof down.
+
+    Returns PROVED, or the limit that was reached, and the tape: boxes in preorder, left ones first.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    target = new_target(problem)
+    stack = new_stack(state, np.int64(8))
+    inherited = np.empty(64, dtype=np.float64)
+    is_mixed = len(parts.base) > 0
+    best = Best(
+        np.zeros(1, dtype=np.float64), np.zeros(1, dtype=np.float64), np.zeros(1, dtype=np.bool_),
+        np.zeros(1, dtype=np.int32), np.zeros(4, dtype=np.int64),
+    )  # fmt: skip
+    weight = 0.5
+    said = 0.5  # the weight that the reader of the tape knows
+    if is_mixed:
+        problem = reweigh(problem, parts, weight)
+    n_nodes = 0
+    while True:
+        n_nodes += 1
+        if n_nodes > budget.nodes:
+            return NODE_LIMIT, tape
+        if n_nodes > 1 and seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT, tape
+        enter_box(problem, state)
+        refresh(problem, state)
+        n_bytes = close_box(problem, state, recorder, floor)
+        bound, error = refresh(problem, state)
+        if n_bytes == 0:
+            marginals(problem, state)
+            if is_mixed:
+                problem, weight, _ = adapt_weight(
+                    problem, parts, state, target, best, bound + 2.0 * error, weight
+                )
+                enter_box(problem, state)
+                refresh(problem, state)
+                n_bytes = close_box(problem, state, recorder, floor)
+                bound, error = refresh(problem, state)
+                marginals(problem, state)
+        tape = with_bytes(tape, 16)
+        if weight != said:
+            put(tape, WEIGHT, 1)
+            put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
+            said = weight
+        if n_bytes > 0:
+            put(tape, LAMBDA, 1)
+            tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+            if stack.size[0] == 0:
+                return PROVED, tape
+            pop(stack, state)
+            said = inherited[stack.size[0]]
+            if weight != said:
+                weight = said
+                problem = reweigh(problem, parts, weight)
+            continue
+        slot, cell = choose_split(problem, state, bound + 2.0 * error - floor)
+        stack, has_room = with_room(stack, budget.memory_bytes)
+        if slot < 0 or not has_room or stack.size[0] >= len(inherited):
+            # What only exact sums could close is not recorded.
+            return MEMORY_LIMIT, tape
+        put(tape, SPLIT, 1)
+        put(tape, problem.slots[slot, FEATURE], 4)
+        put(tape, problem.cells[cell, HIGH], 4)
+        inherited[stack.size[0]] = weight
+        push_part(stack, state, slot, cell, True)
+
+
+@kernel
+def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
+    """Record the proof of a statement about one box.
+
+    bound          float64  of values: what they stay below
+    limits         PairLimits
+    unit_exponent  int      multipliers are multiples of 2**unit_exponent
+
+    Returns a status, and the bytes.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
+    box = CellBox(low, high)
+    slack = pair_slack(forest, aim, box)
+    leaves, fits = pair_leaves(
+        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
+    )
+    tape = new_tape(4096)
+    if not fits:
+        return TOO_LARGE, tape.data[:0].copy()
+    problem, parts = build_pair(forest, aim, box, leaves, slack)
+    gross = problem.terms[GROSS]
+    if aim.mode != VALUE:
+        gross = parts.gross[0] + parts.gross[1]
+    # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it is.
+    room = 4.0 * (len(forest.tests.trees.tree_output) + 8) * 2.0**unit_exponent + 2.0**-40 * gross
+    room += 1e-6 * (slack[0] + slack[1])
+    floor = bound - room if aim.mode == VALUE else -room
+    recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
+    status, tape = record_boxes(problem, parts, new_state(problem), recorder, tape, floor, budget)
+    return status, tape.data[: tape.used[0]].copy()

@@ -1,0 +1,235 @@
+"""Questions about pairs of rows, in batches: their leaves, the rounding, the search."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import CellBox
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.leaves import combination_up
+from treeproof.kernels.core.status import PROVED
+from treeproof.kernels.exact.dual import new_state
+from treeproof.kernels.exact.optimum import VALUE, Best, PairJudge, Parts, maximise
+from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_relations
+from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
+from treeproof.kernels.exact.search import Budget
+
+TOO_LARGE = 7
+"""The trees of pairs have more leaves than are allowed."""
+
+
+class PairForest(NamedTuple):
+    """A model as kernels of pairs see it: `Tests`, `Copies` of pairs.py, `Semantics`."""
+
+    tests: NamedTuple
+    copies: NamedTuple
+    semantics: NamedTuple
+
+
+class PairBatch(NamedTuple):
+    """Boxes that are asked about.
+
+    low, high  int32 (n_rows, n_columns)  shared and changed features, then second copies
+    nearest    int32 (n_rows, n_columns)  cells to prefer where nothing else is asked for
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    nearest: np.ndarray
+
+
+class PairLimits(NamedTuple):
+    """Limits of one box; leaves of all its trees of pairs."""
+
+    time_s: float
+    nodes: int
+    memory_bytes: float
+    leaves: int
+
+
+class PairColumns(NamedTuple):
+    """Results of a batch, one row each; see `Best` of optimum.py.
+
+    slack  float64 (n_rows,)  rounding by which a deployed gain may exceed the exact one
+    """
+
+    status: np.ndarray
+    value: np.ndarray
+    upper: np.ndarray
+    is_found: np.ndarray
+    cells: np.ndarray
+    counts: np.ndarray
+    slack: np.ndarray
+    seconds: np.ndarray
+
+
+@noalloc_kernel
+def largest_sum(leaves):
+    """Sum over all trees of the largest gain of a pair, whatever its sign."""
+    total = 0.0
+    for tree in range(len(leaves.leaf_start) - 1):
+        largest = 0.0
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            largest = max(largest, abs(leaves.first[leaf]) + abs(leaves.second[leaf]))
+        total += largest
+    return total
+
+
+@noalloc_kernel
+def start_gain(weights, start, need, slack):
+    """Gain before any tree over a need, slack included, rounded up."""
+    gain = combination_up(weights, start)
+    return gain - need + slack + (abs(gain) + abs(need) + slack) * 2.0**-50
+
+
+@inner_kernel
+def linked_slots(problem, copies):
+    """Slots of both copies of every related feature, and the feature: int64 (n, 3)."""
+    n_features = len(copies.column)
+    link = np.empty((n_features, 3), dtype=np.int64)
+    count = 0
+    for feature in range(n_features):
+        if copies.relation_start[feature] == copies.relation_start[feature + 1]:
+            continue
+        link[count, 0] = -1
+        link[count, 1] = -1
+        link[count, 2] = feature
+        for slot in range(problem.n_slots):
+            if problem.slots[slot, FEATURE] == feature:
+                link[count, 0] = slot
+            if problem.slots[slot, FEATURE] == copies.column[feature]:
+                link[count, 1] = slot
+        # A feature with one cell has no range to tell: its relation always holds.
+        if link[count, 0] >= 0 and link[count, 1] >= 0:
+            count += 1
+    return link[:count]
+
+
+@noalloc_kernel
+def is_never_positive(leaves):
+    """Whether no pair of leaves gains anything, in any tree."""
+    for leaf in range(len(leaves.first)):
+        if leaves.first[leaf] + leaves.second[leaf] > 0.0:
+            return False
+    return True
+
+
+@inner_kernel
+def build_pair(forest, aim, box, leaves, slack):
+    """The problem of a box, and its parts where two needs are mixed."""
+    copies, start = forest.copies, forest.semantics.start
+    n_relations = 0
+    for feature in range(len(copies.column)):
+        if copies.relation_start[feature] < copies.relation_start[feature + 1]:
+            n_relations += 1
+    # A power of two is subtracted again without error; pairs outside of the set then lose more
+    # than any pair can gain.
+    bonus = math.ldexp(1.0, 2 + math.frexp(largest_sum(leaves))[1]) if n_relations else 0.0
+    offset = n_relations * bonus
+    if aim.mode == VALUE:
+        base = combination_up(aim.first, start) + combination_up(aim.second, start)
+        joint = with_relations(leaves, copies, box, bonus, 1.0, 1.0)
+        problem = build_problem(base - offset, joint, box)
+        nothing = np.empty((2, 0), dtype=np.float64)
+        return problem, Parts(nothing, nothing, nothing[0], nothing[0])
+    one = build_problem(
+        start_gain(aim.first, start, aim.need[0], slack[0]) - offset,
+        with_relations(leaves, copies, box, bonus, 1.0, 0.0),
+        box,
+    )
+    other = build_problem(
+        start_gain(aim.second, start, aim.need[1], slack[1]) - offset,
+        with_relations(leaves, copies, box, bonus, 0.0, 1.0),
+        box,
+    )
+    parts = Parts(
+        np.empty((2, len(one.leaf_gain)), dtype=np.float64),
+        np.empty((2, len(one.unary)), dtype=np.float64),
+        np.empty(2, dtype=np.float64),
+        np.empty(2, dtype=np.float64),
+    )
+    copy_into(parts.leaf_gain[0], one.leaf_gain)
+    copy_into(parts.leaf_gain[1], other.leaf_gain)
+    copy_into(parts.unary[0], one.unary)
+    copy_into(parts.unary[1], other.unary)
+    parts.base[0], parts.base[1] = one.terms[BASE], other.terms[BASE]
+    parts.gross[0], parts.gross[1] = one.terms[GROSS], other.terms[GROSS]
+    return one, parts
+
+
+@inner_kernel
+def pair_slack(forest, aim, box):
+    """Rounding that the gains of the first and the second row may hide: float64 (2,).
+
+    Sound: the difference of two deployed sums has the slack of both.
+    """
+    slack = np.empty(2, dtype=np.float64)
+    start = forest.semantics.start
+    slack[0] = rounding_slack(forest.tests, box, aim.first, start, aim.unit) + aim.slack[0]
+    slack[1] = rounding_slack(forest.tests, box, aim.second, start, aim.unit) + aim.slack[1]
+    return slack
+
+
+@inner_kernel
+def solve_pair(forest, aim, box, nearest, best, limits):
+    """Answer the question about one box; ``best`` is valid at any return.
+
+    Returns a status, and the slack of the gain.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
+    slack = pair_slack(forest, aim, box)
+    leaves, fits = pair_leaves(
+        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
+    )
+    best.counts[3] = len(leaves.first)
+    if not fits:
+        return TOO_LARGE, slack[0] + slack[1]
+    if aim.mode == VALUE and forest.copies.is_difference:
+        best.value[0] = 0.0  # two equal rows
+    # Sound: with the slack of both sums on either side, and room for the rounding of these ends.
+    room = slack[0] + slack[1] + 2.0**-40 * (abs(aim.limit) + slack[0] + slack[1])
+    aim.ends[0] = aim.limit - room if aim.is_early else -np.inf
+    aim.ends[1] = aim.limit + room if aim.is_early else np.inf
+    if forest.copies.is_difference and is_never_positive(leaves):
+        # Sound: no tree adds more to the one sum than to the other, and sums of the same order keep
+        # that, rounding included: adding and rounding are monotone.
+        best.upper[0] = 0.0
+        return PROVED, 0.0
+    problem, parts = build_pair(forest, aim, box, leaves, slack)
+    judge = PairJudge(
+        forest.tests, forest.copies, forest.semantics, aim, nearest,
+        linked_slots(problem, forest.copies), np.empty(len(nearest), dtype=np.int32),
+        np.empty((2, len(forest.semantics.start)), dtype=np.float64),
+    )  # fmt: skip
+    status = maximise(problem, parts, new_state(problem), judge, best, budget)
+    return status, slack[0] + slack[1]
+
+
+@kernel
+def solve_pairs(forest, aim, batch, limits, columns):
+    """Answer the question about every box of a batch."""
+    clock = np.empty(2, dtype=np.int64)
+    n_columns = batch.low.shape[1]
+    for number in range(len(batch.low)):
+        started = seconds_now(clock)
+        best = Best(
+            np.full(1, -np.inf, dtype=np.float64),
+            np.full(1, np.inf, dtype=np.float64),
+            np.zeros(1, dtype=np.bool_),
+            np.zeros(n_columns, dtype=np.int32),
+            np.zeros(4, dtype=np.int64),
+        )
+        box = CellBox(batch.low[number], batch.high[number])
+        columns.status[number], columns.slack[number] = solve_pair(
+            forest, aim, box, batch.nearest[number], best, limits
+        )
+        columns.value[number] = best.value[0]
+        columns.upper[number] = best.upper[0]
+        columns.is_found[number] = best.is_found[0]
+        copy_into(columns.cells[number], best.cells)
+        copy_into(columns.counts[number], best.counts)
+        columns.seconds[number] = seconds_now(clock) - started

@@ -1,0 +1,509 @@
+"""Properties in numbers: what is sought in pairs of rows, and which rows there are."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.model import evaluate
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.rows import numeric_rows
+from treeproof.model.sums import accumulator_grid
+from treeproof.query.constraints import (
+    alternatives_of,
+    link_rounding,
+    needs_around,
+    rising_cut,
+    rounding_unit,
+)
+from treeproof.query.names import feature_number, in_feature_order, numbers_of
+from treeproof.query.perturbations import Box, LInf, in_order, resolve
+from treeproof.query.properties import (
+    Fair,
+    Features,
+    HighConfidence,
+    Monotone,
+    Property,
+    Redundant,
+    ScoreRange,
+    SmallNeighbourhood,
+    Stable,
+)
+from treeproof.query.rounding import move_rounded_down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairQuestion:
+    """What is sought among pairs of rows that agree in all features but some.
+
+    Attributes
+    ----------
+    kind : {"value", "both", "labels"}
+        The largest gain; a pair in which both gains reach their needs; a pair with two labels.
+    changed : tuple of int
+        Features in which the rows may differ; none for questions about single rows.
+    relation : {"", "rising", "near"}
+        How the changed features of the rows are related: not at all; the second row's are not
+        smaller; they differ by at most `widths`.
+    widths : tuple of Fraction
+        See `relation`; one for each feature, or none at all.
+    first, second : float64 (n_outputs,)
+        Weights of the sums of the first and the second row in their gains; a value is the sum of
+        both gains.
+    scores : (float, float) or None
+        For values: weights of both rows' scores in what the value stands for; None where it is the
+        sum itself that counts.
+    rate : float
+        For values of scores: what a sum counts for in its score.
+    output : int
+        Output whose score is meant; -1 where several are.
+    need : (float, float)
+        For "both" and "labels": smallest gain of each row, up to rounding.
+    slack : (float, float)
+        Rounding that each gain may hide beside that of sums.
+    unit : float
+        Rounding unit of the sums; 0 where they are exact.
+    limit : float
+        For values: the claim is that no value exceeds it; minus infinity where the optimum itself
+        is asked for, infinite where nothing is claimed.
+    is_decided_early : bool
+        For values: whether the search may end as soon as the claim is decided.
+    step : float
+        For values: the grid on which all values lie; 0 without one.
+    """
+
+    kind: Literal["value", "both", "labels"]
+    changed: tuple[int, ...]
+    first: FloatArray
+    second: FloatArray
+    relation: Literal["", "rising", "near"] = ""
+    widths: tuple[Fraction, ...] = ()
+    scores: tuple[float, float] | None = None
+    rate: float = 1.0
+    output: int = -1
+    need: tuple[float, float] = (0.0, 0.0)
+    slack: tuple[float, float] = (0.0, 0.0)
+    unit: float = 0.0
+    limit: float = math.inf
+    is_decided_early: bool = False
+    step: float = 0.0
+
+    def is_found(self, ensemble: Ensemble, sums: NDArray[np.floating]) -> bool:
+        """Whether sums of both rows, (2, n_outputs), are what is sought; in the plain meaning."""
+        if self.kind == "labels":
+            one, other = evaluate.label_indices(ensemble, evaluate.finish(ensemble, sums))
+            return bool(one != other)
+        if self.kind == "both":
+            wide = sums.astype(np.float64)
+            one, other = float(wide[0] @ self.first), float(wide[1] @ self.second)
+            return one >= self.need[0] and other >= self.need[1]
+        return self.value_of(ensemble, sums) > self.limit
+
+    def value_of(self, ensemble: Ensemble, sums: NDArray[np.floating]) -> float:
+        """The deployed value of a pair."""
+        if self.scores is None:
+            return float(sums[0].astype(np.float64) @ self.first)
+        score = evaluate.finish(ensemble, sums)[:, self.output].astype(np.float64)
+        return float(self.scores[0] * score[0] + self.scores[1] * score[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """The rows that are asked about: for each box, between which doubles every feature lies.
+
+    Attributes
+    ----------
+    low, high : float64 (n_boxes, n_features)
+        Smallest and largest double of each feature; codes of categories are whole numbers.
+    rows : float64 (n_boxes, n_features) or None
+        The rows around which the boxes are; None for a domain.
+    missing : bool (n_features,)
+        Features that may be missing, too.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    rows: FloatArray | None
+    missing: NDArray[np.bool_]
+
+    def only(self, box: int) -> "Ranges":
+        """The ranges of one box."""
+        part = slice(box, box + 1)
+        rows = None if self.rows is None else self.rows[part]
+        return Ranges(low=self.low[part], high=self.high[part], rows=rows, missing=self.missing)
+
+
+def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
+    """Resolve a domain, or the sets around rows, into ranges of doubles.
+
+    `ensemble` is the model over doubles.
+    """
+    n_features, names = ensemble.n_features, ensemble.feature_names
+    may_miss = np.zeros(n_features, dtype=bool)
+    may_miss[list(feature_numbers(ensemble, missing, "'missing'"))] = True
+    if may_miss.any() and not ensemble.missing_allowed:
+        raise InvalidInput(
+            "'missing' must be left out: the model's library takes no missing values."
+        )
+    if not isinstance(domain, LInf | Box):
+        raise InvalidInput(f"'domain' must be a Box, or an LInf around rows. Got {domain!r}.")
+    domain = in_order(domain, names, n_features)
+    if X is None:
+        if not isinstance(domain, Box):
+            raise InvalidInput(
+                "Without rows, 'domain' must be a Box. Got an LInf."
+                " Pass the rows that it is around as X."
+            )
+        reach = resolve(domain, np.zeros((1, n_features)), names)
+        return Ranges(
+            low=np.array(reach.low), high=np.array(reach.high), rows=None, missing=may_miss
+        )
+    rows = numeric_rows(ensemble, X, allow_empty=False).astype(np.float64)
+    if isinstance(domain, LInf) and domain.eps is None:
+        raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
+    reach = resolve(domain, rows, names)
+    if not reach.is_ball:
+        return Ranges(
+            low=np.array(reach.low), high=np.array(reach.high), rows=rows, missing=may_miss
+        )
+    radius = float(reach.radius or 0.0)
+    # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
+    low = -move_rounded_down(-rows, radius, reach.down, +1)
+    high = move_rounded_down(rows, radius, reach.up, +1)
+    low = np.minimum(np.maximum(low, reach.low), rows)
+    high = np.maximum(np.minimum(high, reach.high), rows)
+    codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
+    low[:, codes], high[:, codes] = -np.inf, np.inf
+    return Ranges(low=low, high=high, rows=rows, missing=may_miss)
+
+
+def feature_numbers(ensemble: Ensemble, features: Features, what: str) -> tuple[int, ...]:
+    """Numbers of features, each once, in order."""
+    given = (features,) if isinstance(features, str | int | np.integer) else tuple(features)
+    numbers = [
+        feature_number(feature, ensemble.n_features, ensemble.feature_names) for feature in given
+    ]
+    if len(set(numbers)) < len(numbers):
+        raise InvalidInput(f"{what} must name each feature once. Got {list(given)}.")
+    return tuple(sorted(numbers))
+
+
+def questions_of(ensemble: Ensemble, claim: Property) -> list[PairQuestion]:
+    """What would break a property, as questions of which none may be answered by a pair."""
+    if isinstance(claim, Stable):
+        changed = _some(ensemble, claim.features, "'features' of Stable")
+        return [
+            change_question(ensemble, output, changed, limit=claim.delta, is_decided_early=True)
+            for output in outputs_of(ensemble, claim.label)
+        ]
+    if isinstance(claim, SmallNeighbourhood):
+        return _near_questions(ensemble, claim)
+    if isinstance(claim, Monotone):
+        return [_monotone_question(ensemble, claim)]
+    if isinstance(claim, ScoreRange):
+        return [
+            question
+            for output in outputs_of(ensemble, claim.label)
+            for question in _range_questions(ensemble, output, claim)
+        ]
+    if isinstance(claim, Fair):
+        return _fair_questions(ensemble, claim)
+    if isinstance(claim, HighConfidence):
+        return _confidence_questions(ensemble, claim)
+    if isinstance(claim, Redundant):
+        return [
+            question
+            for group in claim.groups
+            for question in _confidence_questions(
+                ensemble, HighConfidence(group, claim.confidence, claim.margin, claim.label)
+            )
+        ]
+    raise InvalidInput(f"'property' must be a property such as Fair('sex'). Got {claim!r}.")
+
+
+def outputs_of(ensemble: Ensemble, label: object) -> range:
+    """Outputs whose scores are meant by a label; all without one."""
+    if label is None:
+        return range(ensemble.n_outputs)
+    if label not in ensemble.classes or ensemble.n_outputs == 1:
+        raise InvalidInput(
+            "'label' must be a class of a model with a score for each class."
+            f" Got {label!r}; the model has {ensemble.n_outputs} scores"
+            f" and the classes {list(ensemble.classes)}."
+        )
+    number = ensemble.classes.index(label)
+    return range(number, number + 1)
+
+
+def change_question(
+    ensemble: Ensemble, output: int, changed: tuple[int, ...], **options: Any
+) -> PairQuestion:
+    """By how much the score of an output can rise from the first to the second row of a pair."""
+    aggregation = ensemble.aggregation
+    if aggregation.finish == "isolation":
+        raise UnsupportedQuery(
+            "The score of an isolation forest is no sum over its trees, so changes of it cannot be"
+            " bounded. Ask for its range with score_range."
+        )
+    rates = {"none": 1.0, "divide": 1.0 / aggregation.divisor, "affine": aggregation.scale}
+    rate = rates[aggregation.finish]
+    if not rate > 0.0:
+        raise UnsupportedQuery(f"Scores must rise with the sum of leaves. Got a factor of {rate}.")
+    first = np.zeros(ensemble.n_outputs)
+    first[output] = -1.0
+    sign = options.pop("sign", 1.0)
+    grid = accumulator_grid(ensemble)
+    is_plain = aggregation.finish == "none"
+    finishing = 0.0 if is_plain else _finish_rounding(ensemble) / rate
+    return PairQuestion(
+        kind="value",
+        changed=changed,
+        first=sign * first,
+        second=-sign * first,
+        scores=(-sign, sign),
+        rate=rate,
+        output=output,
+        slack=(finishing, finishing),
+        unit=rounding_unit(ensemble, grid),
+        step=grid if is_plain else 0.0,
+        **options,
+    )
+
+
+def _finish_rounding(ensemble: Ensemble) -> float:
+    """How far a finished sum can be from the same linear function in real numbers.
+
+    Sound: finishing takes at most two operations, each of which errs by at most half a unit of its
+    result, the weight errs as much, and no margin is larger than this.
+    """
+    aggregation = ensemble.aggregation
+    largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
+    largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
+    largest += max((abs(b) for b in aggregation.bias), default=0.0)
+    unit = 2.0**-23 if aggregation.precision == "float32" else 2.0**-52
+    return float(8.0 * unit * largest)
+
+
+def _monotone_question(ensemble: Ensemble, claim: Monotone) -> PairQuestion:
+    changed = _some(ensemble, claim.features, "'features' of Monotone")
+    outputs = outputs_of(ensemble, claim.label)
+    if len(outputs) != 1:
+        raise InvalidInput(
+            f"Monotone must name the class whose margin is meant, by 'label', for a model with"
+            f" {len(outputs)} scores."
+        )
+    if ensemble.is_categorical[list(changed)].any():
+        raise InvalidInput("A feature of Monotone must be a number. Got one that holds categories.")
+    sign = -1.0 if claim.direction == "increasing" else 1.0
+    return change_question(
+        ensemble, outputs[0], changed, sign=sign, relation="rising", limit=claim.tolerance
+    )
+
+
+def _near_questions(ensemble: Ensemble, claim: SmallNeighbourhood) -> list[PairQuestion]:
+    scale = in_feature_order(
+        "'scale' of SmallNeighbourhood",
+        claim.scale,
+        ensemble.feature_names,
+        ensemble.n_features,
+        1.0,
+    )
+    scale = numbers_of("'scale' of SmallNeighbourhood", 1.0 if scale is None else scale)
+    if scale.shape not in ((), (ensemble.n_features,)) or not (
+        np.isfinite(scale).all() and (scale >= 0.0).all()
+    ):
+        raise InvalidInput(
+            "'scale' of SmallNeighbourhood must be one number >= 0 for each feature"
+            f" ({ensemble.n_features}). Got {claim.scale!r}."
+        )
+    scale = np.where(ensemble.is_categorical, 0.0, scale)
+    widths = tuple(Fraction(float(claim.eps)) * Fraction(unit) for unit in scale.tolist())
+    changed = tuple(np.flatnonzero(scale > 0.0).tolist())
+    if not changed:
+        raise InvalidInput("'scale' of SmallNeighbourhood must be above 0 for some feature.")
+    return [
+        change_question(
+            ensemble, output, changed, relation="near", widths=widths,
+            limit=claim.factor * claim.eps, is_decided_early=True,
+        )
+        for output in outputs_of(ensemble, claim.label)
+    ]  # fmt: skip
+
+
+def extreme_question(ensemble: Ensemble, output: int, sign: float, limit: float) -> PairQuestion:
+    """The largest sum of an output, or the smallest one with its sign turned."""
+    first = np.zeros(ensemble.n_outputs)
+    first[output] = sign
+    grid = accumulator_grid(ensemble)
+    return PairQuestion(
+        kind="value",
+        changed=(),
+        first=first,
+        second=np.zeros(ensemble.n_outputs),
+        output=output,
+        unit=rounding_unit(ensemble, grid),
+        limit=limit,
+        is_decided_early=math.isfinite(limit),
+        step=grid,
+    )
+
+
+def _range_questions(ensemble: Ensemble, output: int, claim: ScoreRange) -> list[PairQuestion]:
+    questions = []
+    real = np.dtype(ensemble.aggregation.precision).type
+    if claim.high < math.inf:
+        above = rising_cut(ensemble, claim.high, strict=True, output=output)
+        largest = float(np.nextafter(real(above), real(-np.inf)))
+        questions.append(extreme_question(ensemble, output, 1.0, largest))
+    if claim.low > -math.inf:
+        inside = rising_cut(ensemble, claim.low, strict=False, output=output)
+        questions.append(extreme_question(ensemble, output, -1.0, -inside))
+    return questions
+
+
+def _some(ensemble: Ensemble, features: Features, what: str) -> tuple[int, ...]:
+    numbers = feature_numbers(ensemble, features, what)
+    if not numbers:
+        raise InvalidInput(f"{what} must name a feature. Got none.")
+    return numbers
+
+
+def _fair_questions(ensemble: Ensemble, claim: Fair) -> list[PairQuestion]:
+    changed = _some(ensemble, claim.protected, "'protected' of Fair")
+    _refuse_scores(ensemble, "Fair")
+    if ensemble.decision.kind == "argmax":
+        if claim.confidence is not None or claim.margin is not None:
+            raise UnsupportedQuery(
+                "'confidence' and 'margin' of Fair need a model with one score for two classes."
+                f" Got {ensemble.n_outputs} scores."
+            )
+        return _label_questions(ensemble, changed)
+    low, high = sure_scores(ensemble, claim.confidence, claim.margin)
+    return [_both_question(ensemble, changed, low, high)]
+
+
+def _label_questions(ensemble: Ensemble, changed: tuple[int, ...]) -> list[PairQuestion]:
+    """One question for each two classes: whichever row has which, the rows may be swapped."""
+    k = ensemble.n_outputs
+    table, _ = alternatives_of(ensemble, None, np.arange(k), np.zeros((k, k)))
+    slack = link_rounding(ensemble)
+    questions = []
+    for one in range(k):
+        for other in range(one + 1, k):
+            # Group g lists the other classes in order: which of them beats g.
+            other_wins = int(table.group_start[one]) + other - 1
+            one_wins = int(table.group_start[other]) + one
+            questions.append(
+                PairQuestion(
+                    kind="labels",
+                    changed=changed,
+                    first=table.coefficient[one_wins],
+                    second=table.coefficient[other_wins],
+                    need=(float(table.need[one_wins]), float(table.need[other_wins])),
+                    slack=(slack, slack),
+                    unit=float(table.unit[one_wins]),
+                )
+            )
+    return questions
+
+
+def _confidence_questions(ensemble: Ensemble, claim: HighConfidence) -> list[PairQuestion]:
+    what = "HighConfidence"
+    changed = _some(ensemble, claim.features, "'features' of HighConfidence")
+    _refuse_scores(ensemble, what)
+    if ensemble.decision.kind == "argmax":
+        raise UnsupportedQuery(
+            f"{what} needs a model with one score for two classes. Got {ensemble.n_outputs} scores."
+        )
+    if claim.label is not None and claim.label not in ensemble.classes:
+        raise InvalidInput(
+            f"'label' of {what} must be one of the classes {list(ensemble.classes)}."
+            f" Got {claim.label!r}."
+        )
+    low, high = sure_scores(ensemble, claim.confidence, claim.margin)
+    cut = ensemble.decision.cut
+    questions = []
+    if claim.label is None or claim.label == ensemble.classes[1]:
+        questions.append(_both_question(ensemble, changed, None, high))
+    if claim.label is None or claim.label == ensemble.classes[0]:
+        questions.append(_both_question(ensemble, changed, low, cut))
+    return questions
+
+
+def _refuse_scores(ensemble: Ensemble, what: str) -> None:
+    if ensemble.decision.kind == "score":
+        raise UnsupportedQuery(
+            f"{what} is about decisions, and the model gives scores."
+            " Ask with Stable(features, delta)."
+        )
+
+
+def _both_question(
+    ensemble: Ensemble, changed: tuple[int, ...], low: float | None, high: float
+) -> PairQuestion:
+    """A first row with a score up to `low` (None: below the cut), and a second from `high` on."""
+    grid = accumulator_grid(ensemble)
+    strict = low is not None
+    start = ensemble.decision.cut if low is None else low
+    falling = needs_around(ensemble, rising_cut(ensemble, start, strict=strict), grid)[1]
+    rising = needs_around(ensemble, rising_cut(ensemble, high, strict=False), grid)[0]
+    return PairQuestion(
+        kind="both",
+        changed=changed,
+        first=np.array([-1.0]),
+        second=np.array([1.0]),
+        need=(falling, rising),
+        unit=rounding_unit(ensemble, grid),
+    )
+
+
+def sure_scores(
+    ensemble: Ensemble, confidence: float | None, margin: float | None
+) -> tuple[float | None, float]:
+    """Largest score of a sure class 0, None for the decision's own, and least of a sure class 1."""
+    cut = ensemble.decision.cut
+    if confidence is not None:
+        low, high = (_score_of(ensemble, p) for p in (1.0 - confidence, confidence))
+        return min(low, _below(ensemble, cut)), max(high, cut)
+    if margin:
+        return cut - margin, cut + margin
+    return None, cut
+
+
+def _below(ensemble: Ensemble, cut: float) -> float:
+    real = np.dtype(ensemble.aggregation.precision).type
+    return float(np.nextafter(real(cut), real(-np.inf)))
+
+
+def _score_of(ensemble: Ensemble, probability: float) -> float:
+    """The score of a probability, where the model's library tells how they are related.
+
+    The claim is then about the score; the last digit of the library's own link plays no role.
+    """
+    library, objective = ensemble.provenance.library, ensemble.provenance.objective
+    name, _, options = objective.partition(" ")
+    log_odds = {
+        "xgboost": ("binary:logistic", "binary:logitraw", "reg:logistic"),
+        "catboost": ("Logloss", "CrossEntropy"),
+        "lightgbm": ("binary", "cross_entropy", "xentropy"),
+    }
+    rate = 1.0
+    if library == "lightgbm":
+        for option in options.split():
+            key, _, value = option.partition(":")
+            rate = float(value) if key == "sigmoid" else rate
+    elif library == "scikit-learn" and objective.startswith("classification"):
+        if ensemble.aggregation.finish == "divide" and "log_loss" not in objective:
+            return probability
+        name = "log_loss" if "log_loss" in objective else name
+        log_odds["scikit-learn"] = ("log_loss",)
+    if name.removesuffix(",") not in log_odds.get(library, ()):
+        raise UnsupportedQuery(
+            "'confidence' needs a model whose score is known to be a log-odds or a probability."
+            f" Got {library} with '{objective}'. Give 'margin', in units of the score, instead."
+        )
+    return math.log(probability / (1.0 - probability)) / rate

@@ -1,0 +1,151 @@
+"""Properties as TOML files: a domain and claims about it, written down once and kept with a model.
+
+```toml
+missing = ["income"]
+
+[domain]                # low and high of features; "*" for all others
+"*" = [0.0, 1.0]
+age = [18, 90]
+
+[[property]]
+kind = "Fair"
+name = "sex does not decide"
+protected = "sex"
+```
+"""
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treeproof.errors import InvalidInput
+from treeproof.query.names import feature_number
+from treeproof.query.perturbations import Box
+from treeproof.query.properties import (
+    Fair,
+    HighConfidence,
+    Monotone,
+    Property,
+    Redundant,
+    ScoreRange,
+    SmallNeighbourhood,
+    Stable,
+)
+from treeproof.query.threats import known_feature
+
+KINDS: dict[str, type[Property]] = {
+    kind.__name__: kind
+    for kind in (
+        Fair,
+        Monotone,
+        Stable,
+        HighConfidence,
+        Redundant,
+        SmallNeighbourhood,
+        ScoreRange,
+    )
+}
+_KEYS = ("domain", "missing", "property")
+_NAMES = {"features", "protected"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyFile:
+    """What a file of properties says."""
+
+    claims: tuple[tuple[str, Property], ...]
+    """Names and properties, in the order of the file."""
+    domain: dict[str, tuple[float, float]]
+    missing: tuple[str | int, ...] = ()
+
+    def box(self, names: Sequence[str], n_features: int) -> Box:
+        """The domain of a model, by the names of its features."""
+        low, high = np.empty(n_features), np.empty(n_features)
+        low[:], high[:] = self.domain.get("*", (-math.inf, math.inf))
+        for name, ends in self.domain.items():
+            if name != "*":
+                number = feature_number(known_feature(name, names), n_features, names)
+                low[number], high[number] = ends
+        return Box(low, high)
+
+
+def load_properties(path: str | PathLike[str]) -> PropertyFile:
+    """Read a file of properties, or say what is wrong with it."""
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(
+            f"The property file '{path}' cannot be read: {error.strerror}."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"The property file '{path}' is not valid TOML: {error}.") from error
+    for key in document:
+        if key not in _KEYS:
+            raise InvalidInput(
+                f"'{key}' in '{path}' is no key of a property file.{_near(key, _KEYS)}"
+            )
+    tables = document.get("property")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InvalidInput(f"'{path}' must have a [[property]] for each claim. Got none.")
+    missing = document.get("missing", [])
+    if not isinstance(missing, list) or not all(isinstance(name, str | int) for name in missing):
+        raise InvalidInput(f"'missing' in '{path}' must list features. Got {missing!r}.")
+    return PropertyFile(
+        claims=tuple(_claim(dict(table), number, path) for number, table in enumerate(tables)),
+        domain=_domain(document.get("domain", {}), path),
+        missing=tuple(missing),
+    )
+
+
+def _domain(table: Any, path: Any) -> dict[str, tuple[float, float]]:
+    if not isinstance(table, dict):
+        raise InvalidInput(f"'domain' in '{path}' must be a table of features. Got {table!r}.")
+    domain = {}
+    for name, ends in table.items():
+        is_pair = isinstance(ends, list) and len(ends) == 2
+        if not is_pair or not all(
+            isinstance(end, int | float) and not isinstance(end, bool) for end in ends
+        ):
+            raise InvalidInput(
+                f"'domain.{name}' in '{path}' must be two numbers, such as [0, 1]. Got {ends!r}."
+            )
+        domain[name] = float(ends[0]), float(ends[1])
+    return domain
+
+
+def _claim(table: dict[str, Any], number: int, path: Any) -> tuple[str, Property]:
+    where = f"property {number + 1} in '{path}'"
+    kind = table.pop("kind", None)
+    if kind not in KINDS:
+        near = _near(str(kind), KINDS)
+        raise InvalidInput(f"'kind' of {where} must be one of {', '.join(KINDS)}.{near}")
+    known = {item.name: item for item in fields(KINDS[kind])}
+    name = str(table.pop("name", ""))
+    for key in table:
+        if key not in known:
+            raise InvalidInput(f"'{key}' of {where} is no option of {kind}.{_near(key, known)}")
+    for key, item in known.items():
+        if key not in table and item.default is MISSING:
+            raise InvalidInput(f"'{key}' of {where} is missing; {kind} needs it.")
+    options = {key: _plain(value) if key in _NAMES else value for key, value in table.items()}
+    try:
+        claim = KINDS[kind](**options)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"The options of {where} have the wrong type: {error}.") from error
+    return name or f"{number + 1} {kind}", claim
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _near(word: str, known: Any) -> str:
+    near = get_close_matches(word, list(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else f" Known are {', '.join(known)}."

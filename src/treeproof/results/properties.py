@@ -1,0 +1,148 @@
+"""What was found about a property: a verdict, two bounds, and a pair of rows."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.query.description import plain
+from treeproof.results.verdict import UnknownReason, Verdict
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PropertyResult:
+    """The answer to one property over one domain.
+
+    Parameters
+    ----------
+    claim : dict
+        The claim in words, as plain data.
+    verdict : Verdict
+        'verified', 'falsified' or 'unknown'. Where an optimum is asked for and nothing is claimed:
+        'verified' when it was found.
+    quantity : str
+        What `lower` and `upper` bound, such as "largest change of the score"; empty where the
+        property has no such number.
+    lower, upper : float
+        Bounds of the quantity, for the deployed model: `lower` is that of `witness`, replayed;
+        nothing larger than `upper` exists. NaN without a quantity.
+    exact : bool
+        Whether the search was closed: the bounds differ by no more than the rounding of the model's
+        own sums.
+    witness : float64 (2, n_features) or None
+        A pair of rows: what breaks the property, or reaches `lower`. Of questions about single
+        rows both are the same. None where there is none, or two equal rows would do.
+    scores : float64 (2, n_outputs) or None
+        Raw scores of the pair.
+    labels : tuple or None
+        Labels of the pair, for classifiers.
+    reason : UnknownReason
+        Why the verdict is 'unknown'.
+    row : int
+        Number of the row that the domain is around; -1 without rows.
+    feature_names : tuple of str
+        Names, or numbers as text.
+    seconds : float
+        Time of the search.
+    statistics : dict
+        Boxes searched (`nodes`), and pairs of leaves in all difference trees (`leaves`).
+    evidence : str or None
+        The proof, as text that the checker has accepted; None where it was not asked for, or a
+        limit ended the recording.
+    """
+
+    claim: dict[str, Any]
+    verdict: Verdict
+    quantity: str = ""
+    lower: float = math.nan
+    upper: float = math.nan
+    exact: bool = False
+    witness: FloatArray | None = None
+    scores: FloatArray | None = None
+    labels: tuple[Any, ...] | None = None
+    reason: UnknownReason = UnknownReason.NONE
+    row: int = -1
+    feature_names: tuple[str, ...] = ()
+    seconds: float = 0.0
+    statistics: dict[str, int] = field(default_factory=dict)
+    evidence: str | None = None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Names of the features in which the rows of the witness differ."""
+        if self.witness is None:
+            return ()
+        one, other = self.witness
+        differs = (one != other) & ~(np.isnan(one) & np.isnan(other))
+        return tuple(self.feature_names[number] for number in np.flatnonzero(differs))
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the evidence as plain data, as JSON can hold it."""
+        words: dict[str, Any] = {
+            "claim": self.claim,
+            "verdict": str(self.verdict),
+            "reason": str(self.reason),
+            "quantity": self.quantity,
+            "lower": self.lower,
+            "upper": self.upper,
+            "exact": self.exact,
+            "row": self.row,
+            "seconds": self.seconds,
+            "witness": None,
+        }
+        if self.witness is not None:
+            words["witness"] = {
+                "changed": list(self.changed),
+                "rows": [
+                    dict(zip(self.feature_names, row.tolist(), strict=True)) for row in self.witness
+                ],
+                "scores": None if self.scores is None else self.scores.tolist(),
+                "labels": None if self.labels is None else list(self.labels),
+            }
+        return dict(plain(words | {"statistics": self.statistics}))
+
+    def summary(self) -> str:
+        """The answer in a few lines."""
+        name = self.claim.get("name", "property")
+        options = ", ".join(
+            f"{key}={value}"
+            for key, value in self.claim.items()
+            if key != "name" and value is not None
+        )
+        lines = [
+            f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")
+        ]
+        if self.quantity and not math.isnan(self.upper):
+            bounds = f"{self.lower:.7g}" if self.exact else f"{self.lower:.7g} to {self.upper:.7g}"
+            lines.append(f"  {self.quantity}: {bounds}")
+        if self.witness is not None and self.scores is not None:
+            for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):
+                if number and not self.changed:
+                    break
+                values = ", ".join(
+                    f"{name} {row[self.feature_names.index(name)]:g}" for name in self.changed
+                )
+                label = "" if self.labels is None else f", label {self.labels[number]}"
+                said = ", ".join(f"{value:.7g}" for value in score)
+                lines.append(f"  {values or 'row'}: score {said}{label}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<PropertyResult\n{self.summary()}>"
+
+
+class ScoreBounds(NamedTuple):
+    """The smallest and the largest score of a domain, each with both bounds and its row.
+
+    Parameters
+    ----------
+    minimum, maximum : PropertyResult
+        `lower` and `upper` bound the score; `witness` is the input that reaches the nearer one.
+    """
+
+    minimum: PropertyResult
+    maximum: PropertyResult

@@ -1,0 +1,318 @@
+"""Properties over domains: from claims to questions about pairs, and from answers to results."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treeproof.engines.base import Budget
+from treeproof.engines.properties import PairOutcome, solve
+from treeproof.errors import InvalidInput
+from treeproof.model import evaluate
+from treeproof.model.domain import accept_float64_rows
+from treeproof.model.ensemble import Ensemble
+from treeproof.model.inspection import plain_value
+from treeproof.query.description import describe
+from treeproof.query.pairs import (
+    PairQuestion,
+    Ranges,
+    change_question,
+    extreme_question,
+    feature_numbers,
+    outputs_of,
+    questions_of,
+    resolve_ranges,
+    sure_scores,
+)
+from treeproof.query.perturbations import Box, LInf
+from treeproof.query.properties import (
+    Features,
+    Monotone,
+    Property,
+    ScoreRange,
+    SmallNeighbourhood,
+    Stable,
+)
+from treeproof.results.properties import PropertyResult, ScoreBounds
+from treeproof.results.verdict import UnknownReason, Verdict
+
+_QUANTITY = {
+    Stable: "largest change of the score",
+    SmallNeighbourhood: "largest change of the score",
+    Monotone: "largest violation",
+    ScoreRange: "range of the score",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """Where a property is asked about, and how long that may take.
+
+    `progress`, where given, is called with the number of questions answered and of all.
+    """
+
+    domain: Box | LInf
+    X: Any = None
+    missing: Features = ()
+    budget: Budget
+    n_jobs: int = 1
+    evidence: bool = False
+    progress: Callable[[int, int], None] | None = None
+
+    def ranges(self, ensemble: Ensemble) -> Ranges:
+        """The rows that are asked about."""
+        return resolve_ranges(accept_float64_rows(ensemble), self.domain, self.X, self.missing)
+
+
+def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> list[PropertyResult]:
+    """Decide a property over a domain, or around each row."""
+    questions = questions_of(ensemble, claim)
+    ranges = inquiry.ranges(ensemble)
+    answers = []
+    for number, question in enumerate(questions):
+        answers.append(_answer(ensemble, ranges, question, inquiry))
+        if inquiry.progress is not None:
+            inquiry.progress(number + 1, len(questions))
+        if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
+               for box in range(len(ranges.low))):  # fmt: skip
+            break
+    words = describe(claim)
+    if getattr(claim, "confidence", None) is not None:
+        # What is proved is about scores; of a confidence they are the log-odds.
+        words["scores"] = list(sure_scores(ensemble, words["confidence"], None))
+    results = []
+    for box in range(len(ranges.low)):
+        parts = [part[box] for part in answers]
+        result = _combined(ensemble, claim, words, questions, parts, box, ranges)
+        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
+    return results
+
+
+def find_largest_change(
+    ensemble: Ensemble, features: Features, label: object, inquiry: Inquiry
+) -> list[PropertyResult]:
+    """How far some features alone can move the score."""
+    changed = feature_numbers(ensemble, features, "'features'")
+    ranges = inquiry.ranges(ensemble)
+    questions = [
+        change_question(ensemble, output, changed) for output in outputs_of(ensemble, label)
+    ]
+    names = ensemble.feature_names or range(ensemble.n_features)
+    moved = [names[number] for number in changed]
+    words: dict[str, Any] = {"name": "largest_change", "features": moved}
+    words |= {} if label is None else {"label": plain_value(label)}
+    answers = [_answer(ensemble, ranges, question, inquiry) for question in questions]
+    results = []
+    for box in range(len(ranges.low)):
+        parts = [part[box] for part in answers]
+        result = _optimum(ensemble, words, parts, "largest change of the score", box, ranges)
+        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
+    return results
+
+
+def _with_evidence(
+    ensemble: Ensemble,
+    ranges: Ranges,
+    box: int,
+    questions: list[PairQuestion],
+    parts: list[PairOutcome],
+    inquiry: Inquiry,
+    result: PropertyResult,
+) -> PropertyResult:
+    """The result with its proof on record, where that is asked for and the checker accepts it."""
+    if not inquiry.evidence:
+        return result
+    from treeproof.engines import pair_evidence
+
+    statements: list[dict[str, Any]] = []
+    is_optimum = all(question.kind == "value" and question.changed for question in questions)
+    if result.verdict == Verdict.VERIFIED or (is_optimum and result.upper < math.inf):
+        for question, part in zip(questions, parts, strict=True):
+            found = pair_evidence.record(
+                ensemble, ranges, box, question, part.proved, inquiry.budget
+            )
+            if found is None:
+                return result
+            statements.append(found)
+    answer = {
+        "claim": result.claim,
+        "verdict": result.verdict,
+        "lower": result.lower,
+        "upper": result.upper,
+        "witness": result.witness,
+    }
+    return replace(result, evidence=pair_evidence.write(ensemble, ranges, box, answer, statements))
+
+
+def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> list[ScoreBounds]:
+    """The smallest and the largest score."""
+    outputs = outputs_of(ensemble, label)
+    if len(outputs) != 1:
+        raise InvalidInput(
+            f"'label' must name the class whose score is meant, for a model with {len(outputs)}."
+        )
+    ranges, words = inquiry.ranges(ensemble), {"name": "score_range"}
+    ends = []
+    for sign, quantity in ((-1.0, "smallest score"), (1.0, "largest score")):
+        question = extreme_question(ensemble, outputs[0], sign, math.inf)
+        parts = _answer(ensemble, ranges, question, inquiry)
+        ends.append(
+            [
+                _as_score(
+                    ensemble, question, _optimum(ensemble, words, [part], quantity, box, ranges)
+                )
+                for box, part in enumerate(parts)
+            ]
+        )
+    return [ScoreBounds(*pair) for pair in zip(*ends, strict=True)]
+
+
+def _answer(
+    ensemble: Ensemble, ranges: Ranges, question: PairQuestion, inquiry: Inquiry
+) -> list[PairOutcome]:
+    return solve(ensemble, ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs)
+
+
+def _names(ensemble: Ensemble) -> tuple[str, ...]:
+    return ensemble.feature_names or tuple(map(str, range(ensemble.n_features)))
+
+
+def _optimum(
+    ensemble: Ensemble,
+    words: dict[str, Any],
+    parts: list[PairOutcome],
+    quantity: str,
+    box: int,
+    ranges: Ranges,
+) -> PropertyResult:
+    """Results of a question without a claim: the largest of all parts."""
+    best = max(parts, key=lambda part: part.lower)
+    upper = max(part.upper for part in parts)
+    exact = all(part.exact or part.upper <= best.lower for part in parts)
+    unsure = [part for part in parts if not part.exact]
+    return _with_pair(
+        ensemble,
+        PropertyResult(
+            claim=words,
+            verdict=Verdict.VERIFIED if exact else Verdict.UNKNOWN,
+            quantity=quantity,
+            lower=best.lower,
+            upper=upper,
+            exact=exact,
+            witness=best.witness,
+            reason=UnknownReason.NONE if exact else unsure[0].reason,
+            row=-1 if ranges.rows is None else box,
+            feature_names=_names(ensemble),
+            seconds=sum(part.seconds for part in parts),
+            statistics=_statistics(parts),
+        ),
+    )
+
+
+def _combined(
+    ensemble: Ensemble,
+    claim: Property,
+    words: dict[str, Any],
+    questions: list[PairQuestion],
+    parts: list[PairOutcome],
+    box: int,
+    ranges: Ranges,
+) -> PropertyResult:
+    """One result of the answers to all questions about one box."""
+    broken = [part for part in parts if part.verdict == Verdict.FALSIFIED]
+    unsure = [part for part in parts if part.verdict == Verdict.UNKNOWN]
+    verdict, reason = Verdict.VERIFIED, UnknownReason.NONE
+    if broken:
+        verdict = Verdict.FALSIFIED
+    elif unsure or len(parts) < len(questions):
+        verdict, reason = Verdict.UNKNOWN, unsure[0].reason if unsure else reason
+    quantity = _QUANTITY.get(type(claim), "")
+    if isinstance(claim, Stable | SmallNeighbourhood | Monotone):
+        chosen = max(parts, key=lambda part: part.lower)
+        is_whole = len(parts) == len(questions)
+        upper = max(part.upper for part in parts) if is_whole else math.inf
+        lower, exact = chosen.lower, is_whole and all(part.exact for part in parts)
+    else:
+        chosen, exact = (broken or parts)[0], False
+        lower = upper = math.nan
+        if isinstance(claim, ScoreRange):
+            lower, upper = -math.inf, math.inf
+            if verdict == Verdict.VERIFIED:
+                lower, upper = _enclosure(ensemble, questions, parts)
+    return _with_pair(
+        ensemble,
+        PropertyResult(
+            claim=words,
+            verdict=verdict,
+            quantity=quantity,
+            lower=lower,
+            upper=upper,
+            exact=exact,
+            witness=chosen.witness,
+            reason=reason,
+            row=-1 if ranges.rows is None else box,
+            feature_names=_names(ensemble),
+            seconds=sum(part.seconds for part in parts),
+            statistics=_statistics(parts),
+        ),
+    )
+
+
+def _statistics(parts: list[PairOutcome]) -> dict[str, int]:
+    return {
+        "nodes": sum(part.nodes for part in parts),
+        "leaves": max(part.leaves for part in parts),
+    }
+
+
+def _enclosure(
+    ensemble: Ensemble, questions: list[PairQuestion], parts: list[PairOutcome]
+) -> tuple[float, float]:
+    """A range that holds all scores that were asked about."""
+    ends: dict[bool, list[float]] = {True: [], False: []}
+    for question, part in zip(questions, parts, strict=True):
+        is_top = question.first[question.output] > 0.0
+        sums = part.upper if is_top else -part.upper
+        ends[is_top].append(_finished(ensemble, question.output, sums, upwards=is_top))
+    return min(ends[False], default=-math.inf), max(ends[True], default=math.inf)
+
+
+def _finished(ensemble: Ensemble, output: int, total: float, *, upwards: bool) -> float:
+    """The score of a sum, rounded outwards to the sums' precision first.
+
+    Sound: finishing is monotone, rounding included, so the score of a bound bounds all scores.
+    """
+    if not math.isfinite(total):
+        return total
+    real = np.dtype(ensemble.aggregation.precision).type
+    nearest = real(total)
+    if upwards and float(nearest) < total:
+        nearest = np.nextafter(nearest, real(np.inf))
+    elif not upwards and float(nearest) > total:
+        nearest = np.nextafter(nearest, real(-np.inf))
+    sums = np.full((1, ensemble.n_outputs), nearest, dtype=ensemble.aggregation.precision)
+    return float(evaluate.finish(ensemble, sums)[0, output])
+
+
+def _as_score(ensemble: Ensemble, question: PairQuestion, result: PropertyResult) -> PropertyResult:
+    """Bounds of sums as bounds of scores; the least of something is minus the largest of minus."""
+    is_top = question.first[question.output] > 0.0
+    output = question.output
+    upper = _finished(ensemble, output, result.upper if is_top else -result.upper, upwards=is_top)
+    lower = math.nan if result.scores is None else float(result.scores[0, output])
+    lower, upper = (lower, upper) if is_top else (upper, lower)
+    return replace(result, lower=lower, upper=upper)
+
+
+def _with_pair(ensemble: Ensemble, result: PropertyResult) -> PropertyResult:
+    """The result with the scores and labels of its pair."""
+    if result.witness is None:
+        return result
+    scores = evaluate.margins(ensemble, result.witness)
+    labels = None
+    if ensemble.decision.kind != "score":
+        numbers = evaluate.label_indices(ensemble, scores)
+        labels = tuple(ensemble.classes[number] for number in numbers.tolist())
+    return replace(result, scores=scores.astype(np.float64), labels=labels)

@@ -1,0 +1,118 @@
+"""`treeproof prove` from the shell, and its answers in `treeproof check` and on the page."""
+
+import json
+
+import numpy as np
+import pytest
+import xgboost as xgb
+
+import treeproof as tp
+from treeproof.report.properties import property_cards
+
+CLAIMS = """
+[domain]
+"*" = [-2, 2]
+flag = [0, 1]
+
+[[property]]
+kind = "Stable"
+name = "flag moves little"
+features = "flag"
+delta = 50
+
+[[property]]
+kind = "ScoreRange"
+name = "bounded"
+low = -50
+high = 50
+
+[[property]]
+kind = "Stable"
+name = "size moves nothing"
+features = ["size"]
+delta = 0.0
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)).round(1)
+    X[:, 2] = X[:, 2] > 0
+    y = (X[:, 0] + X[:, 2] > 0.5).astype(int)
+    data = xgb.DMatrix(X, y, feature_names=["size", "weight", "flag"])
+    booster = xgb.train({"max_depth": 3, "objective": "binary:logistic", "nthread": 1}, data, 5)
+    path = tmp_path_factory.mktemp("prove") / "model.json"
+    booster.save_model(path)
+    return path
+
+
+def written(folder, text):
+    path = folder / "claims.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_falsified_property_fails_the_gate(run, model, tmp_path):
+    result = run("prove", model, "--property", written(tmp_path, CLAIMS), "--format", "json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["summary"] == {"verified": 2, "falsified": 1, "unknown": 0}
+    broken = answer["properties"][2]
+    assert broken["witness"]["changed"] == ["size"]
+    rows = [list(row.values()) for row in broken["witness"]["rows"]]
+    scores = tp.load(str(model)).margins(np.array(rows))
+    assert scores[1] - scores[0] == pytest.approx(broken["lower"])
+
+
+def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
+    claims, out = written(tmp_path, CLAIMS), tmp_path / "answers.json"
+    result = run("prove", model, "--property", claims, "--evidence", "--out", out)
+    assert result.exit_code == 1
+    assert "size moves nothing: falsified" in result.stdout
+    checked = run("check", out, "--model", model)
+    assert checked.exit_code == 0, checked.stdout
+    assert "3 accepted, 0 rejected" in checked.stdout
+    cards = property_cards(out)
+    assert [card["verdict"] for card in cards] == ["verified", "verified", "falsified"]
+    assert cards[2]["rows"][0][0] == "size"
+    assert cards[2]["rows"][0][3]
+    document = json.loads(out.read_text())
+    document["properties"][0]["upper"] = 0.125
+    document["properties"][1]["verdict"] = "falsified"
+    out.write_text(json.dumps(document))
+    forged = run("check", out, "--model", model, "--json")
+    assert forged.exit_code == 3
+    assert json.loads(forged.stdout)["rejected"] == 2
+
+
+def test_the_page_has_a_section_for_properties(run, model, tmp_path):
+    claims, out = written(tmp_path, CLAIMS), tmp_path / "answers.json"
+    run("prove", model, "--property", claims, "--out", out)
+    rows = np.zeros((2, 3))
+    results = tp.verify(str(model), rows, perturbation=tp.LInf(0.1))
+    tp.write_report(results, tmp_path / "page.html", properties=out)
+    page = (tmp_path / "page.html").read_text()
+    assert "Properties of every input" in page
+    assert "size moves nothing: falsified" in page
+    assert "<mark>" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[property]]\nkind = 'Fairness'", "Did you mean 'Fair'?"),
+        ("[[property]]\nkind = 'Stable'\nfeatures = 'size'", "'delta' of property 1"),
+        ("[[property]]\nkind = 'Stable'\nfeatures = 'size'\ndelta = -1", "must be a number >= 0"),
+        ("[[property]]\nkind = 'Fair'\nprotected = 'sise'", "Did you mean 'size'?"),
+        ("[domain]\nsize = 3\n[[property]]\nkind = 'ScoreRange'", "must be two numbers"),
+        ("domains = 3", "Did you mean 'domain'?"),
+        ("missing = []", "must have a [[property]]"),
+        ("[[property", "is not valid TOML"),
+        ("[domain]\n'*' = [2, 1]\n[[property]]\nkind = 'ScoreRange'\nhigh = 1", "must not exceed"),
+    ],
+)
+def test_wrong_files_are_refused_in_a_sentence(run, model, tmp_path, text, sentence):
+    result = run("prove", model, "--property", written(tmp_path, text))
+    assert result.exit_code == 2
+    assert sentence in result.stderr

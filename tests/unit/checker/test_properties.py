@@ -1,0 +1,116 @@
+"""Evidence about properties: real ones are accepted, damaged and forged ones are not."""
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from tests.soundness.test_properties import SIZES, random_domain
+from tests.strategies import random_tree_ensemble
+from treeproof.checker.properties import PREFIX, check_property
+from treeproof.errors import CertificateRejected
+from treeproof.prediction import Model
+from treeproof.results.verdict import Verdict
+
+
+def answers(seed: int):
+    """Some results with evidence about one random model."""
+    rng = np.random.default_rng(seed)
+    ensemble = random_tree_ensemble(rng, SIZES)
+    if ensemble.aggregation.finish == "isolation":
+        return
+    n_features = ensemble.n_features
+    domain = random_domain(rng, n_features)
+    if ensemble.is_categorical.any():
+        domain = tp.Box(np.zeros(n_features), np.full(n_features, 2.0))
+    changed = [int(rng.integers(n_features))]
+    model = Model(ensemble)
+    options = {"missing": [f for f in range(n_features) if rng.random() < 0.1], "evidence": True}
+    yield ensemble, tp.largest_change(model, changed, domain, **options)
+    yield ensemble, tp.prove(model, tp.Stable(changed, 0.5), domain, **options)
+    if ensemble.n_outputs == 1 and not ensemble.is_categorical[changed].any():
+        yield ensemble, tp.prove(model, tp.Monotone(changed), domain, **options)
+        scale = np.full(n_features, 0.5)
+        claim = tp.SmallNeighbourhood(0.5, 1.0, scale.tolist())
+        yield ensemble, tp.prove(model, claim, domain, **options)
+    if ensemble.decision.kind != "score":
+        yield ensemble, tp.prove(model, tp.Fair(changed), domain, **options)
+    if ensemble.decision.kind == "threshold":
+        claim = tp.HighConfidence(changed, margin=0.25)
+        yield ensemble, tp.prove(model, claim, domain, **options)
+
+
+def unpacked(text: str) -> dict:
+    return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(PREFIX))))
+
+
+def packed(document: dict) -> str:
+    return PREFIX + base64.b64encode(zlib.compress(json.dumps(document).encode())).decode()
+
+
+def test_evidence_of_random_models_is_accepted() -> None:
+    n_asked = n_recorded = 0
+    for seed in range(40):
+        for ensemble, result in answers(seed):
+            if result.verdict == Verdict.UNKNOWN:
+                continue
+            n_asked += 1
+            if result.evidence is not None:
+                n_recorded += 1
+                assert check_property(ensemble, result.evidence).verdict == result.verdict
+    assert n_recorded >= 0.9 * n_asked > 100, (n_recorded, n_asked)
+
+
+def _forged(document: dict) -> dict[str, dict]:
+    """Changes each of which makes a claim that is not proved."""
+    forged = {}
+    upper = float.fromhex(document["upper"])
+    if np.isfinite(upper) and upper > 0.0:
+        lower = float.fromhex(document["lower"])
+        least = upper - 0.05 * (abs(upper) + 1.0)
+        forged["a smaller bound"] = document | {"upper": min(lower, least).hex()}
+        if document["witness"] is not None:
+            forged["a larger lower bound"] = document | {"lower": (upper + 1.0).hex()}
+        statements = [dict(part) for part in document["statements"]]
+        for part in statements:
+            part["bound"] = min(lower, least).hex()
+        forged["a smaller bound on record"] = document | {
+            "upper": min(lower, least).hex(), "statements": statements
+        }  # fmt: skip
+    if document["verdict"] == "falsified":
+        forged["verified"] = document | {"verdict": "verified"}
+        forged["no witness"] = document | {"witness": None}
+        swapped = document["witness"][::-1]
+        if document["claim"]["name"] in ("Monotone", "HighConfidence"):
+            forged["rows swapped"] = document | {"witness": swapped}
+        forged["one row twice"] = document | {"witness": [swapped[0], swapped[0]]}
+    for part in document["statements"]:
+        proof = base64.b64decode(part["proof"])
+        if proof:
+            cut = dict(part) | {"proof": base64.b64encode(proof[:-1]).decode()}
+            forged["cut off"] = document | {"statements": [cut]}
+            more = dict(part) | {"proof": base64.b64encode(proof + b"L").decode()}
+            forged["continued"] = document | {"statements": [more]}
+    forged["another model"] = document | {"model": "0" * 64}
+    return forged
+
+
+def test_forged_evidence_is_rejected() -> None:
+    kinds = set()
+    for seed in range(40):
+        for ensemble, result in answers(seed):
+            if result.evidence is None:
+                continue
+            document = unpacked(result.evidence)
+            check_property(ensemble, packed(document))
+            for name, changed in _forged(document).items():
+                # A tree-by-tree proof needs no bytes, so bytes are not looked at.
+                if name in ("cut off", "continued") and float(result.upper) == 0.0:
+                    continue
+                kinds.add(name)
+                with pytest.raises(CertificateRejected):
+                    check_property(ensemble, packed(changed))
+    assert len(kinds) >= 9, kinds
