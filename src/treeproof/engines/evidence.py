@@ -37,8 +37,8 @@ from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
 PREFIX, SECOND_PREFIX = "E1:", "E2:"
-"""Versions of the format, without and with cliques; a row without evidence says why after
-`NO_EVIDENCE`."""
+"""Versions of the format, without and with cliques and weights; a row without evidence says why
+after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
