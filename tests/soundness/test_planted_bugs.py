@@ -159,11 +159,6 @@ BUGS = [
         "unary[cell] = leaves.leaf_gain[leaf]",
     ),
     Bug(
-        "the floors of a target's conditions have no slack",
-        "claim.conditions.need[number] - slack - claim.conditions.link_slack[number]",
-        "claim.conditions.need[number]",
-    ),
-    Bug(
         "weights of conditions fall below zero",
         "before * max(new_weight[number] / total, LEAST)",
         "before * (new_weight[number] / total - 0.3)",
