@@ -193,7 +193,7 @@ def verify(
             " Ask treeproof.radius for the radius itself."
         )
     question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 def radius(
@@ -241,7 +241,7 @@ def radius(
     refuse_others("radius", options, AskOptions)
     ball = _without_radius(perturbation, "LInf(scale=...)")
     question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
-    return question.answer(_loaded(model), X, y, n_jobs=n_jobs)
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
 
 @takes_domain
@@ -511,7 +511,7 @@ def prove(
     from treeproof.search.proving import prove_property
 
     inquiry = _inquiry("prove", domain, X, options)
-    results = prove_property(_loaded(model).ensemble, claim, inquiry)
+    results = prove_property(loaded(model).ensemble, claim, inquiry)
     return results[0] if X is None else results
 
 
@@ -547,7 +547,7 @@ def largest_change(
     from treeproof.search.proving import find_largest_change
 
     inquiry = _inquiry("largest_change", domain, X, options)
-    results = find_largest_change(_loaded(model).ensemble, features, label, inquiry)
+    results = find_largest_change(loaded(model).ensemble, features, label, inquiry)
     return results[0] if X is None else results
 
 
@@ -580,7 +580,7 @@ def score_range(
     from treeproof.search.proving import find_score_range
 
     inquiry = _inquiry("score_range", domain, X, options)
-    bounds = find_score_range(_loaded(model).ensemble, label, inquiry)
+    bounds = find_score_range(loaded(model).ensemble, label, inquiry)
     return bounds[0] if X is None else bounds
 
 
@@ -594,7 +594,8 @@ def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry
     return Inquiry(domain=domain, X=X, budget=budget, **options)
 
 
-def _loaded(model: Any) -> Model:
+def loaded(model: Any) -> Model:
+    """Return a loaded model, or load anything that `load` takes."""
     return model if isinstance(model, Model) else load(model)
 
 
@@ -627,7 +628,7 @@ def _query(
     from treeproof.query.build import build_query
 
     sums = partial(accumulators, n_jobs=n_jobs)
-    return build_query(_loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
+    return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 
 
 def refuse_others(function: str, options: Any, known: Any) -> None:

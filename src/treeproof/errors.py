@@ -1,4 +1,4 @@
-"""Every exception that treeproof raises, and its one warning.
+"""Every exception that treeproof raises, its one warning, and checks of options that raise them.
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
@@ -14,6 +14,11 @@ ModelWarning (UserWarning)          a model that says less than its users may ta
 
 Messages have one form: what, rule, got, and where known the remedy, in one sentence or two.
 """
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
 
 
 class TreeproofError(Exception):
@@ -67,3 +72,38 @@ def require_backend(module: str, extra: str) -> None:
             f"This needs the library '{module}', which cannot be imported ({error})."
             f" Install it with: pip install 'treeproof[{extra}]'."
         ) from error
+
+
+def check_real(
+    name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False
+) -> float:
+    """Return a finite number in [low, high], or in (low, high]; say what is wrong with others."""
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    valid = valid and math.isfinite(value) and low <= value <= high
+    if not valid or (open_low and value == low):
+        above = f"above {low:g}" if open_low else f"at least {low:g}"
+        limit = "" if high == math.inf else f" and at most {high:g}"
+        raise InvalidInput(f"'{name}' must be a number {above}{limit}. Got {value!r}.")
+    return float(value)
+
+
+def check_integer(name: str, value: Any, *, low: int, high: int | None = None, of: str = "") -> int:
+    """Return a whole number in an interval; say what is wrong with another one, `of` an engine."""
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    valid = valid and float(value).is_integer()
+    if not valid or value < low or (high is not None and value > high):
+        owner = f" of {of}" if of else ""
+        limit = "" if high is None else f" and at most {high}"
+        raise InvalidInput(
+            f"'{name}'{owner} must be a whole number, at least {low}{limit}. Got {value!r}."
+        )
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str], *, of: str = "") -> str:
+    """Return one of the choices, or list them for an option, `of` an engine."""
+    if not isinstance(value, str) or value not in choices:
+        owner = f" of {of}" if of else ""
+        listed = " or ".join(repr(choice) for choice in choices)
+        raise InvalidInput(f"'{name}'{owner} must be {listed}. Got {value!r}.")
+    return value

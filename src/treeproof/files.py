@@ -2,30 +2,50 @@
 
 import contextlib
 import errno
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
+from treeproof.errors import InvalidInput
+
 
 @contextlib.contextmanager
-def atomic_replace(target: Path) -> Iterator[Path]:
-    """Give a name to write to, which takes the place of a file when that has worked.
+def replacing(path: str | os.PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of another when everything is written and on disk.
 
-    The name has the ending of the file, for writers that go by it. An OSError leaves the file as it
-    is; devices and pipes are refused by one: to rename over them would take them away from every
-    other program.
+    An error leaves the other as it is; `what` the user knows it as is for its sentence. Devices and
+    pipes are refused: to rename over them would take them away from every other program.
     """
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise OSError(errno.EINVAL, "it is no regular file")
+    try:
+        # Links stay links: what they point at is replaced.
+        target = Path(path).resolve()
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise OSError(errno.EINVAL, "it is no regular file")
+    except (OSError, ValueError) as error:  # a name that is none is a ValueError
+        raise unwritable(path, error, what) from error
     temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
     try:
-        yield temporary
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(target)
+    except OSError as error:
+        raise unwritable(path, error, what) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def unwritable(
+    path: str | os.PathLike[str], error: Exception, what: str = "The run file"
+) -> InvalidInput:
+    """Return the error for a file that the system does not let us write."""
+    reason = getattr(error, "strerror", None) or error
+    return InvalidInput(f"{what} '{path}' cannot be written: {reason}.")
 
 
 @contextlib.contextmanager

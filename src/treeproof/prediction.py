@@ -1,6 +1,5 @@
 """`Model`: an ensemble ready for use, with compiled prediction."""
 
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -264,26 +263,20 @@ def in_slices(
         for part in parts:
             run(part)
         return
-    waiting = deque(parts)
+    is_failed = False
 
-    def work() -> None:
+    def run_next(part: slice) -> None:
+        nonlocal is_failed
+        if is_failed:
+            return  # nobody needs the rest
         try:
-            while waiting:
-                try:
-                    part = waiting.popleft()
-                except IndexError:  # another thread was faster
-                    return
-                run(part)
+            run(part)
         except BaseException:
-            waiting.clear()  # nobody needs the rest
+            is_failed = True
             raise
 
-    others = min(threads, len(parts)) - 1
-    with ThreadPoolExecutor(others) as pool:
-        helpers = [pool.submit(work) for _ in range(others)]
-        work()
-        for helper in helpers:
-            helper.result()
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+        list(pool.map(run_next, parts))
 
 
 def _slices(rows: range, threads: int, smallest: int) -> list[slice]:

@@ -137,14 +137,14 @@ def test_several_classes(run, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"eps_init": None}, "'eps_init' in .* must be a number"),
+        ({"eps_init": None}, r"Expected `float`, got `null` - at `\$.eps_init`"),
         ({"eps_init": -0.1}, "'first_eps' of PaperProtocol"),
-        ({"max_clique": 1}, "'T' of multilevel must be a whole number >= 2"),
-        ({"max_level": 0}, "'L' of multilevel must be a whole number >= 1"),
+        ({"max_clique": 1}, "'T' of multilevel must be a whole number, at least 2"),
+        ({"max_level": 0}, "'L' of multilevel must be a whole number, at least 1"),
         ({"max_search": 0}, "'steps' of PaperProtocol"),
-        ({"start_idx": -1}, "'start_idx' must be at least 0"),
+        ({"start_idx": -1}, r"Expected `int` >= 0 - at `\$.start_idx`"),
         ({"start_idx": 1000}, "must have a row 1000"),
-        ({"num_attack": 2.5}, "must be a whole number"),
+        ({"num_attack": 2.5}, r"Expected `int`, got `float` - at `\$.num_attack`"),
         ({"one_attr": 500}, "'one_attr' must be a feature"),
         ({"inputs": "none.libsvm"}, "none.libsvm"),
         ({"model": "none.json"}, "none.json"),
@@ -162,7 +162,7 @@ def test_wrong_configurations_get_a_sentence(run, cancer, tmp_path, changes, sen
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("[1]", "must be a JSON object"), ("{", "must be JSON"), ("{}", "must have the key 'inputs'")],
+    [("[1]", "got `array`"), ("{", "must be JSON"), ("{}", "missing required field `inputs`")],
 )
 def test_broken_configurations_get_a_sentence(run, tmp_path, text, sentence):
     (tmp_path / "config.json").write_text(text)

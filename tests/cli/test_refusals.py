@@ -420,7 +420,6 @@ def test_a_full_disk_leaves_the_old_file(
     for ending in ("", ".png", ".json"):
         Path(f"old{ending}").write_text("what was there")
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr("treeproof.training.RobustGBDTClassifier.save_xgboost", full)
     result = run(*(w.replace("OUT", "old").replace("MODEL", str(saved_model)) for w in words))
     assert result.exit_code == 2, result.output
     assert "'old" in result.stderr

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,14 +120,12 @@ def test_cells_that_are_no_numbers_are_refused(run: Run, tmp_path: Path) -> None
 def test_a_model_that_cannot_be_written_leaves_the_old_one(
     run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treeproof.training import classifier
-
-    def full(*_: object) -> None:
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     out = tmp_path / "model.json"
     out.write_text("old")
-    monkeypatch.setattr(classifier, "save_document", full)
+    monkeypatch.setattr(os, "fsync", full)
     result = run(*words(data, out))
     assert result.exit_code == 2
     assert result.stderr.endswith("cannot be written: No space left on device.\n")

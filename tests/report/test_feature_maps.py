@@ -95,7 +95,7 @@ def test_boxes_have_no_radius_but_a_map():
 
 def test_anchors_are_marked():
     figure = tp.draw_features(anchor_results([1, 2]), values=np.zeros(4), shape=(2, 2))
-    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), [[0, 1], [1, 0]])
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), [[1, 0], [0, 1]])
     assert "a minimal set of 2 features fixes the answer" in texts(figure)
     loose = anchor_results([1], minimal=np.array([False]))
     assert "a sufficient set of 1" in texts(tp.draw_features(loose))

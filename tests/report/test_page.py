@@ -1,6 +1,8 @@
 import json
 import re
+import tempfile
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import treeproof as tp
 from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.checker import RowCheck
-from treeproof.report.page import render
+from treeproof.report.page import write_report
 
 
 class Reader(HTMLParser):
@@ -39,6 +41,14 @@ def read(page):
 
 def words(page):
     return re.sub(r"\s+", " ", " ".join(read(page).texts))
+
+
+def render(runs, **options):
+    """The page that is written for some runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        write_report(runs, path, **options)
+        return path.read_text(encoding="utf-8")
 
 
 def payload(page):
@@ -356,8 +366,6 @@ def test_the_same_runs_give_the_same_page():
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):
-    from treeproof.report.page import write_report
-
     with pytest.raises(tp.InvalidInput, match="cannot be written"):
         write_report(six_rows(), tmp_path / "no" / "report.html")
     write_report(six_rows(), tmp_path / "report.html")

@@ -1,11 +1,11 @@
 """`treeproof compat`: answers a configuration file of treeVerification, the paper's own program."""
 
-import json
-from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
+import msgspec
 
 from treeproof.cli.console import print_note, printable
 from treeproof.cli.options import FILE, POSITIVE, Command, absent_option
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
 Absent = Literal["zero", "missing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of a configuration file, under their own names; those without a default are needed.
 
-    Paths are complete.
+    Paths are relative to the file.
     """
 
     inputs: str
     model: str
-    start_idx: int
-    num_attack: int
+    start_idx: Annotated[int, msgspec.Meta(ge=0)]
+    num_attack: Annotated[int, msgspec.Meta(ge=1)]
     eps_init: float
     max_clique: int
     max_search: int
     max_level: int
     num_classes: int
-    dp: int = 0
+    dp: int | bool = 0
     one_attr: int | None = None
     feature_start: int = 1
 
@@ -66,47 +65,24 @@ def command(config_path: str, absent: Absent, jobs: int, out: str | None) -> Non
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read and check a configuration file."""
+    """Read and check a configuration file; its paths become complete."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = msgspec.json.decode(path.read_bytes())
+        configuration = msgspec.convert(content, Configuration, strict=False)
     except OSError as error:
         raise InvalidInput(
             f"The configuration '{path}' must be readable. Got: {error.strerror or error}."
         ) from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
-    if not isinstance(content, dict):
-        raise InvalidInput(f"The configuration '{path}' must be a JSON object.")
-    keys = {key.name: key for key in fields(Configuration)}
-    for name in set(content) - set(keys):
-        print_note(f"the key {printable(name)!r} of the configuration is not known, and ignored.")
-    values: dict[str, Any] = {}
-    for name, key in keys.items():
-        if name in content:
-            kind = key.type if key.type in (str, float) else int
-            values[name] = _value(path, name, kind, content[name])
-        elif key.default is MISSING:
-            raise InvalidInput(f"The configuration '{path}' must have the key '{name}'. Got none.")
-    for name in ("inputs", "model"):
-        values[name] = str(path.parent / values[name])
-    if values["start_idx"] < 0 or values["num_attack"] < 1:
+    except msgspec.ValidationError as error:
         raise InvalidInput(
-            "'start_idx' must be at least 0 and 'num_attack' at least 1."
-            f" Got {values['start_idx']} and {values['num_attack']}."
-        )
-    return Configuration(**values)
-
-
-def _value(path: Path, name: str, kind: Any, value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is str and isinstance(value, str):
-        return value
-    if kind is float and is_number:
-        return float(value)
-    if kind is int and ((is_number and float(value).is_integer()) or isinstance(value, bool)):
-        return int(value)
-    words = {str: "a text", float: "a number", int: "a whole number"}
-    raise InvalidInput(f"'{name}' in '{path}' must be {words[kind]}. Got {value!r}.")
+            f"The configuration '{path}' must have the keys of treeVerification. Got: {error}."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"The configuration '{path}' must be JSON. Got: {error}.") from error
+    for name in set(content) - set(Configuration.__struct_fields__):
+        print_note(f"the key {printable(name)!r} of the configuration is not known, and ignored.")
+    complete = {name: str(path.parent / content[name]) for name in ("inputs", "model")}
+    return msgspec.structs.replace(configuration, **complete)
 
 
 def answer_configuration(configuration: Configuration, *, absent: Absent, jobs: int) -> "Results":
@@ -117,11 +93,8 @@ def answer_configuration(configuration: Configuration, *, absent: Absent, jobs: 
     from treeproof.cli.run_output import progress_bar
 
     model, rows, labels = _read(configuration, absent)
-    engine = treeproof.multilevel(
-        T=configuration.max_clique,
-        L=configuration.max_level,
-        bound="path" if configuration.dp else "sum",
-    )
+    bound: Literal["path", "sum"] = "path" if configuration.dp else "sum"
+    engine = treeproof.multilevel(configuration.max_clique, configuration.max_level, bound=bound)
     search = treeproof.PaperProtocol(
         first_eps=configuration.eps_init, steps=configuration.max_search
     )
@@ -134,23 +107,13 @@ def answer_configuration(configuration: Configuration, *, absent: Absent, jobs: 
             )
         frozen = [feature for feature in range(model.n_features) if feature != moving]
     ball = treeproof.LInf(frozen=frozen)
+    # As the program: thresholds are real numbers, and rows those of the model.
+    ask = partial(treeproof.radius, engine=engine, search=search, arithmetic="real", n_jobs=jobs)
     parts = []
     with progress_bar(len(rows)) as advance:
         for first in range(0, len(rows), 16):
             part = slice(first, first + 16)
-            parts.append(
-                # As the program: thresholds are real numbers, and rows those of the model.
-                treeproof.radius(
-                    model,
-                    rows[part],
-                    labels[part],
-                    ball,
-                    engine=engine,
-                    search=search,
-                    arithmetic="real",
-                    n_jobs=jobs,
-                )
-            )
+            parts.append(ask(model, rows[part], labels[part], ball))
             advance(min(part.stop, len(rows)))
     results = treeproof.Results.join(parts)
     results.row = np.arange(len(rows), dtype=np.int64) + configuration.start_idx
@@ -166,22 +129,18 @@ def _read(configuration: Configuration, absent: Absent) -> tuple["Model", Any, A
 
     n_classes = max(configuration.num_classes, 2)
     first = configuration.start_idx
-    options = ReadOptions(
-        rows=slice(first, first + configuration.num_attack),
-        first_index=0,
-        absent=absent,
-    )
+    asked = slice(first, first + configuration.num_attack)
+    options = ReadOptions(rows=asked, first_index=0, absent=absent)
     chunks = list(LibsvmFile(Path(configuration.inputs), options).chunks())
     if not chunks:
         raise InvalidInput(f"'{configuration.inputs}' must have a row {first}. Got fewer rows.")
     rows = np.concatenate([chunk.values for chunk in chunks])
     # The program has no base score: margins start at zero.
-    model = treeproof.load(configuration.model, base_score=0.0, n_classes=n_classes)
+    load = partial(treeproof.load, configuration.model, base_score=0.0, n_classes=n_classes)
+    model = load()
     width = max(model.n_features, rows.shape[1])
     if width > model.n_features:
-        model = treeproof.load(
-            configuration.model, base_score=0.0, n_classes=n_classes, n_features=width
-        )
+        model = load(n_features=width)
     filling = 0.0 if absent == "zero" else np.nan
     padding = np.full((len(rows), width - rows.shape[1]), filling)
     words = [word for chunk in chunks for word in chunk.labels]
@@ -200,10 +159,9 @@ def _labels(words: list[str], n_classes: int, path: str) -> Any:
         raise InvalidInput(f"Labels in '{path}' must be finite numbers. Got NaN or infinity.")
     if n_classes == 2:
         return (numbers > 0.5).astype(np.int64)
-    labels = numbers.astype(np.int64)
-    if np.any(labels != numbers) or np.any((labels < 0) | (labels >= n_classes)):
-        wrong = numbers[(labels != numbers) | (labels < 0) | (labels >= n_classes)][0]
+    wrong = numbers[~np.isin(numbers, np.arange(n_classes))]
+    if len(wrong):
         raise InvalidInput(
-            f"Labels in '{path}' must be whole numbers from 0 to {n_classes - 1}. Got {wrong:g}."
+            f"Labels in '{path}' must be whole numbers from 0 to {n_classes - 1}. Got {wrong[0]:g}."
         )
-    return labels
+    return numbers.astype(np.int64)

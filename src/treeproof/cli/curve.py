@@ -53,7 +53,7 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **gi
         with run_question(source_path, data_path, options, "radius", radii=at) as (run, _):
             header, tally, is_complete = run.header, run.tally, run.is_complete
     _print(header, tally, given["output_format"])
-    finish(tally, is_complete=is_complete, strict=given["strict"])
+    finish(tally, is_complete, given["strict"])
 
 
 def _saved(path: str) -> "Results":
@@ -76,24 +76,17 @@ def _saved(path: str) -> "Results":
     return results
 
 
-def _point(tally: "RunSummary", eps: float) -> dict[str, Any]:
-    n, certified = tally.n_rows, tally.proved[eps]
-    resisting = n - tally.broken[eps]
-    return {
-        "eps": eps,
-        "certified": certified / n,
-        "resisting": resisting / n,
-        "undecided": (resisting - certified) / n,
-    }
-
-
 def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
     from treeproof.query.arithmetic import in_words
 
     arithmetic = in_words(header) or "not recorded"
     columns = ("eps", "certified", "resisting", "undecided")
-    points = [_point(tally, eps) for eps in tally.radii]
+    points = []
+    for eps in tally.radii:
+        proved, resisting = tally.proved[eps], tally.n_rows - tally.broken[eps]
+        shares = (count / tally.n_rows for count in (proved, resisting, resisting - proved))
+        points.append(dict(zip(columns, (eps, *shares), strict=True)))
     if output_format == "json":
         said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}
         print_json(said)

@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,31 +24,13 @@ if TYPE_CHECKING:
 N_TREES = 20
 _N_FROZEN = 3
 
+_SMALL: dict[str, Any] = {"n_estimators": N_TREES, "max_depth": 4}
+_QUIET: dict[str, Any] = {"verbose": False, "allow_writing_files": False}
 MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
-    "XGBoost": (
-        "xgboost",
-        "XGBClassifier",
-        "breast_cancer",
-        {"n_estimators": N_TREES, "max_depth": 4},
-    ),
-    "LightGBM": (
-        "lightgbm",
-        "LGBMClassifier",
-        "wine",
-        {"n_estimators": N_TREES, "verbosity": -1},
-    ),
-    "CatBoost": (
-        "catboost",
-        "CatBoostClassifier",
-        "breast_cancer",
-        {"iterations": N_TREES, "depth": 4, "verbose": False, "allow_writing_files": False},
-    ),
-    "scikit-learn": (
-        "sklearn.ensemble",
-        "RandomForestClassifier",
-        "digits",
-        {"n_estimators": N_TREES, "max_depth": 8},
-    ),
+    "XGBoost": ("xgboost", "XGBClassifier", "breast_cancer", _SMALL),
+    "LightGBM": ("lightgbm", "LGBMClassifier", "wine", _SMALL | {"verbosity": -1}),
+    "CatBoost": ("catboost", "CatBoostClassifier", "breast_cancer", _SMALL | _QUIET),
+    "scikit-learn": ("sklearn.ensemble", "RandomForestClassifier", "digits", _SMALL),
 }
 """Where the classifier of each library is, the data that it learns, and its options."""
 
@@ -115,37 +98,48 @@ def command(out: str, jobs: int | None) -> None:
 
 def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[bytes]") -> Path:
     """Train both models of a task, answer, check, and write the report."""
+    import treeproof
     from treeproof.report.page import write_report
 
     say = console().print
     names, train_rows, rows, train_labels, labels = _data(task)
     say(f"{task.name}: {len(train_rows)} rows to train, {len(rows)} rows to prove")
+    ask = partial(treeproof.radius, n_jobs=jobs)
     runs, checks, frozen = [], [], []
     for kind, eps in (("natural", 0.0), ("robust", task.eps)):
         began = time.perf_counter()
         model = _trained(names, train_rows, train_labels, eps, jobs)
         trained = time.perf_counter()
         helper.wait()
-        results = _proved(model, rows, labels, jobs)
         path = folder / f"{task.name}-{kind}.jsonl"
+        results = ask(model, rows, labels, treeproof.LInf(low=0.0, high=1.0), evidence=True)
         results.save(path)
-        model.save(folder / f"{task.name}-{kind}.treeproof")
+        model.save(path.with_suffix(".treeproof"))
         asked = time.perf_counter()
-        share = _verified_share(model, rows, labels, task.at, jobs)
+        verified = 1.0 - results.verified_error(task.at)
         say(
             f"  {kind:8} trained in {trained - began:.1f} s; {int(results.exact.sum())} of"
             f" {len(results)} radii exact in {asked - trained:.1f} s;"
-            f" {share:.1%} of the rows verified at {task.at:g}"
+            f" {verified:.1%} of the rows verified at {task.at:g}"
         )
         checks.append(_checked(path, model))
         runs.append(path)
-        frozen += _frozen_runs(task, kind, model, results, rows, labels, folder, jobs)
+        for feature in _most_changed(task, results):
+            # What freezing a feature helps, for those that are changed most often.
+            moves = treeproof.LInf(low=0.0, high=1.0, frozen=[model.feature_names[feature]])
+            frozen.append(folder / f"{task.name}-{kind}-frozen-{feature}.jsonl")
+            ask(model, rows, labels, moves).save(frozen[-1])
     page = folder / f"{task.name}.html"
-    names = ("natural", "robust")
     write_report(
-        runs, page, names=names, at=task.at, shape=task.shape, frozen=frozen, title=task.title,
+        runs,
+        page,
+        names=("natural", "robust"),
+        at=task.at,
+        shape=task.shape,
+        frozen=frozen,
+        title=task.title,
         checks=checks,
-    )  # fmt: skip
+    )
     say("")
     return page
 
@@ -171,21 +165,6 @@ def _trained(names: Any, rows: Any, labels: Any, eps: float, jobs: int) -> "Mode
     return treeproof.Model(replace(ensemble, feature_names=tuple(map(str, names))))
 
 
-def _proved(model: "Model", rows: Any, labels: Any, jobs: int) -> "Results":
-    import treeproof
-
-    moves = treeproof.LInf(low=0.0, high=1.0)
-    return treeproof.radius(model, rows, labels, moves, n_jobs=jobs, evidence=True)
-
-
-def _verified_share(model: "Model", rows: Any, labels: Any, eps: float, jobs: int) -> float:
-    import treeproof
-
-    moves = treeproof.LInf(eps, low=0.0, high=1.0)
-    results = treeproof.verify(model, rows, labels, moves, n_jobs=jobs)
-    return float((results.verdict == "verified").mean())
-
-
 def _checked(path: Path, model: "Model") -> "list[RowCheck]":
     """Let the independent checker follow every proof."""
     from treeproof.checker import check_run
@@ -198,31 +177,15 @@ def _checked(path: Path, model: "Model") -> "list[RowCheck]":
     return checks
 
 
-def _frozen_runs(
-    task: Task,
-    kind: str,
-    model: "Model",
-    results: "Results",
-    rows: Any,
-    labels: Any,
-    folder: Path,
-    jobs: int,
-) -> list[Path]:
-    """Radii with a feature frozen, for those changed most often; a single pixel tells little."""
-    import treeproof
+def _most_changed(task: Task, results: "Results") -> list[int]:
+    """Features that witnesses change most often; none of images, whose pixels tell little."""
     from treeproof.results.curves import changed_features
 
     changed = changed_features(results)
     if task.shape is not None or changed is None:
         return []
-    most = changed.sum(axis=0).argsort(kind="stable")[::-1][:_N_FROZEN].tolist()
-    paths = []
-    for feature in most:
-        moves = treeproof.LInf(low=0.0, high=1.0, frozen=[model.feature_names[feature]])
-        found = treeproof.radius(model, rows, labels, moves, n_jobs=jobs)
-        paths.append(folder / f"{task.name}-{kind}-frozen-{feature}.jsonl")
-        found.save(paths[-1])
-    return paths
+    most: list[int] = changed.sum(axis=0).argsort(kind="stable")[::-1][:_N_FROZEN].tolist()
+    return most
 
 
 def _show_libraries() -> None:

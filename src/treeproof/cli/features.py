@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -115,29 +116,22 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
     """Ask the library."""
     import treeproof
 
-    asked: dict[str, Any] = {
-        "model": model,
-        "X": rows.values,
-        "y": rows.labels,
-        "goal": options.goal,
-        "n_jobs": options.jobs,
-        "arithmetic": options.threat.arithmetic,
-    }
-    if what == "radius":
-        return treeproof.feature_radius(perturbation=ball, **asked)
-    if ball.eps is None:
+    ask: Any = {
+        "radius": treeproof.feature_radius,
+        "unimportant": treeproof.unimportant_features,
+        "anchors": partial(treeproof.anchor_features, engine=options.engine, **options.limits),
+    }[what]
+    if what != "radius" and ball.eps is None:
         # Anywhere within the bounds of the data; frozen features keep the row's values.
         ball = dataclasses.replace(ball, eps=math.inf, scale=None)
-    if what == "unimportant":
-        return treeproof.unimportant_features(perturbation=ball, **asked)
-    asked |= {"engine": options.engine} | options.limits
-    return treeproof.anchor_features(perturbation=ball, **asked)
+    shared = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
+    return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
 
 
 def _save(results: "FeatureResults | Reasons", path: str) -> None:
     """Write one JSON record per line, the question first."""
+    from treeproof.files import replacing
     from treeproof.query.description import plain
-    from treeproof.results.run_file import replacing
 
     lines = [{"record": "header"} | _header(results)]
     lines += [{"record": "row"} | record for record in results.records()]

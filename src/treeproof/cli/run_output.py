@@ -62,18 +62,11 @@ def conclude(
         for line in (*lines, f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         _print_rows(runner, everything=options.all_rows)
-    finish(
-        run.tally,
-        is_complete=run.is_complete,
-        strict=options.strict,
-        fail_under=fail_under,
-        share=share,
-    )
+    finish(run.tally, run.is_complete, options.strict, fail_under, share)
 
 
 def finish(
     tally: "RunSummary",
-    *,
     is_complete: bool,
     strict: bool,
     fail_under: float | None = None,
@@ -204,7 +197,7 @@ def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
 
 def check_out(path: str, what: str = "The run file") -> None:
     """Refuse, before any work, a file that could not be written."""
-    from treeproof.results.run_file import unwritable
+    from treeproof.files import unwritable
 
     target = Path(path)
     try:

@@ -2,7 +2,6 @@
 
 import contextlib
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +24,20 @@ from treeproof.cli.options import (
     section,
 )
 from treeproof.cli.run_output import check_out, progress_bar
-from treeproof.errors import InvalidInput, require_backend
-from treeproof.files import atomic_replace
+from treeproof.errors import BackendMissing, InvalidInput, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
     from treeproof.model.ensemble import Ensemble
 
 _SUFFIXES = (".json", ".ubj", ".treeproof")
-
+_SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 
 _attacker = section("Attacker")
 _trees = section("Trees")
-_SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 
 
+# Names of parameters are those of `RobustGBDTClassifier`.
 @click.command(
     cls=Command,
     example="treeproof train rows.csv --label target --eps 0.1 --out model.json",
@@ -53,7 +51,7 @@ _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
     help="Where to save it: .json or .ubj for XGBoost, .treeproof to keep labels that are texts.",
 )
 @click.option("--test", "test_path", metavar="DATA", type=FILE, help="Rows to try it on.")
-@click.option("--seed", type=SEED, default=0, help="Seed of everything random.")
+@click.option("--seed", "random_state", type=SEED, default=0, help="Seed of everything random.")
 @jobs_option
 @label_option
 @rows_option
@@ -66,13 +64,14 @@ _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 )
 @_attacker(
     "--eps-scale",
+    "feature_scale",
     type=click.Choice(["one", "std", "range"]),
     default="one",
     help="Unit of --eps: 1, or each feature's spread in DATA.",
 )
 @_attacker("--frozen", multiple=True, metavar="NAME", help="A feature that no attacker can change.")
-@_trees("--trees", type=POSITIVE, default=100, help="Rounds of boosting.")
-@_trees("--depth", type=POSITIVE, default=6, help="Splits above a leaf, at most.")
+@_trees("--trees", "n_estimators", type=POSITIVE, default=100, help="Rounds of boosting.")
+@_trees("--depth", "max_depth", type=POSITIVE, default=6, help="Splits above a leaf, at most.")
 @_trees(
     "--learning-rate",
     type=ABOVE_ZERO,
@@ -83,9 +82,16 @@ _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 @_trees("--gamma", type=DISTANCE, default=0.0, help="Gain that a split must have.")
 @_trees("--min-child-weight", type=DISTANCE, default=1.0, help="Weight that a leaf must have.")
 @_trees("--subsample", type=_SHARE, default=1.0, help="Share of rows that each round sees.")
-@_trees("--colsample", type=_SHARE, default=1.0, help="Share of features that each tree sees.")
+@_trees(
+    "--colsample",
+    "colsample_bytree",
+    type=_SHARE,
+    default=1.0,
+    help="Share of features that each tree sees.",
+)
 @_trees(
     "--method",
+    "tree_method",
     type=click.Choice(["hist", "exact"]),
     default="hist",
     help="Thresholds from bins, or all of them.",
@@ -98,31 +104,42 @@ _SHARE = FiniteNumber(0.0, 1.0, min_open=True)
 )
 @_trees(
     "--early-stopping",
+    "early_stopping_rounds",
     type=POSITIVE,
     metavar="ROUNDS",
     help="Stop when a tenth of the rows, held out, has not improved for so long.",
 )
 def command(
     data_path: str,
-    label: str | None,
     out: str,
-    rows: str | None,
     test_path: str | None,
-    **options: Any,
+    rows: str | None,
+    jobs: int | None,
+    label: str | None,
+    first_index: Any,
+    absent: Any,
+    **parameters: Any,
 ) -> None:
     """Train gradient-boosted trees on DATA, against an attacker who moves every feature.
 
     The model is an ordinary one for XGBoost, with the same margins bit for bit; radius, verify and
     report take it as any other.
     """
+    import treeproof
+
     require_backend("sklearn", "sklearn")
-    _check_out(out)
-    data = _read(data_path, label, rows, options)
-    tested = None if test_path is None else _read(test_path, label, None, options)
+    if Path(out).suffix not in _SUFFIXES:
+        raise InvalidInput(
+            f"The model file must end in {', '.join(_SUFFIXES)}. Got '{Path(out).name}'."
+        )
+    check_out(out, "The model file")
+    reading = {"label": label, "first_index": first_index, "absent": absent}
+    data = _read(data_path, rows, reading)
+    tested = None if test_path is None else _read(test_path, None, reading)
     if tested is not None:
         _check_test(tested, data, test_path, data_path)
-    estimator = _estimator(data, options)
-    with progress_bar(options["trees"]) as advance:
+    estimator = _estimator(data, n_jobs=jobs or -1, **parameters)
+    with progress_bar(estimator.n_estimators) as advance:
         estimator.set_params(progress=lambda done, planned, scores: advance(done))
         try:
             estimator.fit(data.frame(), data.labels)
@@ -131,13 +148,16 @@ def command(
     estimator.set_params(progress=None)
     lines = [
         f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
-        f" features and {len(estimator.classes_)} classes, against eps {options['eps']:g}",
+        f" features and {len(estimator.classes_)} classes, against eps {estimator.eps:g}",
         f"accuracy on these rows: {estimator.score(data.frame(), data.labels):.6g}",
     ]
     if tested is not None:
         accuracy = estimator.score(tested.frame(), tested.labels)
         lines.append(f"accuracy on {len(tested.labels)} rows of {test_path}: {accuracy:.6g}")
-    _save(estimator, out)
+    if out.endswith(".treeproof"):
+        treeproof.Model(estimator.to_ensemble()).save(out)
+    else:
+        estimator.save_xgboost(out)
     for line in (*lines, f"saved as {out}"):
         click.echo(printable(line))
     _say_classes(estimator.classes_.tolist(), out)
@@ -153,34 +173,22 @@ class _Data:
 
     def frame(self) -> Any:
         """A data frame, which is how scikit-learn learns names; an array without names."""
+        from treeproof.results.results import frame_of
+
         if self.names:
-            for library in ("pandas", "polars"):
-                with contextlib.suppress(ImportError):
-                    frame = import_module(library).DataFrame
-                    return frame({name: self.values[:, i] for i, name in enumerate(self.names)})
+            with contextlib.suppress(BackendMissing):
+                return frame_of(dict(zip(self.names, self.values.T, strict=True)))
         return self.values
 
 
-def _check_out(out: str) -> None:
-    target = Path(out)
-    if target.suffix not in _SUFFIXES:
-        raise InvalidInput(
-            f"The model file must end in {', '.join(_SUFFIXES)}. Got '{target.name}'."
-        )
-    check_out(out, "The model file")
-
-
-def _read(path: str, label: str | None, rows: str | None, options: dict[str, Any]) -> _Data:
+def _read(path: str, rows: str | None, reading: dict[str, Any]) -> _Data:
     """Read all rows; training needs them together."""
     import numpy as np
 
     from treeproof.data.readers import ReadOptions, open_data, parse_rows
 
     wanted = slice(0, None) if rows is None else parse_rows(rows)
-    reading = ReadOptions(
-        label=label, rows=wanted, first_index=options["first_index"], absent=options["absent"]
-    )
-    file = open_data(path, reading)
+    file = open_data(path, ReadOptions(rows=wanted, **reading))
     if not file.has_labels:
         raise InvalidInput(
             f"Training needs labels. Say with --label which column of '{path}' has them."
@@ -263,7 +271,9 @@ def _label_array(labels: list[Any]) -> Any:
     return numbers.astype(np.int64)
 
 
-def _estimator(data: _Data, options: dict[str, Any]) -> Any:
+def _estimator(
+    data: _Data, *, feature_scale: str, frozen: list[str], monotone: list[str], **parameters: Any
+) -> Any:
     from treeproof.query.names import feature_number
     from treeproof.query.threats import known_feature
     from treeproof.training import RobustGBDTClassifier
@@ -271,44 +281,18 @@ def _estimator(data: _Data, options: dict[str, Any]) -> Any:
     def number(name: str) -> int:
         return feature_number(known_feature(name, data.names), data.values.shape[1], data.names)
 
-    monotone = {}
-    for pair in options["monotone"]:
+    directions = {}
+    for pair in monotone:
         name, _, sign = pair.rpartition("=")
         if sign not in ("1", "-1", "+1"):
             raise InvalidInput(f"--monotone must have the form NAME=1 or NAME=-1. Got {pair!r}.")
-        monotone[number(name)] = int(sign)
+        directions[number(name)] = int(sign)
     return RobustGBDTClassifier(
-        eps=options["eps"],
-        n_estimators=options["trees"],
-        max_depth=options["depth"],
-        learning_rate=options["learning_rate"],
-        reg_lambda=options["reg_lambda"],
-        gamma=options["gamma"],
-        min_child_weight=options["min_child_weight"],
-        subsample=options["subsample"],
-        colsample_bytree=options["colsample"],
-        tree_method=options["method"],
-        feature_scale=None if options["eps_scale"] == "one" else options["eps_scale"],
-        frozen_features=[number(name) for name in options["frozen"]] or None,
-        monotone_constraints=monotone or None,
-        early_stopping_rounds=options["early_stopping"],
-        random_state=options["seed"],
-        n_jobs=options["jobs"] or -1,
+        feature_scale=None if feature_scale == "one" else feature_scale,
+        frozen_features=[number(name) for name in frozen] or None,
+        monotone_constraints=directions or None,
+        **parameters,
     )
-
-
-def _save(estimator: Any, out: str) -> None:
-    from treeproof.model.file_format import save_ensemble
-    from treeproof.results.run_file import unwritable
-
-    try:
-        with atomic_replace(Path(out)) as temporary:
-            if temporary.suffix == ".treeproof":
-                save_ensemble(estimator.to_ensemble(), temporary)
-            else:
-                estimator.save_xgboost(temporary)
-    except OSError as error:
-        raise unwritable(out, error, "The model file") from error
 
 
 def _say_classes(classes: list[Any], out: str) -> None:

@@ -6,6 +6,7 @@ number or a category, and which class a label means.
 """
 
 import csv
+import os
 import re
 import zipfile
 import zlib
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.rows import TextTable, column_order, label_numbers, numeric_rows
+from treeproof.model.rows import TextTable, column_order, numeric_rows
 
 FileKind = Literal["csv", "parquet", "npy", "npz", "libsvm"]
 
@@ -43,7 +44,7 @@ _LIBSVM_LINE = re.compile(rb"[^\s,:]+(?:[ \t]+(?:qid|\d+):[^\s:]+)+\s*(?:#|$)")
 _ROWS = re.compile(r"(\d*):(\d*)")
 
 CELLS_PER_CHUNK = 2**19
-"""Cells in one chunk unless the caller says otherwise: a few megabytes, a few dozen as text."""
+"""Cells in one chunk: a few megabytes, a few dozen as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,42 +54,26 @@ class ReadOptions:
     label: str | None = None
     """Column of the labels (CSV, Parquet), or their array in an NPZ file (by default ``y``)."""
     rows: slice = field(default_factory=lambda: slice(0, None))
-    chunk_rows: int | None = None
-    array: str = "X"
-    """Array of an NPZ file that holds the rows."""
-    header: bool | None = None
-    """Whether a CSV file begins with column names; by default found out from its first line."""
-    delimiter: str | None = None
-    """Sign between CSV cells; by default the most frequent of comma, semicolon and tab."""
+    """Range of rows, as `parse_rows` gives it."""
     n_features: int | None = None
     """Columns of a LIBSVM file; by default up to the largest index, which takes a pass."""
     first_index: Literal[0, 1] = 1
     absent: Literal["zero", "missing"] = "zero"
     """What an entry that a LIBSVM line leaves out stands for."""
 
-    def __post_init__(self) -> None:
-        """Check what later code relies on."""
-        start, stop = self.rows.start or 0, self.rows.stop
-        if start < 0 or (stop is not None and stop < start) or self.rows.step not in (None, 1):
-            raise InvalidInput(f"'rows' must be a range that counts up. Got {self.rows}.")
-        if self.chunk_rows is not None and self.chunk_rows < 1:
-            raise InvalidInput(f"'chunk_rows' must be at least 1. Got {self.chunk_rows}.")
-        if self.delimiter is not None and len(self.delimiter) != 1:
-            raise InvalidInput(f"'delimiter' must be one character. Got {self.delimiter!r}.")
-
     @property
     def first_row(self) -> int:
         """Number of the first row to read."""
         return int(self.rows.start or 0)
 
-    def chunk_size(self, n_columns: int) -> int:
-        """Rows per chunk of a file with so many columns."""
-        return self.chunk_rows or max(1, CELLS_PER_CHUNK // max(n_columns, 1))
-
     def n_wanted(self, n_rows: int) -> int:
         """How many of a file's rows are in the range."""
-        stop = n_rows if self.rows.stop is None else min(self.rows.stop, n_rows)
-        return max(0, stop - self.first_row)
+        return len(range(n_rows)[self.rows])
+
+
+def chunk_size(n_columns: int) -> int:
+    """Rows per chunk of a file with so many columns."""
+    return max(1, CELLS_PER_CHUNK // max(n_columns, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +101,6 @@ class Chunk:
             order = [position[name] for name in column_order(ensemble, list(self.columns))]
             values = values[:, order]
         return numeric_rows(ensemble, values)
-
-    def label_numbers(self, ensemble: Ensemble, n_rows: int) -> NDArray[np.int64] | None:
-        """Index into the model's classes of each label, or None where the file has none."""
-        if self.labels is None:
-            return None
-        return label_numbers(ensemble, self.labels, n_rows=n_rows)
 
 
 class DataFile:
@@ -231,7 +210,7 @@ class TextFile(DataFile):
         with self._lines() as lines:
             rows = (line for line in lines if line[1])
             wanted = islice(rows, first_row, self._options.rows.stop)
-            while part := list(islice(wanted, self._options.chunk_size(self._n_columns))):
+            while part := list(islice(wanted, chunk_size(self._n_columns))):
                 yield self._chunk(first_row, part)
                 first_row += len(part)
 
@@ -241,18 +220,16 @@ class CsvFile(TextFile):
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         super().__init__(path, options)
-        self._delimiter, self._has_header = options.delimiter, False
+        self._delimiter, self._has_header = "", False
         with self._lines() as lines:
             _, first = next(lines, (0, []))
         if not first:
             raise InvalidInput(f"The first line of '{path}' must hold cells. Got an empty line.")
-        self._has_header = _is_header(first) if options.header is None else options.header
+        # Frames without names are written with the header 0,1,2,...: numbers, but no row.
+        numbers = [str(number) for number in range(len(first))]
+        self._has_header = first == numbers or not all(map(_is_number, first))
         self._n_columns = len(first)
-        self._all_columns = (
-            [name.strip() for name in first]
-            if self._has_header
-            else list(map(str, range(len(first))))
-        )
+        self._all_columns = [name.strip() for name in first] if self._has_header else numbers
         if len(set(self._all_columns)) != len(first):
             raise InvalidInput(f"Column names in '{path}' must be unique. Got {first}.")
         if options.label is not None:
@@ -261,7 +238,7 @@ class CsvFile(TextFile):
         self.columns = tuple(name for name in self._all_columns if name != options.label)
 
     def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
-        if self._delimiter is None:
+        if not self._delimiter:
             self._delimiter = max(",;\t", key=stream.readline().count)
             stream.seek(0)
         reader = csv.reader(stream, delimiter=self._delimiter)
@@ -281,13 +258,6 @@ class CsvFile(TextFile):
         label = self._options.label
         labels = None if label is None else [cell.strip() for cell in columns.pop(label)]
         return Chunk(first_row=first_row, values=TextTable(columns), labels=labels)
-
-
-def _is_header(cells: list[str]) -> bool:
-    # Frames without names are written with the header 0,1,2,...: numbers, but no row.
-    if cells == [str(number) for number in range(len(cells))]:
-        return True
-    return not all(_is_number(cell) for cell in cells)
 
 
 def _is_number(cell: str) -> bool:
@@ -353,24 +323,23 @@ class LibsvmFile(TextFile):
             return max((column for column, _ in entries), default=-1)
 
 
-_SKIP_BYTES = 2**20
-
-
-def _check_rows_array(dtype: np.dtype[Any], shape: tuple[int, ...], path: Path) -> None:
-    if len(shape) != 2 or dtype.kind not in "biuf":
-        raise InvalidInput(
-            f"The rows in '{path}' must be a matrix of numbers. Got {dtype} with shape {shape}."
-        )
-
-
 class ArrayFile(DataFile):
     """A matrix of known size."""
 
     n_rows: int
+    _shape: tuple[int, ...]
 
-    def _parts(self, n_columns: int) -> Iterator[slice]:
+    def _set_shape(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        if len(shape) != 2 or dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"The rows in '{self.path}' must be a matrix of numbers. Got {dtype} with shape"
+                f" {shape}."
+            )
+        self._shape, self.n_rows = shape, self._options.n_wanted(shape[0])
+
+    def _parts(self) -> Iterator[slice]:
         """Rows of each chunk."""
-        first, size = self._options.first_row, self._options.chunk_size(n_columns)
+        first, size = self._options.first_row, chunk_size(self._shape[1])
         for start in range(first, first + self.n_rows, size):
             yield slice(start, min(start + size, first + self.n_rows))
 
@@ -380,19 +349,14 @@ class NpyFile(ArrayFile):
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         super().__init__(path, options)
-        self.n_rows = options.n_wanted(len(self._array()))
-
-    def _array(self) -> NDArray[Any]:
-        with _readable(self.path):
-            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        _check_rows_array(array.dtype, array.shape, self.path)
-        return np.asarray(array)
+        with _readable(path):
+            self._array = np.load(path, mmap_mode="r", allow_pickle=False)
+        self._set_shape(self._array.dtype, self._array.shape)
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
-        array = self._array()
-        for part in self._parts(array.shape[1]):
-            yield Chunk(first_row=part.start, values=np.array(array[part]))
+        for part in self._parts():
+            yield Chunk(first_row=part.start, values=np.array(self._array[part]))
 
 
 class NpzFile(ArrayFile):
@@ -402,17 +366,15 @@ class NpzFile(ArrayFile):
         super().__init__(path, options)
         with _readable(path), zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-            require_column(options.array, names, path)
-            if options.label is not None:
-                require_column(options.label, names, path)
-            with archive.open(f"{options.array}.npy") as stream:
-                self._shape, self._fortran, self._dtype = _npy_header(stream)
-        _check_rows_array(self._dtype, self._shape, path)
+            for name in ["X"] if options.label is None else ["X", options.label]:
+                require_column(name, names, path)
+            with archive.open("X.npy") as stream:
+                shape, self._fortran, self._dtype = _npy_header(stream)
+        self._set_shape(self._dtype, shape)
         label = options.label or ("y" if "y" in names else None)
         self._labels = None if label is None else self._read_labels(label)
         self.has_labels = label is not None
         self.columns = self._read_names() if "feature_names" in names else ()
-        self.n_rows = options.n_wanted(self._shape[0])
 
     def _read(self, name: str) -> NDArray[Any]:
         with _readable(self.path), np.load(self.path, allow_pickle=False) as arrays:
@@ -442,26 +404,22 @@ class NpzFile(ArrayFile):
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
         # Columns of a Fortran array lie one after the other: such rows cannot be streamed.
-        blocks = self._whole() if self._fortran else self._streamed()
-        for part, values in zip(self._parts(self._shape[1]), blocks, strict=True):
+        whole = self._read("X") if self._fortran else None
+        blocks = self._streamed() if whole is None else (whole[part] for part in self._parts())
+        for part, values in zip(self._parts(), blocks, strict=True):
             labels = None if self._labels is None else self._labels[part]
             yield Chunk(first_row=part.start, values=values, columns=self.columns, labels=labels)
-
-    def _whole(self) -> Iterator[NDArray[Any]]:
-        array = self._read(self._options.array)
-        for part in self._parts(self._shape[1]):
-            yield array[part]
 
     def _streamed(self) -> Iterator[NDArray[Any]]:
         row_bytes = self._shape[1] * self._dtype.itemsize
         with (
             _readable(self.path),
             zipfile.ZipFile(self.path) as archive,
-            archive.open(f"{self._options.array}.npy") as stream,
+            archive.open("X.npy") as stream,
         ):
             _npy_header(stream)
-            _skip(stream, self._options.first_row * row_bytes)
-            for part in self._parts(self._shape[1]):
+            stream.seek(self._options.first_row * row_bytes, os.SEEK_CUR)
+            for part in self._parts():
                 n_rows = part.stop - part.start
                 content = stream.read(n_rows * row_bytes)
                 if len(content) != n_rows * row_bytes:
@@ -474,11 +432,6 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     if version == (1, 0):
         return npy_format.read_array_header_1_0(stream)
     return npy_format.read_array_header_2_0(stream)
-
-
-def _skip(stream: IO[bytes], n_bytes: int) -> None:
-    while n_bytes > 0:
-        n_bytes -= len(stream.read(min(n_bytes, _SKIP_BYTES))) or n_bytes
 
 
 class ParquetFile(DataFile):
@@ -519,7 +472,7 @@ class ParquetFile(DataFile):
         if self.n_rows == 0:
             return
         first, last = self._options.first_row, self._options.first_row + self.n_rows
-        size = self._options.chunk_size(len(self._read_columns))
+        size = chunk_size(len(self._read_columns))
         with self._opened() as file:
             groups, row = _groups_from(file.metadata, first)
             batches = file.iter_batches(size, row_groups=groups, columns=self._read_columns)

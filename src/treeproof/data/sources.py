@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.data.readers import Chunk, DataFile, ReadOptions, open_data, parse_rows
+from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.rows import numeric_rows
+from treeproof.model.rows import label_numbers, numeric_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,8 @@ class ArraySource:
     def parts(self) -> Iterator[Rows]:
         """All rows at once: they are in memory anyway."""
         values = numeric_rows(self.ensemble, self.X, allow_empty=False)
-        labels = None
-        if self.y is not None:
-            labels = class_labels(
-                self.ensemble, Chunk(first_row=0, values=None, labels=self.y), values
-            )
-        yield Rows(np.arange(len(values), dtype=np.int64), values, labels)
+        number = np.arange(len(values), dtype=np.int64)
+        yield Rows(number, values, class_labels(self.ensemble, self.y, len(values)))
 
     def describe(self) -> dict[str, Any]:
         """Arrays have no name."""
@@ -146,7 +142,9 @@ class FileSource:
         chosen = None if self.sample is None else self._sampled()
         is_empty = True
         for chunk in self._open(self._range).chunks():
-            rows = self._rows_of(chunk)
+            values = chunk.matrix(self.ensemble)
+            number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
+            rows = Rows(number, values, class_labels(self.ensemble, chunk.labels, len(values)))
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
             if len(rows):
@@ -157,11 +155,6 @@ class FileSource:
                 f"There must be at least one row to ask about. Got none in '{self.path}'"
                 + (f" within {self.rows}." if self.rows else ".")
             )
-
-    def _rows_of(self, chunk: Chunk) -> Rows:
-        values = chunk.matrix(self.ensemble)
-        number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
-        return Rows(number, values, class_labels(self.ensemble, chunk, values))
 
     def _sampled(self) -> NDArray[np.int64] | None:
         """Numbers of the sampled rows; None for all. Files that do not say it are counted first."""
@@ -217,13 +210,10 @@ class FileSource:
         return np.where(largest > least, np.sqrt(squares / np.maximum(count, 1)), 0.0)
 
 
-def class_labels(ensemble: Ensemble, chunk: Chunk, values: FloatArray) -> NDArray[Any] | None:
-    """Labels of a chunk as the model's classes; None without labels, and for scores."""
-    if not ensemble.classes:
-        return None
-    numbers = chunk.label_numbers(ensemble, len(values))
-    if numbers is None:
+def class_labels(ensemble: Ensemble, labels: Any, n_rows: int) -> NDArray[Any] | None:
+    """Given labels as the model's classes; None without labels, and for scores."""
+    if not ensemble.classes or labels is None:
         return None
     classes = np.empty(len(ensemble.classes), dtype=object)
     classes[:] = ensemble.classes
-    return classes[numbers]
+    return classes[label_numbers(ensemble, labels, n_rows=n_rows)]

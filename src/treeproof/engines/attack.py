@@ -8,7 +8,7 @@ import numpy as np
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import BatchSearch
 from treeproof.engines.outcomes import mark_unknown, mark_witnessed
-from treeproof.errors import InvalidInput
+from treeproof.errors import check_integer
 from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT
 from treeproof.kernels.exact.attack import AttackLimits, attack_batch
 from treeproof.query.query import Query
@@ -40,15 +40,8 @@ class AttackEngine:
 
     def __post_init__(self) -> None:
         """Refuse options that describe no search."""
-        if isinstance(self.starts, bool) or int(self.starts) != self.starts or self.starts < 1:
-            raise InvalidInput(
-                f"'starts' of attack must be a whole number >= 1. Got {self.starts!r}."
-            )
-        if not 0 <= self.random_state < 2**32:
-            raise InvalidInput(
-                "'random_state' of attack must be a whole number from 0 to 2**32 - 1."
-                f" Got {self.random_state!r}."
-            )
+        check_integer("starts", self.starts, low=1, of="attack")
+        check_integer("random_state", self.random_state, low=0, high=2**32 - 1, of="attack")
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked; rows without a violation stay unknown."""

@@ -142,13 +142,8 @@ def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
     return near
 
 
-def distance(query: Query, row: int, point: FloatArray) -> float:
-    """Smallest double radius whose closed ball holds a point, in units of the perturbation."""
-    return float(distances(query, np.array([row]), point[np.newaxis])[0])
-
-
 def distances(query: Query, rows: NDArray[np.int64], points: FloatArray) -> FloatArray:
-    """Distance of each point from the row of the query that it belongs to."""
+    """Smallest double radius whose closed ball around the point's row holds it, for each point."""
     found = np.empty(len(rows))
     # Copies are writable and contiguous whatever the caller passed: one compiled signature.
     reach = query.reach

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from treeproof.engines.instance import distances, lie_in_set
 from treeproof.errors import InternalError
 from treeproof.model.ensemble import FloatArray
+from treeproof.prediction import accumulators
+from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query, categorical_features
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -112,6 +114,13 @@ def write_witnesses(
 def breaks(query: Query, row: int, point: FloatArray) -> bool:
     """Whether a point breaks the claim about one row, by the plain model."""
     return bool(query.is_broken_by(point[np.newaxis], slice(row, row + 1))[0])
+
+
+def are_broken(query: Query, row: int, points: FloatArray) -> NDArray[np.bool_]:
+    """Whether points break the claim about one row, by compiled sums in the model's arithmetic."""
+    sums = accumulators(query.ensemble, np.ascontiguousarray(points))
+    group = np.full(len(points), query.group[row])
+    return breaks_claim(query.ensemble, query.alternatives, group, sums)
 
 
 def _write_bounds(

@@ -31,52 +31,28 @@ ZERO_BAND = float(np.float32(1e-35))
 
 
 class TreeArrays(NamedTuple):
-    """All trees as flat arrays; nodes of tree k are ``root[k] <= node < root[k + 1]``, preorder.
+    """All trees as flat arrays; nodes of tree k are ``root[k] <= node < root[k + 1]``, preorder."""
 
-    Attributes
-    ----------
-    root : int32 (n_trees + 1,)
-        First node of each tree, and the number of nodes at the end.
-    feature : int32 (n_nodes,)
-        Feature that an inner node tests; -1 at a leaf.
-    threshold : float64 (n_nodes,)
-        Canonical threshold of a numeric split; 0.0 at leaves and categorical nodes. Minus
-        infinity where nothing but a missing value goes left (no number is below it).
-    left, right : int32 (n_nodes,)
-        Children as node numbers (the left child is always ``node + 1``); -1 at a leaf.
-    flags : uint8 (n_nodes,)
-        Sum of MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, and for categorical nodes
-        WHOLE_CATEGORY, NONNEGATIVE_CATEGORY; 0 at a leaf.
-    category_set : int32 (n_nodes,)
-        Which set a categorical node tests; -1 elsewhere.
-    set_offset : int64 (n_sets + 1,)
-        Where each set starts in `set_words`.
-    set_words : uint32 (n_words,)
-        Bit ``c % 32`` of word ``c // 32`` is set iff category c is in the set (goes left).
-    leaf : int32 (n_nodes,)
-        Row of `leaf_value` for a leaf; -1 at inner nodes.
-    leaf_value : float64 (n_leaves, leaf_width)
-        What a leaf adds, exactly as the library stores it. Width 1: added to output
-        ``tree_output[k]``. Width n_outputs: added to all outputs.
-    leaf_source : int32 (n_leaves,)
-        The source library's own number of this leaf (what its apply/pred_leaf returns).
-    tree_output : int32 (n_trees,)
-        Output that a tree of width 1 adds to; -1 for vector leaves.
-    """
-
-    root: IntArray
-    feature: IntArray
-    threshold: FloatArray
-    left: IntArray
-    right: IntArray
-    flags: NDArray[np.uint8]
-    category_set: IntArray
-    set_offset: NDArray[np.int64]
-    set_words: NDArray[np.uint32]
-    leaf: IntArray
-    leaf_value: FloatArray
-    leaf_source: IntArray
-    tree_output: IntArray
+    root: IntArray  # (n_trees + 1,) first node of each tree; at the end the number of nodes
+    feature: IntArray  # (n_nodes,) feature that an inner node tests; -1 at a leaf
+    # Canonical threshold of a numeric split; 0.0 at leaves and categorical nodes. Minus infinity
+    # where nothing but a missing value goes left (no number is below it).
+    threshold: FloatArray  # (n_nodes,)
+    left: IntArray  # (n_nodes,) child as a node number, always ``node + 1``; -1 at a leaf
+    right: IntArray  # (n_nodes,) likewise
+    # Sum of MISSING_LEFT, ZERO_IS_MISSING, CATEGORICAL, and for categorical nodes WHOLE_CATEGORY,
+    # NONNEGATIVE_CATEGORY; 0 at a leaf.
+    flags: NDArray[np.uint8]  # (n_nodes,)
+    category_set: IntArray  # (n_nodes,) which set a categorical node tests; -1 elsewhere
+    set_offset: NDArray[np.int64]  # (n_sets + 1,) where each set starts in `set_words`
+    # Bit ``c % 32`` of word ``c // 32`` is set iff category c is in the set (goes left).
+    set_words: NDArray[np.uint32]  # (n_words,)
+    leaf: IntArray  # (n_nodes,) row of `leaf_value` for a leaf; -1 at inner nodes
+    # What a leaf adds, exactly as the library stores it. Width 1: added to output
+    # ``tree_output[k]``. Width n_outputs: added to all outputs.
+    leaf_value: FloatArray  # (n_leaves, leaf_width)
+    leaf_source: IntArray  # (n_leaves,) the library's own number (of its apply, pred_leaf)
+    tree_output: IntArray  # (n_trees,) output that a tree of width 1 adds to; -1 for vector leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,50 +119,27 @@ class _Cache(dict[Any, Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ensemble:
-    """A tree ensemble with explicit semantics, validated once on construction.
+    """A tree ensemble with explicit semantics, validated once on construction."""
 
-    Attributes
-    ----------
-    trees : TreeArrays
-        The trees; every array is read-only.
-    n_features, n_outputs : int
-        Width of a row; number of margins per row.
-    input_precision : {"float32", "float64"}
-        Values of a row are rounded to this precision before any comparison.
-    aggregation, decision
-        How leaves become margins, and margins a label.
-    classes : tuple
-        Class labels as the library reports them; empty for scores.
-    feature_names : tuple of str
-        Names, one per feature, or empty.
-    categories : dict of int to tuple
-        For each categorical feature whose raw values are not codes: the raw values, in code order;
-        empty where there are such values, but the model does not tell them.
-    categorical : tuple of int
-        Features that the library knows as categorical, tested by a node or not, where it says so.
-    missing_allowed, infinite_allowed : bool
-        Whether the library accepts NaN and infinite values in a row.
-    required : dict of int to tuple of int
-        Features that must not be missing where others may, and for categories the codes that are
-        accepted; empty for numbers.
-    provenance : Provenance
-        Library, version, hash, notes, outcome of the self-test. Not part of `fingerprint`.
-    """
-
-    trees: TreeArrays
+    trees: TreeArrays  # every array is read-only
     n_features: int
-    n_outputs: int
-    input_precision: Literal["float32", "float64"]
-    aggregation: Aggregation
-    decision: Decision
-    classes: tuple[Any, ...] = ()
-    feature_names: tuple[str, ...] = ()
+    n_outputs: int  # number of margins per row
+    input_precision: Literal["float32", "float64"]  # to which rows are rounded before comparisons
+    aggregation: Aggregation  # how leaves become margins
+    decision: Decision  # how margins become a label
+    classes: tuple[Any, ...] = ()  # labels as the library reports them; empty for scores
+    feature_names: tuple[str, ...] = ()  # one per feature, or empty
+    # For each categorical feature whose raw values are not codes: the raw values, in code order;
+    # empty where there are such values, but the model does not tell them.
     categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    # Features that the library knows as categorical, tested by a node or not, where it says so.
     categorical: tuple[int, ...] = ()
-    missing_allowed: bool = True
+    missing_allowed: bool = True  # whether the library accepts NaN in a row
     infinite_allowed: bool = True
+    # Features that must not be missing where others may, and for categories the codes that are
+    # accepted; empty for numbers.
     required: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    provenance: Provenance
+    provenance: Provenance  # not part of `fingerprint`
     _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput
-from treeproof.files import atomic_replace, prepare_records
+from treeproof.files import prepare_records, replacing
 from treeproof.model.builder import MAX_DEPTH
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.inspection import tree_depths
@@ -118,15 +118,8 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     An existing file is replaced in one step, or left alone when writing fails.
     """
     content = encode_ensemble(ensemble)
-    target = Path(path)
-    try:
-        with atomic_replace(target) as temporary, temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"The model cannot be saved as '{target}': {reason}.") from error
+    with replacing(path, "The model file") as file:
+        file.write(content)
 
 
 def load_saved(path: str | os.PathLike[str]) -> Ensemble:

@@ -23,36 +23,20 @@ LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
 class Alternatives:
     """The ways in which each group of rows can be broken.
 
-    Attributes
-    ----------
-    judgement : int
-        LABEL_CHANGES: broken iff the label differs from `group_label`; LABEL_IS_TARGET: broken iff
-        it equals it; NEED_IS_MET: broken iff some alternative's (single) constraint holds.
-    group_label : int64 (n_groups,)
-        See `judgement`; -1 where unused.
-    group_start : int64 (n_groups + 1,)
-        Alternatives of group g are ``group_start[g] .. group_start[g + 1] - 1``.
-    alternative_start : int64 (n_alternatives + 1,)
-        Constraints of alternative a; all of them must hold at a violation.
-    coefficient : float64 (n_constraints, n_outputs)
-        Weights of the accumulators in the gain.
-    need : float64 (n_constraints,)
-        No violation has a gain below ``need - slack``; slack is 0 when `unit` and `link_slack` are.
-    unit : float64 (n_constraints,)
-        Rounding unit of the library's sums; 0 where the sums of this model are exact. From it
-        engines compute the slack that their box needs.
-    link_slack : float64 (n_constraints,)
-        How far the decision's own rounding can shift a gain.
+    By its judgement a row is broken, for LABEL_CHANGES, iff its label differs from `group_label`;
+    for LABEL_IS_TARGET iff it equals it; for NEED_IS_MET iff some alternative's (single) constraint
+    holds. No violation has a gain below ``need - slack``; the slack is 0 when `unit` and
+    `link_slack` are, otherwise engines compute the one that their box needs.
     """
 
     judgement: int
-    group_label: NDArray[np.int64]
-    group_start: NDArray[np.int64]
-    alternative_start: NDArray[np.int64]
-    coefficient: FloatArray
-    need: FloatArray
-    unit: FloatArray
-    link_slack: FloatArray
+    group_label: NDArray[np.int64]  # (n_groups,) see `judgement`; -1 where unused
+    group_start: NDArray[np.int64]  # (n_groups + 1,) alternatives of each group
+    alternative_start: NDArray[np.int64]  # (n_alternatives + 1,) constraints that hold together
+    coefficient: FloatArray  # (n_constraints, n_outputs) weights of the accumulators in the gain
+    need: FloatArray  # (n_constraints,)
+    unit: FloatArray  # (n_constraints,) rounding unit of the library's sums; 0 where they are exact
+    link_slack: FloatArray  # (n_constraints,) how far the decision's own rounding can shift a gain
 
     def of_group(self, group: int) -> list[range]:
         """Constraint numbers of each alternative of a group."""

@@ -16,15 +16,7 @@ _STEPS = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Radii from 0 to `high`: linear, or linear near 0 and logarithmic beyond `bend`.
-
-    Parameters
-    ----------
-    high : float
-        Right end.
-    bend : float
-        Where a bent axis turns logarithmic; infinite for a linear axis.
-    """
+    """Radii from 0 to `high`: linear, or linear near 0 and logarithmic beyond `bend`."""
 
     high: float
     bend: float = math.inf

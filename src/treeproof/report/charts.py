@@ -70,15 +70,15 @@ def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
     return {
         "frame": frame,
         "lines": [_line(run, axis, frame) for run in runs],
-        "x_ticks": _radius_ticks(axis, frame),
+        "x_ticks": _radius_ticks(axis, frame.tick_gap, frame.x(0.0), frame.x(1.0)),
         "y_ticks": [Tick(at=_px(frame.y(share)), text=f"{share:.0%}") for share in shares],
     }
 
 
-def _radius_ticks(axis: Axis, frame: Frame) -> list[Tick]:
+def _radius_ticks(axis: Axis, gap: float, left: float, right: float) -> list[Tick]:
     return [
-        Tick(at=_px(frame.x(axis.position(tick))), text=number(tick, 3))
-        for tick in axis.ticks(frame.tick_gap)
+        Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
+        for tick in axis.ticks(gap)
     ]
 
 
@@ -183,8 +183,25 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
         text = "none" if all(run.is_attack for run in runs) else "never"
         groups.append(Tick(at=_px(right + column * 0.6), text=text))
     bars: list[Bar] = []
+
+    def draw(
+        k: int, place: tuple[float, float], count: int, kind: str, words: str, below: int = 0
+    ) -> None:
+        """Add a bar of run k above others, where there is anything to show."""
+        if count:
+            part = place[1] / len(runs)
+            bar = Bar(
+                x=_px(place[0] + k * part),
+                y=_px(frame.y((below + count) / highest)),
+                width=_px(max(part - 1.0, 0.8)),
+                height=_px(count / highest * frame.plot_height),
+                run=k,
+                kind=kind,
+                words=f"{runs[k].name}: {words}",
+            )
+            bars.append(bar)
+
     for k, (run, counts) in enumerate(zip(runs, bins, strict=True)):
-        draw = _BarDrawer(bars=bars, frame=frame, highest=highest, run=k, n_runs=len(runs))
         width = (right - left) / _N_BINS
         for i in range(_N_BINS):
             low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
@@ -192,51 +209,18 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
             words = f"{changed} {number(low, 3)} to {number(high, 3)}"
             settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
             at = (left + i * width, width)
-            draw.bar(*at, settled, "settled", f"{run.name}: {settled} rows {words}")
+            draw(k, at, settled, "settled", f"{settled} rows {words}")
             words += "" if run.is_attack else " at least, undecided"
-            said = f"{run.name}: {undecided} rows {words}"
-            draw.bar(*at, undecided, "undecided", said, below=settled)
-        words = f"{run.name}: {counts.broken} rows are wrong as they stand"
-        draw.bar(frame.left, column * 0.8, counts.broken, "broken", words)
-        words = f"{run.name}: nothing that is allowed breaks {counts.never} rows"
+            draw(k, at, undecided, "undecided", f"{undecided} rows {words}", below=settled)
+        words = f"{counts.broken} rows are wrong as they stand"
+        draw(k, (frame.left, column * 0.8), counts.broken, "broken", words)
+        words = f"nothing that is allowed breaks {counts.never} rows"
         if run.is_attack:
-            words = f"{run.name}: no breaking change was found for {counts.never} rows"
-        draw.bar(right + column * 0.2, column * 0.8, counts.never, "never", words)
-    ticks = [
-        Tick(at=_px(left + axis.position(tick) * (right - left)), text=number(tick, 3))
-        for tick in axis.ticks(frame.tick_gap * 1.1)
-    ]
+            words = f"no breaking change was found for {counts.never} rows"
+        draw(k, (right + column * 0.2, column * 0.8), counts.never, "never", words)
+    ticks = _radius_ticks(axis, frame.tick_gap * 1.1, left, right)
     y_ticks = _count_ticks(frame, highest)
     return {"frame": frame, "bars": bars, "x_ticks": ticks, "y_ticks": y_ticks, "groups": groups}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BarDrawer:
-    """Draws the bars of one of several runs, which share the width of each place."""
-
-    bars: list[Bar]
-    frame: Frame
-    highest: int
-    run: int
-    n_runs: int
-
-    def bar(
-        self, x: float, width: float, count: int, kind: str, words: str, *, below: int = 0
-    ) -> None:
-        """Add a bar above others, where there is anything to show."""
-        if count == 0:
-            return
-        part = width / self.n_runs
-        bar = Bar(
-            x=_px(x + self.run * part),
-            y=_px(self.frame.y((below + count) / self.highest)),
-            width=_px(max(part - 1.0, 0.8)),
-            height=_px(count / self.highest * self.frame.plot_height),
-            run=self.run,
-            kind=kind,
-            words=words,
-        )
-        self.bars.append(bar)
 
 
 def _count_ticks(frame: Frame, highest: int) -> list[Tick]:

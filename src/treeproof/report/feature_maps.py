@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.files import replacing
 from treeproof.query.names import listed
 from treeproof.report.images import check_shape
 from treeproof.results.features import KEPT_FIXED, FeatureResults
 from treeproof.results.reasons import Reasons
-from treeproof.results.run_file import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,54 +106,46 @@ def _maps(
         image = np.asarray(values, dtype=np.float64).reshape(shape)
         axes[0].imshow(image, cmap="gray", interpolation="nearest")
         axes[0].set_title(f"row {results.row[row]}{_label(results, row)}", fontsize=10)
-    target = axes[-1]
-    if isinstance(results, FeatureResults):
-        _draw_radius_map(figure, target, results, row, shape)
+    if isinstance(results, Reasons):
+        is_free = np.ones(shape[0] * shape[1])
+        is_free[results.features[row]] = 0.0
+        is_free[results.kept[row]] = np.nan
+        _draw_two_colours(axes[-1], is_free, shape, f"{_anchor_title(results, row)} (dark)")
+    elif np.isnan(results.radius[row]).all():
+        is_free = np.where(results.examined[row], results.unimportant[row], np.nan)
+        _draw_two_colours(axes[-1], is_free, shape, "cannot change the answer alone (yellow)")
     else:
-        fixed = np.zeros(shape[0] * shape[1])
-        fixed[results.features[row]] = 1.0
-        fixed[results.kept[row]] = np.nan
-        from matplotlib.colors import ListedColormap
-
-        colours = ListedColormap([_YELLOW, _DARK]).with_extremes(bad=_GREY)
-        target.imshow(fixed.reshape(shape), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
-        target.set_title(f"{_anchor_title(results, row)} (dark)", fontsize=10)
+        _draw_radius_map(figure, axes[-1], results, row, shape)
     for axis in axes:
         axis.set_xticks([])
         axis.set_yticks([])
     return figure
 
 
+def _draw_two_colours(axis: "Axes", is_free: Any, shape: tuple[int, int], title: str) -> None:
+    """Yellow where a feature is free (1), dark where not (0), grey where no proof is about it."""
+    from matplotlib.colors import ListedColormap
+
+    colours = ListedColormap([_DARK, _YELLOW]).with_extremes(bad=_GREY)
+    axis.imshow(is_free.reshape(shape), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
+    axis.set_title(title, fontsize=10)
+
+
 def _draw_radius_map(
     figure: "Figure", axis: "Axes", results: FeatureResults, row: int, shape: tuple[int, int]
 ) -> None:
     """Dark where a small movement is enough, yellow where no movement matters."""
-    radius = results.radius[row].copy()
-    if np.isnan(radius).all():
-        from matplotlib.colors import ListedColormap
-
-        colours = ListedColormap([_DARK, _YELLOW]).with_extremes(bad=_GREY)
-        shown = np.where(results.examined[row], results.unimportant[row], np.nan)
-        axis.imshow(
-            shown.reshape(shape),
-            cmap=colours,
-            vmin=0,
-            vmax=1,
-            interpolation="nearest",
-        )
-        axis.set_title("cannot change the answer alone (yellow)", fontsize=10)
-        return
-    finite = np.isfinite(radius) & results.examined[row]
-    largest = float(radius[finite].max()) if finite.any() and radius[finite].max() > 0.0 else 1.0
-    shown = np.where(finite, radius, largest * 1.15)
-    shown = np.where(results.examined[row], shown, np.nan)
+    radius, examined = results.radius[row], results.examined[row]
+    finite = np.isfinite(radius) & examined
+    largest = float(radius[finite].max(initial=0.0)) or 1.0
+    shown = np.where(examined, np.where(finite, radius, largest * 1.15), np.nan)
     drawn = axis.imshow(
         shown.reshape(shape), cmap="viridis", vmin=0.0, vmax=largest * 1.15, interpolation="nearest"
     )
     bar = figure.colorbar(drawn, ax=axis, shrink=0.85)
     ticks = [0.0, largest / 2.0, largest, largest * 1.15]
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks[:3]] + ["never"])
-    never = int((results.unimportant[row] & results.examined[row]).sum())
+    never = int((results.unimportant[row] & examined).sum())
     axis.set_title(
         f"radius of each feature alone ({never} of {len(radius)} never matter)", fontsize=10
     )
@@ -161,59 +153,52 @@ def _draw_radius_map(
 
 def _bar_chart(results: FeatureResults | Reasons, row: int) -> "Figure":
     if isinstance(results, Reasons):
-        return _anchor_bars(results, row)
+        names = results.names(row)
+        figure = _bars(results, row, names, [1.0] * len(names), _anchor_title(results, row))
+        figure.axes[0].set_xticks([])
+        return figure
     radius, examined = results.radius[row], results.examined[row]
-    if np.isnan(radius).all():
-        strength = np.where(results.unimportant[row] | ~examined, np.inf, 0.5)
-    else:
-        strength = np.where(examined, radius, np.inf)
-    order = np.argsort(strength, kind="stable")
-    moving = [int(f) for f in order if np.isfinite(strength[f])][:_BARS]
-    n_more = int(np.isfinite(strength).sum()) - len(moving)
+    has_radii = not np.isnan(radius).all()
+    matters = examined if has_radii else examined & ~results.unimportant[row]
+    strength = np.where(matters, radius if has_radii else 1.0, np.inf)
+    n_shown = min(int(np.isfinite(strength).sum()), _BARS)
+    n_more = int(np.isfinite(strength).sum()) - n_shown
     n_never = int((results.unimportant[row] & examined).sum())
-    figure = _new_figure(6.4, 1.2 + 0.26 * max(len(moving), 1))
-    axis = figure.subplots()
+    moving = np.argsort(strength, kind="stable")[:n_shown].tolist()
+    rest = f", {n_more} more change it later" if n_more else ""
+    title = f"{n_never} features never change it{rest}"
+    names, lengths = [results.name(f) for f in moving], [float(strength[f]) for f in moving]
+    figure = _bars(results, row, names, lengths, title)
+    axis: Any = figure.axes[0]
     if not moving:
+        axis.clear()
         axis.text(0.5, 0.5, "no feature alone changes the answer", ha="center", va="center")
         axis.set_axis_off()
-        return figure
-    heights = [float(strength[f]) for f in moving]
-    axis.barh(range(len(moving)), heights, color=_DARK, height=0.7)
-    axis.set_yticks(range(len(moving)), labels=[results.name(f) for f in moving], fontsize=8)
-    axis.invert_yaxis()
-    axis.set_ylim(len(moving) - 0.4, -0.6)
-    if np.isnan(radius).all():
+    elif not has_radii:
         axis.set_xticks([])
         axis.set_xlabel("features that alone can change the answer")
     else:
-        for place, height in enumerate(heights):
-            axis.annotate(
-                f"{height:.4g}", (height, place), xytext=(4, 0), textcoords="offset points",
-                va="center", fontsize=7, color="#444444",
-            )  # fmt: skip
+        axis.bar_label(axis.containers[0], fmt="{:.4g}", padding=4, fontsize=7, color="#444444")
         axis.margins(x=0.12)
         axis.set_xlabel("smallest movement of the feature alone that changes the answer")
-    axis.spines[["top", "right"]].set_visible(False)
-    rest = f", {n_more} more change it later" if n_more else ""
-    axis.set_title(
-        f"row {results.row[row]}{_label(results, row)}: {n_never} features never change it{rest}",
-        fontsize=9,
-        loc="left",
-    )
     return figure
 
 
-def _anchor_bars(results: Reasons, row: int) -> "Figure":
-    names = results.names(row)
-    figure = _new_figure(6.4, 1.0 + 0.26 * max(len(names), 1))
+def _bars(
+    results: FeatureResults | Reasons,
+    row: int,
+    names: list[str],
+    lengths: list[float],
+    title: str,
+) -> "Figure":
+    """A bar for each of some features of a row, from the top down."""
+    figure = _new_figure(6.4, 1.2 + 0.26 * max(len(names), 1))
     axis = figure.subplots()
-    axis.barh(range(len(names)), [1.0] * len(names), color=_DARK, height=0.7)
+    axis.barh(range(len(names)), lengths, color=_DARK, height=0.7)
     axis.set_yticks(range(len(names)), labels=names, fontsize=8)
-    axis.invert_yaxis()
-    axis.set_xticks([])
-    axis.spines[["top", "right", "bottom"]].set_visible(False)
-    title = f"row {results.row[row]}{_label(results, row)}: {_anchor_title(results, row)}"
-    axis.set_title(title, fontsize=9, loc="left")
+    axis.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title(f"row {results.row[row]}{_label(results, row)}: {title}", fontsize=9, loc="left")
     return figure
 
 

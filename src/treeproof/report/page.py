@@ -19,6 +19,7 @@ import numpy as np
 
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.files import replacing
 from treeproof.report import rows, text
 from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
@@ -26,8 +27,8 @@ from treeproof.report.feature_changes import SHOWN, breaking_features, change_co
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
+from treeproof.results.curves import clean_share
 from treeproof.results.results import Results
-from treeproof.results.run_file import replacing
 
 Source = Results | str | PathLike[str]
 
@@ -77,42 +78,24 @@ def write_report(
         * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
           their own.
     """
-    page = render(runs, names=names, at=at, shape=shape, frozen=frozen, title=title, **options)
-    with replacing(path, "The report") as file:
-        # File names may hold bytes that are no text; a question mark stands for them.
-        file.write(page.encode("utf-8", "replace"))
-
-
-def render(
-    runs: Source | Sequence[Source],
-    *,
-    names: Sequence[str] | None = None,
-    at: float | None = None,
-    shape: tuple[int, int] | None = None,
-    frozen: Sequence[Source] = (),
-    title: str | None = None,
-    checks: Sequence[Sequence[RowCheck] | None] | None = None,
-    properties: str | PathLike[str] | None = None,
-) -> str:
-    """Return the page that `write_report` writes, from the same arguments."""
     require_backend("jinja2", "report")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    for name in options.keys() - ReportOptions.__annotations__:
+        raise TypeError(f"write_report() got an unexpected keyword argument {name!r}")
+    checks, properties = options.get("checks"), options.get("properties")
     shown = _read(runs, names)
     if at is not None and not (np.isfinite(at) and at >= 0.0):
         raise InvalidInput(f"'at' must be a radius, a finite number >= 0. Got {at!r}.")
     if shape is not None:
         for run in shown:
             check_shape(shape, run.results.witness.shape[1])
-    if checks is not None and len(checks) != len(shown):
-        raise InvalidInput(
-            f"There must be one check for each of the {len(shown)} runs. Got {len(checks)}."
-        )
-    checked = [None] * len(shown) if checks is None else list(checks)
-    shown = [
-        run if found is None else only_accepted(run, found)
-        for run, found in zip(shown, checked, strict=True)
-    ]
+    if checks is not None:
+        _check_count("check", checks, shown)
+        shown = [
+            run if found is None else only_accepted(run, found)
+            for run, found in zip(shown, checks, strict=True)
+        ]
     frozen_runs = [read_run(source) for source in frozen]
     _check_frozen(shown, frozen_runs)
     environment = Environment(
@@ -125,22 +108,27 @@ def render(
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
     context["properties"] = [] if properties is None else property_cards(properties)
-    for words, run, found in zip(context["runs"], shown, checked, strict=True):
-        words["evidence"] = text.evidence_lines(run, found)
-        words["trust"] = text.trust_words(run, found)
-    return environment.get_template("page.html.j2").render(context)
+    page = environment.get_template("page.html.j2").render(context)
+    with replacing(path, "The report") as file:
+        # File names may hold bytes that are no text; a question mark stands for them.
+        file.write(page.encode("utf-8", "replace"))
 
 
 def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[Run]:
     sources = [runs] if isinstance(runs, Results | str | PathLike) else list(runs)
     if len(sources) not in (1, 2):
         raise InvalidInput(f"A report shows one run or compares two. Got {len(sources)}.")
-    if names is not None and len(names) != len(sources):
-        raise InvalidInput(
-            f"There must be one name for each of the {len(sources)} runs. Got {len(names)}."
-        )
+    if names is not None:
+        _check_count("name", names, sources)
     given = [None] * len(sources) if names is None else list(names)
     return renamed([read_run(s, name) for s, name in zip(sources, given, strict=True)])
+
+
+def _check_count(what: str, given: Sequence[Any], runs: Sequence[Any]) -> None:
+    if len(given) != len(runs):
+        raise InvalidInput(
+            f"There must be one {what} for each of the {len(runs)} runs. Got {len(given)}."
+        )
 
 
 def _check_frozen(shown: list[Run], frozen_runs: list[Run]) -> None:
@@ -166,7 +154,7 @@ def _context(
     pixels = rows.pixels_of(runs, shape)
     script, styles = _asset("page.js"), _asset("page.css")
     context: dict[str, Any] = {
-        "title": title or _title(runs),
+        "title": title or " against ".join(run.name for run in runs),
         "styles": styles,
         "script": script,
         "script_hash": _hash(script),
@@ -212,49 +200,29 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
     return min(round_number(float(np.median(positive))), axis.high) if len(positive) else 0.0
 
 
-def _title(runs: list[Run]) -> str:
-    return " against ".join(run.name for run in runs)
-
-
 def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
-    n = len(run.results)
     certified, resisting = run.certified(start), run.resisting(start)
     return {
         "index": k,
         "name": run.name,
         "is_attack": run.is_attack,
-        "n": n,
-        "clean": run.clean,
+        "n": len(run.results),
+        "clean": clean_share(run.results),
         "certified": certified,
         "resisting": resisting,
         "undecided": resisting - certified,
         "n_broken": int(run.broken.sum()),
         "own_labels": run.question.get("labels") != "given",
         "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
-        "model": text.model_lines(run),
-        "question": text.question_lines(run),
-        "answer": text.answer_lines(run),
-        "time": text.time_lines(run),
+        "sections": text.sections(run),
         "undecided_lines": text.undecided_lines(run),
+        "evidence": text.evidence_lines(run),
+        "trust": text.trust_words(run),
         "quantiles": quantiles(run) if run.has_radii else [],
         "breaking": breaking_features(run, frozen_runs),
-        "summary": _one_line(run),
+        "summary": text.summary_words(run),
         "threat": text.threat_words(run),
     }
-
-
-def _one_line(run: Run) -> str:
-    model = run.model
-    trees, features = model.get("n_trees"), model.get("n_features")
-    engine = dict(run.question.get("engine") or {}).get("name", "")
-    parts = [
-        text.library_words(run),
-        f"{trees:,} trees" if isinstance(trees, int) else "",
-        f"{features:,} features" if isinstance(features, int) else "",
-        f"{len(run.results):,} rows",
-        f"engine {engine}" if engine else "",
-    ]
-    return " · ".join(part for part in parts if part)
 
 
 def _notes(runs: list[Run]) -> list[str]:
@@ -267,21 +235,17 @@ def _notes(runs: list[Run]) -> list[str]:
         notes.append(
             "The two runs allow different changes, so their radii are not in the same unit."
         )
+    first, second = one.results.values, other.results.values
     if not np.array_equal(one.results.row, other.results.row):
         notes.append("The two runs are about different rows; rows are matched by their numbers.")
-    elif _differ(one, other):
-        notes.append("Rows of the same number differ between the runs; compare with care.")
+    elif first is not None and second is not None:
+        # Libraries round rows to different precisions before they compare.
+        is_same = first.shape == second.shape and np.allclose(
+            first, second, rtol=1e-6, atol=0.0, equal_nan=True
+        )
+        if not is_same:
+            notes.append("Rows of the same number differ between the runs; compare with care.")
     return notes
-
-
-def _differ(one: Run, other: Run) -> bool:
-    first, second = one.results.values, other.results.values
-    if first is None or second is None:
-        return False
-    if first.shape != second.shape:
-        return True
-    # Libraries round rows to different precisions before they compare.
-    return not np.allclose(first, second, rtol=1e-6, atol=0.0, equal_nan=True)
 
 
 def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from treeproof.query.description import plain
 from treeproof.report.axes import number
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
+from treeproof.results.curves import certified_at_lower
 
 CARDS = 6
 """Rows in each gallery."""
@@ -196,7 +197,7 @@ def table_columns(run: Run) -> dict[str, Any]:
         "verdict": "".join(str(verdict)[0] for verdict in results.verdict),
         "lower": plain(results.lower.tolist()),
         "upper": plain(results.upper.tolist()),
-        "closed": _flags(run.closed),
+        "closed": _flags(certified_at_lower(results)),
         "attained": _flags(results.attained),
         "broken": _flags(run.broken),
         "exact": _flags(results.exact),

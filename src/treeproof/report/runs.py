@@ -1,6 +1,5 @@
 """A saved run as the report sees it: answers, a name, and what follows from them."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,10 +14,8 @@ from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
 from treeproof.results.curves import (
-    certified_at_lower,
     certified_share,
     changed_features,
-    clean_share,
     has_radii,
     resisting_share,
 )
@@ -31,10 +28,14 @@ _ATTACKS = ("attack", "hard_label")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a report, by the name that the reader knows it by."""
+    """One run of a report, by the name that the reader knows it by.
+
+    Where `checks` say what the checker found, it is without what was not accepted.
+    """
 
     results: Results
     name: str
+    checks: Sequence[RowCheck] | None = None
 
     @property
     def header(self) -> dict[str, Any]:
@@ -77,11 +78,6 @@ class Run:
         """Whether the answers are about distances."""
         return has_radii(self.results)
 
-    @property
-    def clean(self) -> float | None:
-        """Share of rows whose claim holds unchanged."""
-        return clean_share(self.results)
-
     @cached_property
     def broken(self) -> NDArray[np.bool_]:
         """Rows that break the claim unchanged."""
@@ -115,11 +111,6 @@ class Run:
             return np.zeros(self.results.witness.shape)
         with np.errstate(invalid="ignore"):
             return np.where(self.changed, self.results.witness - self.rows, 0.0)
-
-    @cached_property
-    def closed(self) -> NDArray[np.bool_]:
-        """Rows that are certified at their lower bound itself, not only below it."""
-        return certified_at_lower(self.results, asks_radius=self.results.asks_radius)
 
     def certified(self, radius: float) -> float:
         """Share of rows that are proved to keep their claim within a radius."""
@@ -176,7 +167,7 @@ def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
             if results.predicted is not None and check.status == "rejected":
                 results.predicted[position] = None
     withdraw(results, positions, reasons)
-    return replace(run, results=results)
+    return replace(run, results=results, checks=checks)
 
 
 def same_question(one: Run, other: Run) -> bool:
@@ -217,4 +208,4 @@ def renamed(runs: list[Run]) -> list[Run]:
     names = [run.name for run in runs]
     if len(set(names)) == len(names):
         return runs
-    return [dataclasses.replace(run, name=f"{run.name} {k}") for k, run in enumerate(runs, start=1)]
+    return [replace(run, name=f"{run.name} {k}") for k, run in enumerate(runs, start=1)]

@@ -1,12 +1,10 @@
 """What was asked, of which model, by whom it was answered: in words, for the report."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from treeproof.checker import RowCheck
 from treeproof.query.arithmetic import in_words
 from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
@@ -34,12 +32,34 @@ _GOALS = {
 }
 
 
-def model_lines(run: Run) -> Lines:
-    """Identity of the model."""
+def sections(run: Run) -> list[tuple[str, Lines]]:
+    """What was asked, of which model, who answered, and how long that took; with headings."""
+    return [
+        ("The question", _question_lines(run)),
+        ("The model", _model_lines(run)),
+        ("The answers", _answer_lines(run)),
+        ("Time", _time_lines(run)),
+    ]
+
+
+def summary_words(run: Run) -> str:
+    """Say in one line who answered how many rows of which model."""
+    engine = dict(run.question.get("engine") or {}).get("name")
+    parts = [
+        _library_words(run),
+        _count(run.model.get("n_trees"), " trees"),
+        _count(run.model.get("n_features"), " features"),
+        f"{len(run.results):,} rows",
+        f"engine {engine}" if engine else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _model_lines(run: Run) -> Lines:
     model = run.model
     classes = [str(label) for label in model.get("classes") or []]
     lines = [
-        ("Library", library_words(run)),
+        ("Library", _library_words(run)),
         ("Source", str(model.get("source") or "")),
         ("File SHA-256", str(model.get("file_sha256") or "")),
         ("Fingerprint", str(model.get("fingerprint") or "")),
@@ -52,19 +72,17 @@ def model_lines(run: Run) -> Lines:
     return [(name, text.strip()) for name, text in lines if text.strip()]
 
 
-def library_words(run: Run) -> str:
-    """Library and its version, where it is known."""
+def _library_words(run: Run) -> str:
     version = str(run.model.get("library_version") or "")
     known = version if version != "unknown" else ""
     return f"{run.model.get('library') or ''} {known}".strip()
 
 
-def question_lines(run: Run) -> Lines:
-    """Threat model, claim and semantics."""
+def _question_lines(run: Run) -> Lines:
     question = run.question
     kind = question.get("kind")
     asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
-    lines = [("Question", asked), *perturbation_lines(run), ("Claim", _goal_words(run))]
+    lines = [("Question", asked), *_perturbation_lines(run), ("Claim", _goal_words(run))]
     if question.get("labels"):
         given = question["labels"] == "given"
         lines.append(("Labels", "those of the data" if given else "the model's own answers"))
@@ -96,7 +114,7 @@ def _attacked_words(run: Run) -> str:
     return "" if attacked is None else f"those of class {attacked}; all others stay as they are"
 
 
-def perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
+def _perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
     """How rows may change; of numbers by feature their range only, where it is to be short."""
 
     def said(value: Any) -> str:
@@ -124,7 +142,8 @@ def perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
     frozen = perturbation.pop("frozen", None) or []
     if frozen:
         most = 12 if is_short else len(frozen)
-        lines.append(("Frozen", _listed([_feature(run, item) for item in frozen], most)))
+        names = [run.feature_name(f) if isinstance(f, int) else str(f) for f in frozen]
+        lines.append(("Frozen", _listed(names, most)))
     for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
         if value != free:
             lines.append((words, said(value)))
@@ -132,8 +151,7 @@ def perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
     return lines
 
 
-def answer_lines(run: Run) -> Lines:
-    """Who answered, and with which versions."""
+def _answer_lines(run: Run) -> Lines:
     engine = dict(run.question.get("engine") or {})
     name = str(engine.pop("name", "") or "")
     options = _options(engine)
@@ -146,8 +164,7 @@ def answer_lines(run: Run) -> Lines:
     return [(label, text) for label, text in lines if text]
 
 
-def time_lines(run: Run) -> Lines:
-    """Time per row."""
+def _time_lines(run: Run) -> Lines:
     seconds = run.results.seconds
     return [
         ("All rows together", duration(float(np.sum(seconds)))),
@@ -171,12 +188,9 @@ def undecided_lines(run: Run) -> Lines:
     ]
 
 
-def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
-    """How much of the answers can be checked by somebody else, and what a checker found.
-
-    Where `checks` say what it found, the run is without what was not accepted.
-    """
-    n, n_with = len(run.results), _n_proofs(run)
+def evidence_lines(run: Run) -> Lines:
+    """How much of the answers can be checked by somebody else, and what a checker found."""
+    n, n_with, checks = len(run.results), _n_proofs(run), run.checks
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
     lines = [("Witnesses", f"{n_replayed:,}, each replayed by the model's own arithmetic")]
     if checks is not None:
@@ -199,8 +213,9 @@ def evidence_lines(run: Run, checks: Sequence[RowCheck] | None) -> Lines:
     return lines
 
 
-def trust_words(run: Run, checks: Sequence[RowCheck] | None) -> str:
-    """Say in one sentence what the verified count of a run rests on; see `evidence_lines`."""
+def trust_words(run: Run) -> str:
+    """Say in one sentence what the verified count of a run rests on."""
+    checks = run.checks
     if checks is not None:
         found = Counter(check.status for check in checks if check.row >= 0)
         n_failed = found["rejected"] + found["unproved"]
@@ -224,7 +239,7 @@ def trust_words(run: Run, checks: Sequence[RowCheck] | None) -> str:
 
 def threat_words(run: Run) -> str:
     """Say in one sentence what is asked: how rows may change, which, and what must hold."""
-    lines = perturbation_lines(run, is_short=True)
+    lines = _perturbation_lines(run, is_short=True)
     goal, attacked = run.question.get("goal") or {}, _attacked_words(run)
     if goal.get("name", "KeepsLabel") != "KeepsLabel":
         lines.append(("Claim", _goal_words(run)))
@@ -242,12 +257,8 @@ def _n_proofs(run: Run) -> int:
     return sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)
 
 
-def _feature(run: Run, item: Any) -> str:
-    return run.feature_name(item) if isinstance(item, int) else str(item)
-
-
-def _count(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value or "")
+def _count(value: Any, of: str = "") -> str:
+    return f"{value:,}{of}" if isinstance(value, int) else ""
 
 
 def _listed(items: list[str], most: int) -> str:
@@ -262,7 +273,8 @@ def _options(options: dict[str, Any]) -> str:
 def _spread(value: Any, own: str = "feature") -> str:
     """One number, or the range of many."""
     try:
-        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in _listlike(value)]
+        listed = value if isinstance(value, list) and value else [value]
+        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in listed]
         values = np.unique(np.concatenate(parts))
     except (TypeError, ValueError):
         return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
@@ -270,10 +282,6 @@ def _spread(value: Any, own: str = "feature") -> str:
         return number(float(values[0]), 6)
     own = "row and feature" if isinstance(value[0], list) else own
     return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by {own}"
-
-
-def _listlike(value: Any) -> list[Any]:
-    return value if isinstance(value, list) and value else [value]
 
 
 def _by_feature(run: Run, value: Any) -> str:

@@ -11,23 +11,21 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
-def certified_at_lower(results: "Results", *, asks_radius: bool) -> NDArray[np.bool_]:
+def certified_at_lower(results: "Results") -> NDArray[np.bool_]:
     """Whether a row is proved to keep its claim in the closed ball of radius `lower` itself.
 
     That holds where a settled radius is only approached, never attained, and for rows that were
     verified at that very radius.
     """
-    if asks_radius:
+    if results.asks_radius:
         return results.exact & ~results.attained
     return np.asarray(results.verdict == "verified")
 
 
-def count_certified(
-    results: "Results", radii: ArrayLike, *, asks_radius: bool
-) -> NDArray[np.int64]:
+def count_certified(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
     """How many rows are proved to keep their claim in the closed ball of each radius."""
     at = np.asarray(radii, dtype=np.float64)
-    closed = certified_at_lower(results, asks_radius=asks_radius)
+    closed = certified_at_lower(results)
     # Sound: where no bound is known, nothing is proved; NaN would be sorted beyond infinity.
     lower = np.where(np.isnan(results.lower), -np.inf, results.lower)
     # Rows with lower > r count, and of those with lower == r the closed ones.
@@ -52,7 +50,7 @@ def count_broken(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
 
 def certified_share(results: "Results", radii: ArrayLike) -> FloatArray:
     """Share of rows proved at each radius: a lower bound of the accuracy under any attack."""
-    return count_certified(results, radii, asks_radius=results.asks_radius) / len(results)
+    return count_certified(results, radii) / len(results)
 
 
 def resisting_share(results: "Results", radii: ArrayLike) -> FloatArray:

@@ -5,9 +5,9 @@ from os import PathLike
 from typing import Any
 
 from treeproof.errors import InvalidInput
+from treeproof.files import replacing
 from treeproof.query.description import describe
 from treeproof.results.properties import PropertyResult
-from treeproof.results.run_file import replacing
 
 FORMAT = "treeproof properties 1"
 

@@ -4,25 +4,23 @@ Numbers are written so that reading gives the same bits. JSON has no infinity: i
 text "inf"; NaN is written as null. The format is described in docs/reference/run-files.md.
 """
 
-import contextlib
 import itertools
 import math
 import operator
-import os
 import platform
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import atomic_replace, prepare_records
+from treeproof.files import prepare_records, replacing
 from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
@@ -109,10 +107,10 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         name: _plain_column(getattr(results, name))
         for name in ("row", "label", "verdict", "exact", "attained", "reason", *_BOUNDS)
     }
-    columns["witness"] = _witness_column(results.witness)
-    if results.values is not None:
-        columns["values"] = _matrix_column(results.values)
-    for name in _OPTIONAL:
+    has_witness = np.asarray(~np.isnan(results.witness).all(axis=1))
+    witnesses = iter(_plain_column(results.witness[has_witness]))
+    columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
+    for name in ("values", *_OPTIONAL):
         if getattr(results, name) is not None:
             columns[name] = _plain_column(getattr(results, name))
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
@@ -124,23 +122,10 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _plain_column(values: NDArray[Any]) -> list[Any]:
-    is_plain = values.dtype.kind in "biuUS" or (
-        values.dtype.kind == "f" and bool(np.isfinite(values).all())
-    )
-    return list(values.tolist()) if is_plain else [plain(value) for value in values]
-
-
-def _matrix_column(values: FloatArray) -> list[Any]:
-    if np.isfinite(values).all():
+    is_finite = values.dtype.kind == "f" and bool(np.isfinite(values).all())
+    if values.dtype.kind in "biuUS" or is_finite:
         return list(values.tolist())
-    return [_plain_column(row) for row in values]
-
-
-def _witness_column(witness: FloatArray) -> list[Any]:
-    is_missing = np.isnan(witness)
-    if not is_missing.any():
-        return _matrix_column(witness)
-    return [None if is_missing[i].all() else _plain_column(row) for i, row in enumerate(witness)]
+    return [_plain_column(v) if values.ndim == 2 else plain(v) for v in values]
 
 
 def number(value: Any) -> float:
@@ -155,30 +140,6 @@ def save_results(results: Results, path: str | PathLike[str]) -> None:
     with replacing(path) as file:
         for record in itertools.chain([header], row_records(results)):
             file.write(encoder.encode(record) + b"\n")
-
-
-@contextlib.contextmanager
-def replacing(path: str | PathLike[str], what: str = "The run file") -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of another when everything is written and on disk.
-
-    `what` the user knows it as is for the error where it cannot be written.
-    """
-    # Links stay links: what they point at is replaced.
-    target = Path(path).resolve()
-    try:
-        with atomic_replace(target) as temporary, temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise unwritable(path, error, what) from error
-
-
-def unwritable(
-    path: str | PathLike[str], error: OSError, what: str = "The run file"
-) -> InvalidInput:
-    """Return the error for a file that the system does not let us write."""
-    return InvalidInput(f"{what} '{path}' cannot be written: {error.strerror or error}.")
 
 
 def load_results(path: str | PathLike[str]) -> Results:
@@ -267,7 +228,7 @@ def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) ->
         msgspec.convert(rows, list[_Row])
         if header.get("order") == AS_FINISHED:
             rows = sorted(rows, key=operator.itemgetter("row"))
-        results = _results_of(header, rows)
+        results = table_of(header, rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"A record of {path} is incomplete: {error}.") from error
     check_bounds(results, path)
@@ -312,7 +273,8 @@ def check_count(header: dict[str, Any], n_found: int, path: Any) -> None:
         )
 
 
-def _results_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
+def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
+    """Answers of row records that are not checked here."""
     n_features = int(header["model"]["n_features"])
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
     return Results(

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.files import replacing
 from treeproof.query.description import plain
 from treeproof.results.results import Results
-from treeproof.results.run_file import number, replacing, results_of
+from treeproof.results.run_file import number, results_of
 
 _HEADER_KEY = b"treeproof"
 _ROWS_PER_GROUP = 4096

@@ -102,7 +102,7 @@ class RunSummary:
             self.lower.add(np.where(np.isnan(results.lower), 0.0, results.lower))
             self.upper.add(results.upper[np.isfinite(results.upper)])
         self.seconds.add(results.seconds)
-        proved = count_certified(results, self.radii, asks_radius=self.asks_radius)
+        proved = count_certified(results, self.radii)
         broken = count_broken(results, self.radii)
         for eps, n_proved, n_broken in zip(self.radii, proved, broken, strict=True):
             self.proved[eps] = self.proved.get(eps, 0) + int(n_proved)

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from treeproof.api import AskOptions, load
+from treeproof.api import AskOptions, loaded
 from treeproof.data.sources import ArraySource
 from treeproof.errors import InvalidInput
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
@@ -69,7 +69,7 @@ class FrameMapper:
     ) -> None:
         ball = LInf() if perturbation is None else perturbation
         asks_radius = isinstance(ball, LInf) and ball.eps is None
-        self._model = model if isinstance(model, Model) else load(model)
+        self._model = loaded(model)
         self._question = Question(
             kind="radius" if asks_radius else "verify", perturbation=ball, engine=engine, **options
         )

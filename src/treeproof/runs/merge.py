@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.results.run_file import COMPLETE, check_count, is_parquet, read_records, replacing
+from treeproof.results.run_file import COMPLETE, check_count, is_parquet, read_records
 from treeproof.results.run_parquet import parquet_records, save_parquet
-from treeproof.runs.run_log import check_same, first_record, header_line
+from treeproof.runs.run_log import check_same, first_record, write_log
 from treeproof.runs.runner import log_path
 
 IntArray = NDArray[np.int64]
@@ -48,10 +48,7 @@ def merge_runs(paths: Sequence[str | PathLike[str]], out: str | PathLike[str]) -
     if log_path(target) != target:
         save_parquet(header, _records(sources, file, place), target)
     else:
-        with replacing(target) as stream:
-            stream.write(header_line(header))
-            for record in _records(sources, file, place):
-                stream.write(msgspec.json.encode(record) + b"\n")
+        write_log(target, header, _records(sources, file, place))
     return len(file)
 
 

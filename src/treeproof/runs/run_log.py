@@ -11,10 +11,9 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO, Any
 
 import msgspec
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
-from treeproof.files import exclusive
+from treeproof.files import exclusive, replacing, unwritable
 from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import arithmetic_of
@@ -33,18 +32,15 @@ from treeproof.results.run_file import (
     COMPLETE,
     UNDERWAY,
     check_header,
-    number,
     read_records,
-    replacing,
     row_records,
-    unwritable,
+    table_of,
 )
 from treeproof.results.summary import RunSummary
 from treeproof.search.question import Question
 
 _BLOCK = 4096
 _STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
-_NAMES = ("lower", "upper", "exact", "attained", "seconds", "verdict", "reason")
 
 
 def run_header(
@@ -146,7 +142,7 @@ class RunLog:
         end = self._file.seek(0, os.SEEK_END)
         try:
             self._file.write(b"".join(lines))
-            self._flush()
+            self._flush(self._file)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.truncate(self.path, end)
@@ -158,10 +154,10 @@ class RunLog:
         self._rows.extend(rows)
         self._offsets.extend(offsets)
 
-    def _flush(self) -> None:
-        self._file.flush()
+    def _flush(self, file: IO[bytes]) -> None:
+        file.flush()
         if self._durable:
-            os.fsync(self._file.fileno())
+            os.fsync(file.fileno())
 
     def set_state(self, state: str) -> None:
         """Write over the header whether every row is answered, and how many there are."""
@@ -178,9 +174,7 @@ class RunLog:
                 # A header of another writer may have no room for the number of rows.
                 has_room = len(found[-1][0]) == len(new)
                 file.write(new if has_room else new.partition(b",")[0])
-                file.flush()
-                if self._durable:
-                    os.fsync(file.fileno())
+                self._flush(file)
         except OSError as error:
             raise unwritable(self.path, error) from error
         self.header |= {"state": state, "n_rows": n_rows}
@@ -198,11 +192,19 @@ class RunLog:
         return len(self._rows)
 
 
-def header_line(header: dict[str, Any]) -> bytes:
-    """Header record of a run file that can grow: state and number of rows can be written over."""
+def _header_line(header: dict[str, Any]) -> bytes:
+    # State and number of rows come last, where they can be written over.
     fixed = {name: value for name, value in header.items() if name not in ("state", "n_rows")}
     state = _state_text(header["state"], header.get("n_rows", 0))
     return msgspec.json.encode(fixed)[:-1] + b"," + state + b"}\n"
+
+
+def write_log(path: Path, header: dict[str, Any], records: Iterable[dict[str, Any]] = ()) -> None:
+    """Write a run file that can grow, in one step."""
+    with replacing(path) as file:
+        file.write(_header_line(header))
+        for record in records:
+            file.write(msgspec.json.encode(record) + b"\n")
 
 
 def _state_text(state: str, n_rows: int) -> bytes:
@@ -230,8 +232,7 @@ def open_log(
             continues = resume and path.exists()
             if not continues:
                 _check_replaceable(path)
-                with replacing(path) as new:
-                    new.write(header_line(header))
+                write_log(path, header)
             file = stack.enter_context(path.open("r+b"))
         except TimeoutError as error:
             raise InvalidInput(
@@ -330,29 +331,18 @@ def _scan(log: RunLog, tally: RunSummary) -> Found:
             rows.append(record["row"])
             keys.append(int(record["key"], 16))
             log.note([record["row"]], [offset])
-            block.append({name: record[name] for name in _NAMES})
+            block.append(record)
             if len(block) == _BLOCK:
-                tally.add(_answers(block))
+                tally.add(table_of(log.header, block))
                 block = []
-        if block:
-            tally.add(_answers(block))
-    except (KeyError, TypeError, ValueError) as error:
+        tally.add(table_of(log.header, block))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"A row record of {log.path} is incomplete: {error}.") from error
     numbers = np.array(rows, dtype=np.int64)
     order = np.argsort(numbers, kind="stable")
     return Found(numbers[order], np.array(keys, dtype=np.uint64)[order])
-
-
-def _answers(block: list[dict[str, Any]]) -> Any:
-    columns: dict[str, Any] = {
-        name: np.array([number(record[name]) for record in block])
-        for name in ("lower", "upper", "seconds")
-    }
-    for name in ("exact", "attained", "verdict", "reason"):
-        columns[name] = np.array([record[name] for record in block])
-    return SimpleNamespace(**columns)
 
 
 def _cut_torn_line(file: IO[bytes]) -> None:

@@ -1,27 +1,28 @@
 """`run`: rows of a source, answered batch by batch into a run file that survives."""
 
 import contextlib
+import heapq
 import itertools
+import operator
 import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import msgspec
 import numpy as np
 
-from treeproof.api import AskOptions, refuse_others
+from treeproof.api import AskOptions, loaded, refuse_others
 from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
 from treeproof.query.perturbations import Box, LInf, in_order
 from treeproof.results.results import Results
-from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, replacing, row_records
+from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records
 from treeproof.results.summary import RunSummary
 from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer, check_rows, unit_rows
 from treeproof.runs.executors import Executor, ThreadExecutor
@@ -30,9 +31,9 @@ from treeproof.runs.run_log import (
     Found,
     RunLog,
     check_same,
-    header_line,
     open_log,
     run_header,
+    write_log,
 )
 from treeproof.search.question import Question
 
@@ -108,13 +109,11 @@ def run(
     Run
         Summary and file; `Run.load` reads all answers.
     """
-    import treeproof
-
     refuse_others("run", options, RunOptions)
-    loaded = model if isinstance(model, Model) else treeproof.load(model)
+    asked = loaded(model)
     ball = LInf() if perturbation is None else perturbation
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
-        ball = in_order(ball, loaded.feature_names, loaded.n_features)
+        ball = in_order(ball, asked.feature_names, asked.n_features)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
     label, rows = options.pop("label", None), options.pop("rows", None)
@@ -124,11 +123,11 @@ def run(
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(loaded.ensemble, data, label=label, rows=rows)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows)
     else:
-        source = ArraySource(loaded.ensemble, data, y)
+        source = ArraySource(asked.ensemble, data, y)
     path = None if out is None else Path(out)
-    runner = Runner(loaded, question, source, out=path, resume=resume, radii=radii)
+    runner = Runner(asked, question, source, out=path, resume=resume, radii=radii)
     if client is not None:
         from treeproof.runs.cluster import require_worker
 
@@ -193,7 +192,7 @@ class Runner:
     radii: Sequence[float] = ()
     keeps_records: bool = False
     first_rows: int = 0
-    first: Results | None = None
+    first: list[dict[str, Any]] = field(default_factory=list)
     tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
@@ -312,18 +311,14 @@ class Runner:
         for piece in pieces:
             if len(piece):
                 self.tally.add(piece)
-                self._keep_first(piece)
+                if self.first_rows:
+                    self._keep_first(piece)
         self.n_new += int(batch.wanted.sum())
 
     def _keep_first(self, piece: Results) -> None:
-        if self.first_rows == 0:
-            return
-        if self.first is not None:
-            if len(self.first) == self.first_rows and piece.row.min() > self.first.row.max():
-                return
-            piece = Results.join([self.first, piece])
-        order = np.argsort(piece.row, kind="stable")[: self.first_rows]
-        self.first = piece.take(order)
+        if len(self.first) < self.first_rows or piece.row.min() < self.first[-1]["row"]:
+            records = itertools.chain(self.first, row_records(piece))
+            self.first = heapq.nsmallest(self.first_rows, records, operator.itemgetter("row"))
 
     def _with_what_is_kept(self, error: Exception) -> InvalidInput:
         sentence = str(error) if isinstance(error, TreeproofError) else f"The run ended: {error}."
@@ -360,7 +355,7 @@ class Runner:
         """Records of the rows of the lowest numbers; of all rows without a number."""
         if n_rows is None or self.log is not None:
             return itertools.islice(self.records(), n_rows)
-        return iter(()) if self.first is None else row_records(self.first)
+        return iter(self.first)
 
 
 def _refuse_bounds_per_row(question: Question) -> None:
@@ -406,7 +401,4 @@ def _unpack(out: Path, path: Path, header: dict[str, Any]) -> None:
 
     there, records = parquet_records(out)
     check_same(there, header, out)
-    with replacing(path) as file:
-        file.write(header_line(there | {"state": UNDERWAY, "n_rows": 0}))
-        for record in records:
-            file.write(msgspec.json.encode(record) + b"\n")
+    write_log(path, there | {"state": UNDERWAY, "n_rows": 0}, records)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.api import loaded, radius
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic
+from treeproof.query.goals import ScoreChange
 from treeproof.query.perturbations import LInf
 
 require_backend("sklearn", "sklearn")
@@ -26,22 +27,13 @@ if TYPE_CHECKING:
 class ScoredRow:
     """What a scorer says of one row.
 
-    Attributes
-    ----------
-    prediction : object
-        The model's label, or its score.
-    certified_radius : float
-        No change below this distance changes the prediction (moves the score too far).
-    is_exact : bool
-        Whether the radius is exact, or the bound that was reached in time.
-    seconds : float
-        Time that the radius took.
+    No change below the radius changes the prediction (moves the score too far).
     """
 
-    prediction: Any
+    prediction: Any  # the model's label, or its score
     certified_radius: float
-    is_exact: bool
-    seconds: float
+    is_exact: bool  # whether it is the radius, or the bound that was reached in time
+    seconds: float  # time that it took
 
 
 class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sklearn is untyped
@@ -93,19 +85,17 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         X, y
             Taken for pipelines only.
         """
-        import treeproof
-
         del X, y
         if self.model is None:
             raise InvalidInput("'model' must be the deployed model. Got None.")
-        loaded = self.model if isinstance(self.model, Model) else treeproof.load(self.model)
-        if not loaded.classes and self.score_change is None:
+        model = loaded(self.model)
+        if not model.classes and self.score_change is None:
             raise InvalidInput(
                 "A model that gives scores has no label to keep."
                 " Say with 'score_change' by how much its score may move."
             )
-        self.model_ = loaded
-        self.n_features_in_ = loaded.n_features
+        self.model_ = model
+        self.n_features_in_ = model.n_features
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -124,12 +114,9 @@ class RobustnessScorer(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         Results
             The radius of every row around the model's own prediction.
         """
-        import treeproof
-        from treeproof.query.goals import ScoreChange
-
         check_is_fitted(self)
         goal = None if self.score_change is None else ScoreChange(self.score_change)
-        return treeproof.radius(
+        return radius(
             self.model_,
             X,
             None,

@@ -3,9 +3,6 @@
 The exact engine finds the same, and more, in compiled code (`treeproof.search.reasons`).
 """
 
-import dataclasses
-import time
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +12,7 @@ from treeproof.query.query import Query
 from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.radius import RowQuestion
 from treeproof.search.reasons import in_domain, new_reasons
 
 
@@ -31,7 +29,7 @@ def find_anchors(engine: Engine, query: Query, budget: Budget, *, n_jobs: int = 
 
     def solve_row(row: int, _: Results) -> None:
         if not query.already_broken[row]:
-            question = _RowQuestion(engine, query.take(slice(row, row + 1)), budget)
+            question = RowQuestion(engine, query, row, budget)
             results.sufficient[row] = True
             _leave_out(question, np.flatnonzero(~stays[row]), results, row)
 
@@ -39,31 +37,8 @@ def find_anchors(engine: Engine, query: Query, budget: Budget, *, n_jobs: int = 
     return results
 
 
-class _RowQuestion:
-    """Asks whether fixing a set of features fixes the answer of one row."""
-
-    def __init__(self, engine: Engine, query: Query, budget: Budget) -> None:
-        self._engine, self._budget, self.query = engine, budget, query
-        self._deadline = time.perf_counter() + budget.time_limit_s
-
-    def ask(self, kept: set[int]) -> tuple[str, UnknownReason, NDArray[np.float64]]:
-        """Verdict with a set fixed, why it is unknown, and the witness of a falsified one."""
-        left = self._deadline - time.perf_counter()
-        if left <= 0.0:
-            return Verdict.UNKNOWN, UnknownReason.TIME_LIMIT, self.query.rows[0]
-        is_kept = np.isin(np.arange(self.query.rows.shape[1]), sorted(kept))
-        low, high = (
-            np.where(is_kept, self.query.rows, side)
-            for side in (self.query.reach.low, self.query.reach.high)
-        )
-        reach = dataclasses.replace(self.query.reach, low=low, high=high)
-        asked = dataclasses.replace(self.query, reach=reach)
-        answer = self._engine.verify(asked, dataclasses.replace(self._budget, time_limit_s=left))
-        return answer.verdict[0], answer.reason[0], answer.witness[0]
-
-
 def _leave_out(
-    question: _RowQuestion, movable: NDArray[np.int64], results: Reasons, row: int
+    question: RowQuestion, movable: NDArray[np.int64], results: Reasons, row: int
 ) -> None:
     """Drop features while the rest is proved; minimal iff every remaining drop is falsified.
 
@@ -71,19 +46,23 @@ def _leave_out(
     falsified after later drops; and with everything fixed only the row itself is left, which keeps
     its claim.
     """
+    rows, reach = question.query.rows, question.query.reach
     kept = set(movable.tolist())
     witnesses = {}
     for feature in movable.tolist():
-        verdict, reason, witness = question.ask(kept - {feature})
-        if verdict == Verdict.VERIFIED:
+        is_kept = np.isin(np.arange(rows.shape[1]), sorted(kept - {feature}))
+        low, high = (np.where(is_kept, rows, side) for side in (reach.low, reach.high))
+        answer = question.ask(low=low, high=high)
+        if answer is None:
+            results.reason[row] = UnknownReason.TIME_LIMIT
+        elif answer.verdict[0] == Verdict.VERIFIED:
             kept.remove(feature)
-            continue
-        if verdict == Verdict.FALSIFIED:
-            witnesses[feature] = witness
+        elif answer.verdict[0] == Verdict.FALSIFIED:
+            witnesses[feature] = answer.witness[0]
         else:
-            results.reason[row] = reason
+            results.reason[row] = answer.reason[0]
     features = sorted(kept)
-    nothing = np.full(question.query.rows.shape[1], np.nan)
+    nothing = np.full(rows.shape[1], np.nan)
     results.features[row] = np.array(features, dtype=np.int64)
     results.sets[row] = [results.features[row]]
     results.minimal[row] = all(feature in witnesses for feature in features)

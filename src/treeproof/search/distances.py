@@ -5,16 +5,15 @@ distance beyond (x - T) / rate. The minimal perturbation is one of these numbers
 sorted list is exact; no interval is halved.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.core.balls import row_distances, threshold_distances
-from treeproof.query.perturbations import Reach
 from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
@@ -22,15 +21,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Sorted distinct distances of one row.
+    """Sorted distinct distances of one row, rounded down to doubles.
 
-    Attributes
-    ----------
-    value : float64 (n,)
-        Largest double not above the exact distance.
-    attained : bool (n,)
-        Whether the closed ball of radius `value` reaches the new cell; otherwise only every larger
-        double does. At one value, attained comes first.
+    Where one is attained, the closed ball of that radius reaches the new cell; otherwise only every
+    larger double does. At one value, attained comes first.
     """
 
     value: FloatArray
@@ -67,8 +61,8 @@ def distances_of(query: Query, row: int) -> Distances:
     return Distances(distinct[0], distinct[1] == 0.0)
 
 
-def ball_of(query: Query, distances: Distances, number: int) -> Reach:
-    """Closed ball of a query about one row that holds the cells of a distance, and none beyond.
+def ball_of(query: Query, distances: Distances, number: int) -> dict[str, Any]:
+    """Radius and bound of a closed ball around one row: the cells of a distance, and none beyond.
 
     A distance that is only approached has the next double for a radius. A threshold that lies at
     exactly that radius is farther: a bound keeps it out.
@@ -84,7 +78,7 @@ def ball_of(query: Query, distances: Distances, number: int) -> Reach:
             found, is_exact = rounded_distances(row[feature], cuts, float(reach.up[feature]))
             for cut in cuts[(found == radius) & is_exact]:
                 high[0, feature] = min(high[0, feature], np.nextafter(cut, -np.inf))
-    return dataclasses.replace(reach, radius=radius, high=high)
+    return {"radius": radius, "high": high}
 
 
 def rounded_distances(

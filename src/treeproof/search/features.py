@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rank_space
+from treeproof.engines.outcomes import are_broken
 from treeproof.kernels.core.cells import FIXED
-from treeproof.prediction import accumulators, in_slices, thread_count
-from treeproof.query.constraints import breaks_claim
+from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
 from treeproof.search.distances import rounded_distances
@@ -136,9 +136,7 @@ def _judge(query: Query, row: int, found: NDArray[Any]) -> NDArray[np.bool_]:
         part = slice(first, min(first + size, len(broken)))
         points = np.tile(query.rows[row], (part.stop - part.start, 1))
         points[np.arange(len(points)), found["feature"][part]] = found["value"][part]
-        sums = accumulators(query.ensemble, points)
-        group = np.full(len(points), query.group[row])
-        broken[part] = breaks_claim(query.ensemble, query.alternatives, group, sums)
+        broken[part] = are_broken(query, row, points)
     return broken
 
 

@@ -6,13 +6,13 @@ the paper, kept so that its tables can be repeated.
 
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 
 from treeproof.engines.base import Budget, Engine, RadiusEngine, for_each_row
 from treeproof.engines.outcomes import mark_broken
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Reach
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -45,7 +45,7 @@ def find_radius(
         if query.already_broken[row]:
             mark_broken(query, results, row)
             return
-        question = _RowQuestion(engine, query, row, budget)
+        question = RowQuestion(engine, query, row, budget)
         if protocol is None:
             _search_list(question, distances_of(query, row), results, row)
         else:
@@ -57,32 +57,26 @@ def find_radius(
     return results
 
 
-class _RowQuestion:
-    """Asks an engine about one row at many radii, within one budget."""
+class RowQuestion:
+    """Asks an engine about one row in many sets, within one budget."""
 
     def __init__(self, engine: Engine, query: Query, row: int, budget: Budget) -> None:
+        self.query = query.take(slice(row, row + 1))
         self._engine = engine
-        self._query = query.take(slice(row, row + 1))
         self._budget = budget
         self._deadline = time.perf_counter() + budget.time_limit_s
 
-    def at(self, radius: float) -> Results | None:
-        """Outcome of the row at a radius; None when no time is left."""
-        return self._within(dataclasses.replace(self._query.reach, radius=radius))
-
-    def at_distance(self, distances: Distances, number: int) -> Results | None:
-        """Outcome of the row in the ball of a listed distance; None when no time is left."""
-        return self._within(ball_of(self._query, distances, number))
-
-    def _within(self, reach: Reach) -> Results | None:
+    def ask(self, **reach: Any) -> Results | None:
+        """Outcome of the row within a changed reach; None when no time is left."""
         left = self._deadline - time.perf_counter()
         if left <= 0.0:
             return None
-        query = dataclasses.replace(self._query, reach=reach)
+        changed = dataclasses.replace(self.query.reach, **reach)
+        query = dataclasses.replace(self.query, reach=changed)
         return self._engine.verify(query, dataclasses.replace(self._budget, time_limit_s=left))
 
 
-def _search_list(question: _RowQuestion, distances: Distances, results: Results, row: int) -> None:
+def _search_list(question: RowQuestion, distances: Distances, results: Results, row: int) -> None:
     """Find the largest distance that the engine proves, and the smallest that it breaks.
 
     The cells of distance i are proved or broken by a question at its radius. Doubling the number
@@ -94,7 +88,7 @@ def _search_list(question: _RowQuestion, distances: Distances, results: Results,
     while refused - proved > 1:
         is_open = refused == len(distances)
         middle = min(proved + step, refused - 1) if is_open else (proved + refused) // 2
-        answer = question.at_distance(distances, middle)
+        answer = question.ask(**ball_of(question.query, distances, middle))
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break
@@ -111,22 +105,6 @@ def _search_list(question: _RowQuestion, distances: Distances, results: Results,
         elif answer.reason[0] != UnknownReason.NONE:
             reason = answer.reason[0]
         refused = middle
-    _write(distances, proved, broken, reason, results, row)
-
-
-def _copy_witness(answer: Results, results: Results, row: int) -> None:
-    for name in ("witness", "witness_distance", "witness_label"):
-        getattr(results, name)[row] = getattr(answer, name)[0]
-
-
-def _write(
-    distances: Distances,
-    proved: int,
-    broken: int,
-    reason: UnknownReason,
-    results: Results,
-    row: int,
-) -> None:
     n = len(distances)
     # Sound: up to the next distance no new cell is reached.
     results.lower[row] = distances.value[proved + 1] if proved + 1 < n else np.inf
@@ -139,8 +117,13 @@ def _write(
         results.reason[row] = reason
 
 
+def _copy_witness(answer: Results, results: Results, row: int) -> None:
+    for name in ("witness", "witness_distance", "witness_label"):
+        getattr(results, name)[row] = getattr(answer, name)[0]
+
+
 def _follow_protocol(
-    question: _RowQuestion, protocol: PaperProtocol, results: Results, row: int
+    question: RowQuestion, protocol: PaperProtocol, results: Results, row: int
 ) -> bool:
     """Try the paper's radii; return whether the first one was proved."""
     radius = protocol.first_eps
@@ -148,7 +131,7 @@ def _follow_protocol(
     proved_at_first = False
     reason = UnknownReason.LOOSE_BOUND
     for step in range(protocol.steps):
-        answer = question.at(radius)
+        answer = question.ask(radius=radius)
         if answer is None:
             reason = UnknownReason.TIME_LIMIT
             break

@@ -106,7 +106,8 @@ def _bin_column(
     upper = lower = distinct
     lossless = len(distinct) <= limit - has_missing
     if not lossless and len(distinct) > n_bins - has_missing:
-        weight = _weight_per_value(column, distinct, weights)
+        place = np.searchsorted(distinct, column)  # behind them all for missing values
+        weight = np.bincount(place, weights, len(distinct) + 1).astype(np.float64)[:-1]
         shared_out = _mixed_bins if by_width else _quantile_bins
         last_of_bin = shared_out(distinct, weight, n_bins - has_missing)
         upper = distinct[last_of_bin]
@@ -116,15 +117,6 @@ def _bin_column(
         nothing = np.full(1, np.nan, dtype=np.float32)
         lower, upper = np.concatenate([lower, nothing]), np.concatenate([upper, nothing])
     return _Column(lower, upper, codes, lossless)
-
-
-def _weight_per_value(
-    column: NDArray[np.float32], distinct: NDArray[np.float32], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    place = np.searchsorted(distinct, column)
-    sums: NDArray[np.float64] = np.zeros(len(distinct) + 1)  # the last one is of missing values
-    np.add.at(sums, place, weights)
-    return sums[:-1]
 
 
 def _quantile_bins(

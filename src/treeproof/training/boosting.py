@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, check_choice, check_integer, check_real
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import (
     GrownTree,
@@ -19,7 +19,7 @@ from treeproof.kernels.training.losses import (
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.export import starting_margins
 from treeproof.training.growing import Growers
-from treeproof.training.parameters import check_choice, check_integer, check_real, tree_depth
+from treeproof.training.parameters import tree_depth
 from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
 
 Progress = Callable[[int, int, dict[str, float]], bool | None]

@@ -12,19 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, check_choice, check_integer, require_backend
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
 from treeproof.training.binning import training_table
 from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
-from treeproof.training.parameters import (
-    MAX_BINS,
-    check_choice,
-    check_integer,
-    feature_reach,
-    monotone_directions,
-)
+from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
 
 if TYPE_CHECKING:
     import xgboost
@@ -124,12 +118,11 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def feature_importances_(self) -> NDArray[np.float64]:
         """Mean gain of the splits on each feature, as shares; under attack, robust gain."""
         check_is_fitted(self)
-        total, count = np.zeros(self.n_features_in_), np.zeros(self.n_features_in_)
-        for tree in self._trained.trees:
-            inner = tree.left >= 0
-            np.add.at(total, tree.feature[inner], tree.gain[inner])
-            np.add.at(count, tree.feature[inner], 1.0)
-        mean = total / np.maximum(count, 1.0)
+        trees = self._trained.trees
+        feature = np.concatenate([tree.feature[tree.left >= 0] for tree in trees])
+        gain = np.concatenate([tree.gain[tree.left >= 0] for tree in trees])
+        total = np.bincount(feature, gain, self.n_features_in_).astype(np.float64)
+        mean = total / np.maximum(np.bincount(feature, minlength=self.n_features_in_), 1.0)
         return mean / mean.sum() if mean.any() else mean
 
     def _n_threads(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
+from treeproof.files import replacing
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.loaders.xgboost.objectives import (
     binary_rule,
@@ -112,7 +113,9 @@ def save_document(model: TrainedTrees, path: str | PathLike[str]) -> None:
             "An XGBoost model file must end in .json or .ubj, by which XGBoost knows the format."
             f" Got '{target.name}'."
         )
-    target.write_bytes(encoders[target.suffix](model))
+    content = encoders[target.suffix](model)
+    with replacing(target, "The model file") as file:
+        file.write(content)
 
 
 def to_json(model: TrainedTrees) -> bytes:

@@ -7,14 +7,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, check_integer, check_real
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.kernels.training.sampling import hash_rows
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
-from treeproof.training.parameters import check_integer, check_real, tree_depth
+from treeproof.training.parameters import tree_depth
 
 
 class RobustRandomForestClassifier(TreeClassifier):
@@ -250,9 +250,7 @@ class _Draws:
         points = random.random(self.n_drawn) * self.total[-1]
         places = np.searchsorted(self.total, points, side="right")
         drawn = self.order[np.minimum(places, len(self.order) - 1)]
-        counts: NDArray[np.float64] = np.zeros(len(self.order))
-        np.add.at(counts, drawn, 1.0)
-        return counts
+        return np.bincount(drawn, minlength=len(self.order)).astype(np.float64)
 
 
 def _hessian(n_classes: int) -> float:

@@ -1,6 +1,5 @@
 """Checks of what users pass to the estimators, and its translation into arrays."""
 
-import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,47 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, check_choice, check_integer, check_real
 
 MAX_BINS = 1 << 16
 UNLIMITED_DEPTH = 1 << 30
 
 
-def check_real(
-    name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False
-) -> float:
-    """Return a finite number in [low, high], or in (low, high]; say what is wrong with others."""
-    valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    valid = valid and math.isfinite(value) and low <= value <= high
-    if not valid or (open_low and value == low):
-        above = f"above {low:g}" if open_low else f"at least {low:g}"
-        limit = "" if high == math.inf else f" and at most {high:g}"
-        raise InvalidInput(f"'{name}' must be a number {above}{limit}. Got {value!r}.")
-    return float(value)
-
-
-def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """Return a whole number inside an interval, or say what is wrong with it."""
-    valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not valid or value < low or (high is not None and value > high):
-        limit = "" if high is None else f" and at most {high}"
-        raise InvalidInput(
-            f"'{name}' must be a whole number, at least {low}{limit}. Got {value!r}."
-        )
-    return int(value)
-
-
 def tree_depth(max_depth: Any) -> int:
     """Depth at which trees end; None is no limit."""
     return UNLIMITED_DEPTH if max_depth is None else check_integer("max_depth", max_depth, low=1)
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Return one of the choices, or list them."""
-    if not isinstance(value, str) or value not in choices:
-        listed = " or ".join(repr(choice) for choice in choices)
-        raise InvalidInput(f"'{name}' must be {listed}. Got {value!r}.")
-    return value
 
 
 def feature_number(name: str, item: Any, names: Sequence[str] | None, n_features: int) -> int:

@@ -35,11 +35,11 @@ def test_upper_bounds_with_witnesses(boosted):
 def test_the_number_of_questions_is_counted_and_limited(boosted, monkeypatch):
     model, X, _ = boosted
     asked = []
-    real = module.accumulators
+    real = module.are_broken
     monkeypatch.setattr(
         module,
-        "accumulators",
-        lambda ensemble, points: asked.append(len(points)) or real(ensemble, points),
+        "are_broken",
+        lambda query, row, points: asked.append(len(points)) or real(query, row, points),
     )
     found = tp.radius(model, X[:2], engine=tp.hard_label(777))
     assert found.statistics["queries"].sum() == sum(asked)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.strategies import random_case
-from treeproof.engines.instance import distance
+from treeproof.engines.instance import distances
 from treeproof.query.rounding import round_down
 
 
@@ -32,4 +32,5 @@ def test_distances_are_those_of_the_farthest_feature(seed):
         steps = rng.choice([0.0, 0.1, -0.1, 0.1 + 1e-17, 1 / 3, 5e-324, 1e-300, 7.0], len(values))
         point = values + steps * np.where(rng.random(len(values)) < 0.5, 1.0, query.reach.up)
         point = np.where(np.isfinite(point), point, values)
-        assert distance(query, row, point) == distance_over_all_features(query, row, point)
+        (found,) = distances(query, np.array([row]), point[np.newaxis])
+        assert found == distance_over_all_features(query, row, point)

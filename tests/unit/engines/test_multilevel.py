@@ -167,9 +167,9 @@ def test_many_leaves_need_larger_rooms():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"T": 1}, "'T' of multilevel must be a whole number >= 2. Got 1"),
+        ({"T": 1}, "'T' of multilevel must be a whole number, at least 2. Got 1"),
         ({"T": 2.5}, "'T' of multilevel must be a whole number"),
-        ({"L": 0}, "'L' of multilevel must be a whole number >= 1. Got 0"),
+        ({"L": 0}, "'L' of multilevel must be a whole number, at least 1. Got 0"),
         ({"bound": "max"}, "'bound' of multilevel must be 'sum' or 'path'"),
         ({"grouping": "random"}, "'grouping' of multilevel must be"),
     ],
@@ -193,7 +193,7 @@ def test_protocols_start_somewhere():
 def test_the_compiled_protocol_is_the_generic_one():
     from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.results.results import Results
-    from treeproof.search.radius import _follow_protocol, _RowQuestion
+    from treeproof.search.radius import RowQuestion, _follow_protocol
 
     rng = np.random.default_rng(12)
     for _ in range(30):
@@ -203,16 +203,14 @@ def test_the_compiled_protocol_is_the_generic_one():
         compiled = engine.protocol_radius(query, Budget(), protocol)
         for row in np.flatnonzero(~query.already_broken):
             generic = Results.empty(len(query), query.rows.shape[1])
-            _follow_protocol(
-                _RowQuestion(engine, query, int(row), Budget()), protocol, generic, row
-            )
+            _follow_protocol(RowQuestion(engine, query, int(row), Budget()), protocol, generic, row)
             assert generic.lower[row] == compiled.lower[row]
 
 
 def test_the_compiled_search_is_the_generic_one():
     from treeproof.results.results import Results
     from treeproof.search.distances import distances_of
-    from treeproof.search.radius import _RowQuestion, _search_list
+    from treeproof.search.radius import RowQuestion, _search_list
 
     rng = np.random.default_rng(13)
     for _ in range(40):
@@ -221,7 +219,7 @@ def test_the_compiled_search_is_the_generic_one():
         compiled = engine.radius(query, Budget())
         for row in np.flatnonzero(~query.already_broken):
             generic = Results.empty(len(query), query.rows.shape[1])
-            question = _RowQuestion(engine, query, int(row), Budget())
+            question = RowQuestion(engine, query, int(row), Budget())
             _search_list(question, distances_of(query, int(row)), generic, int(row))
             assert generic.lower[row] == compiled.lower[row]
 

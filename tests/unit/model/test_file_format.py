@@ -307,7 +307,7 @@ def test_a_failed_save_leaves_the_old_file_alone(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", disk_full)
-    with pytest.raises(InvalidInput, match=r"cannot be saved as .*: No space left on device"):
+    with pytest.raises(InvalidInput, match=r"cannot be written: No space left on device"):
         save_ensemble(random_ensemble(np.random.default_rng(3)), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

@@ -54,6 +54,7 @@ def answers(**columns):
         "exact": np.ones(n, dtype=bool),
         "attained": np.zeros(n, dtype=bool),
         "seconds": np.zeros(n),
+        "asks_radius": True,
         "reason": np.full(n, ""),
     }
     return SimpleNamespace(**(shared | columns))

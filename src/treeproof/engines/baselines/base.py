@@ -1,7 +1,7 @@
 """What engines that go row by row have in common: limits, alternatives, replays, verdicts."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ from treeproof.engines.outcomes import (
     mark_unknown,
     mark_verified,
 )
-from treeproof.errors import InvalidInput
 from treeproof.kernels.baselines.leaves import Limits
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, TIME_LIMIT, UNDECIDED
 from treeproof.model.ensemble import FloatArray
@@ -34,44 +33,16 @@ REASONS = {
 """Why a row is unknown, by the status that a kernel ended with."""
 
 
-def require_whole(engine: str, name: str, value: Any, least: int) -> None:
-    """Refuse an option that is not a whole number, or too small."""
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise InvalidInput(
-            f"'{name}' of {engine} must be a whole number >= {least}. Got {value!r}."
-        )
-
-
-def require_choice(engine: str, name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse an option that is none of its two choices."""
-    if value not in choices:
-        raise InvalidInput(
-            f"'{name}' of {engine} must be '{choices[0]}' or '{choices[1]}'. Got {value!r}."
-        )
-
-
 @dataclass(slots=True)
 class RowSearch:
-    """One row of a query while an engine works on it.
-
-    Attributes
-    ----------
-    query, row, outcomes
-        The question, and where the answer is written.
-    limits : Limits
-        What the row may still spend, as kernels take it.
-    excluded : int
-        Points of a solver that the model's own arithmetic does not take for violations.
-    reason : UnknownReason
-        Why the last question stayed open.
-    """
+    """One row of a query while an engine works on it, and where the answer is written."""
 
     query: Query
     row: int
     outcomes: Results
     limits: Limits
-    excluded: int = 0
-    reason: UnknownReason = UnknownReason.NONE
+    excluded: int = 0  # points of a solver that the model does not take for violations
+    reason: UnknownReason = UnknownReason.NONE  # why the last question stayed open
 
     @property
     def alternatives(self) -> list[range]:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import REASONS, RowEngine, require_whole
+from treeproof.engines.baselines.base import REASONS, RowEngine
 from treeproof.engines.baselines.restricted import Cells, restricted_to
+from treeproof.errors import check_integer
 from treeproof.kernels.baselines.combination import Boxes, combine
 from treeproof.kernels.core.status import FOUND, NODE_LIMIT, PROVED
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -39,7 +40,7 @@ class CombinationEngine(RowEngine):
 
     def __post_init__(self) -> None:
         """Refuse negative numbers of splits."""
-        require_whole(self.name, "splits", self.splits, 0)
+        check_integer("splits", self.splits, low=0, of="combination")
 
     def node_limit(self, budget: Budget) -> int:
         """Splits that a row may spend."""

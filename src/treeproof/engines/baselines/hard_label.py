@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch, require_whole
+from treeproof.engines.baselines.base import RowEngine, RowSearch
 from treeproof.engines.baselines.restricted import Cells
-from treeproof.engines.instance import distance, rank_space
-from treeproof.engines.outcomes import record_witness
+from treeproof.engines.instance import distances, rank_space
+from treeproof.engines.outcomes import are_broken, record_witness
+from treeproof.errors import check_integer
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray
-from treeproof.prediction import accumulators
-from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
@@ -40,28 +39,16 @@ _PATIENCE = 5
 class Oracle(RowSearch):
     """Says which points around a row break the claim, and counts the questions."""
 
+    values: FloatArray = field(init=False)  # (n_features,); the row
+    scale: float = field(init=False)  # a length to begin with, from the row's own numbers
     _moves: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         """Missing and categorical entries never move."""
+        self.values = self.query.rows[self.row]
         self._moves = ~np.isnan(self.values) & ~rank_space(self.query.ensemble).categorical
-
-    @property
-    def values(self) -> FloatArray:
-        """The row."""
-        values: FloatArray = self.query.rows[self.row]
-        return values
-
-    @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return len(self.values)
-
-    @property
-    def scale(self) -> float:
-        """A length to begin with, from the row's own numbers."""
         finite = np.abs(self.values[np.isfinite(self.values)])
-        return float(max(1e-3, min(finite.max(initial=0.0), 1e6)))
+        self.scale = float(max(1e-3, min(finite.max(initial=0.0), 1e6)))
 
     @property
     def is_finished(self) -> bool:
@@ -75,10 +62,7 @@ class Oracle(RowSearch):
         count = min(len(points), int(most - asked))
         if count > 0 and self.seconds_left > 0.0:
             self.limits.nodes[0] += count
-            query = self.query
-            sums = accumulators(query.ensemble, np.ascontiguousarray(points[:count]))
-            group = np.full(count, query.group[self.row])
-            broken[:count] = breaks_claim(query.ensemble, query.alternatives, group, sums)
+            broken[:count] = are_broken(self.query, self.row, points[:count])
         return broken
 
     def points(self, directions: FloatArray, lengths: FloatArray) -> FloatArray:
@@ -98,12 +82,13 @@ class Oracle(RowSearch):
         )
         near = np.clip(np.where(np.isnan(self.values), 0.0, self.values), low, high)
         near = np.clip(near, -_FARTHEST, _FARTHEST)
-        far = self.scale * 2.0 ** rng.uniform(-10.0, 10.0, size=(count, self.n_features))
+        size = count, len(self.values)
+        far = self.scale * 2.0 ** rng.uniform(-10.0, 10.0, size=size)
         least = np.where(np.isfinite(low), low, near - far)
         most = np.where(np.isfinite(high), high, near + far)
         least, most = np.maximum(least, -_FARTHEST), np.minimum(most, _FARTHEST)
-        inside = least + rng.random((count, self.n_features)) * (most - least)
-        kind = rng.integers(4, size=(count, self.n_features))
+        inside = least + rng.random(size) * (most - least)
+        kind = rng.integers(4, size=size)
         mixed = np.choose(kind, [inside, least, most, np.broadcast_to(near, inside.shape)])
         half = np.arange(count)[:, np.newaxis] % 2 == 0
         return self._cast(np.clip(np.where(half, inside, mixed), low, high), low, high)
@@ -112,15 +97,6 @@ class Oracle(RowSearch):
         """Whether each point lies in the box; the row's own values may not."""
         low, high = self.query.reach.low[self.row], self.query.reach.high[self.row]
         return np.asarray(np.all(~self._moves | ((low <= points) & (points <= high)), axis=1))
-
-    def is_nearer(self, points: FloatArray, best: float) -> NDArray[np.bool_]:
-        """Whether the distance of each point is below a number by more than rounding."""
-        reach = self.query.reach
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            moved = np.where(self._moves & (points != self.values), points - self.values, 0.0)
-            size = np.abs(moved) / np.where(moved > 0.0, reach.up, reach.down)
-        farthest = np.where(moved == 0.0, 0.0, size).max(axis=1, initial=0.0)
-        return np.asarray(farthest < best * (1.0 - 1e-12))
 
     def _cast(self, points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """Round to the input precision, towards the row where rounding would leave the bounds."""
@@ -160,8 +136,8 @@ class HardLabelEngine(RowEngine):
 
     def __post_init__(self) -> None:
         """Refuse options that describe no attack."""
-        require_whole(self.name, "queries", self.queries, 1)
-        require_whole(self.name, "random_state", self.random_state, 0)
+        check_integer("queries", self.queries, low=1, of="hard_label")
+        check_integer("random_state", self.random_state, low=0, of="hard_label")
 
     def node_limit(self, budget: Budget) -> int:
         """Queries that a row may spend."""
@@ -215,23 +191,13 @@ def _sample_box(oracle: Oracle, rng: np.random.Generator) -> FloatArray | None:
 
 @dataclass(slots=True)
 class _Descent:
-    """The search over directions for one row.
-
-    Attributes
-    ----------
-    good_enough : float
-        Distance at which the search may end.
-    best : float
-        Distance of the nearest broken point.
-    point : float64 (n_features,) or None
-        That point, in the model's input precision.
-    """
+    """The search over directions for one row."""
 
     oracle: Oracle
     rng: np.random.Generator
-    good_enough: float = 0.0
-    best: float = np.inf
-    point: FloatArray | None = None
+    good_enough: float = 0.0  # distance at which the search may end
+    best: float = np.inf  # distance of the nearest broken point
+    point: FloatArray | None = None  # that point, in the model's input precision
     _length: float = field(default=np.inf, init=False)
 
     @property
@@ -267,7 +233,7 @@ class _Descent:
 
     def _random(self, count: int) -> FloatArray:
         """Random directions of length 1 in L∞: normal ones, corners, and a few features only."""
-        n_features = self.oracle.n_features
+        n_features = len(self.oracle.values)
         normal = self.rng.normal(size=(count, n_features))
         corners = np.sign(normal)
         few = corners * (self.rng.random((count, n_features)) < 2.0 / max(n_features, 2))
@@ -278,7 +244,7 @@ class _Descent:
         """Follow random differences of the length as long as they lead nearer."""
         step, failures = _FIRST_STEP, 0
         while not self.is_finished and failures < _PATIENCE:
-            noise = _unit(self.rng.normal(size=(_DIFFERENCES, self.oracle.n_features)))
+            noise = _unit(self.rng.normal(size=(_DIFFERENCES, len(self.oracle.values))))
             nearby = _unit(direction + _SMOOTHING * noise)
             lengths = self._lengths(nearby, np.full(len(nearby), 1.2 * self._length))
             known = np.isfinite(lengths)
@@ -321,10 +287,12 @@ class _Descent:
         return result
 
     def _remember(self, points: FloatArray) -> None:
-        for point in points[self.oracle.is_nearer(points, self.best)]:
-            found = distance(self.oracle.query, self.oracle.row, point)
-            if found < self.best:
-                self.best, self.point = found, np.array(point)
+        if len(points) == 0:
+            return
+        found = distances(self.oracle.query, np.full(len(points), self.oracle.row), points)
+        nearest = int(np.argmin(found))
+        if found[nearest] < self.best:
+            self.best, self.point = float(found[nearest]), points[nearest].copy()
 
 
 def _unit(directions: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch, require_choice
+from treeproof.engines.baselines.base import RowEngine, RowSearch
 from treeproof.engines.baselines.programs import (
     Encoding,
     Level,
@@ -21,7 +21,7 @@ from treeproof.engines.baselines.programs import (
     safe_bound,
 )
 from treeproof.engines.baselines.restricted import Cells, restricted_to
-from treeproof.errors import require_backend
+from treeproof.errors import check_choice, require_backend
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -65,7 +65,7 @@ class LpEngine(RowEngine):
                 stacklevel=3,
             )
             object.__setattr__(self, "relaxation", of)
-        require_choice(self.name, "relaxation", self.relaxation, ("decision", "distance"))
+        check_choice("relaxation", self.relaxation, ("decision", "distance"), of="lp")
         require_backend("highspy", "milp")
 
     def decide_row(self, search: Any, cells: Cells) -> None:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import RowEngine, RowSearch, require_choice
+from treeproof.engines.baselines.base import RowEngine, RowSearch
 from treeproof.engines.baselines.programs import HERE, Encoding, Level, ProgramSearch, encode
 from treeproof.engines.baselines.restricted import Cells, restricted_to
 from treeproof.engines.instance import point_in_cells
 from treeproof.engines.outcomes import breaks, record_witness
-from treeproof.errors import require_backend
+from treeproof.errors import check_choice, require_backend
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.query import Query
 from treeproof.results.results import Results
@@ -23,18 +23,10 @@ _GROWTH = 1.5
 
 @dataclass(slots=True)
 class MilpSearch(ProgramSearch):
-    """A row while integer programs are asked about it.
+    """A row while integer programs are asked about it."""
 
-    Attributes
-    ----------
-    best : float64 (n_features,) or None
-        The nearest violation so far, replayed.
-    level : Level
-        Distance of its cells.
-    """
-
-    best: FloatArray | None = None
-    level: Level = (np.inf, False)
+    best: FloatArray | None = None  # (n_features,); the nearest violation so far, replayed
+    level: Level = (np.inf, False)  # distance of its cells
 
     def find(self, constraints: range, cells: Cells) -> Verdict:
         """Decide whether a box of cells holds a violation of one alternative.
@@ -126,7 +118,7 @@ class MilpEngine(RowEngine):
 
     def __post_init__(self) -> None:
         """Refuse unknown forms, and name the package that brings the solver."""
-        require_choice(self.name, "form", self.form, ("restricted", "whole"))
+        check_choice("form", self.form, ("restricted", "whole"), of="milp")
         require_backend("highspy", "milp")
 
     def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:

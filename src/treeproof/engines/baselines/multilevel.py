@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
-from treeproof.engines.baselines.base import REASONS, require_choice, require_whole
+from treeproof.engines.baselines.base import REASONS
 from treeproof.engines.baselines.questions import in_chunks, question_of
 from treeproof.engines.outcomes import (
     is_broken_unchanged,
@@ -21,6 +21,7 @@ from treeproof.engines.outcomes import (
     mark_unknown,
     mark_verified,
 )
+from treeproof.errors import check_choice, check_integer
 from treeproof.kernels.baselines.levels import Options
 from treeproof.kernels.baselines.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
 from treeproof.kernels.baselines.parts import new_search
@@ -63,10 +64,10 @@ class MultilevelEngine:
 
     def __post_init__(self) -> None:
         """Refuse options that describe no levels."""
-        require_whole(self.name, "T", self.T, 2)
-        require_whole(self.name, "L", self.L, 1)
-        require_choice(self.name, "bound", self.bound, ("sum", "path"))
-        require_choice(self.name, "grouping", self.grouping, ("order", "shared"))
+        check_integer("T", self.T, low=2, of="multilevel")
+        check_integer("L", self.L, low=1, of="multilevel")
+        check_choice("bound", self.bound, ("sum", "path"), of="multilevel")
+        check_choice("grouping", self.grouping, ("order", "shared"), of="multilevel")
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked; rows that a point does break stay unknown."""

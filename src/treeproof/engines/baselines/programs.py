@@ -83,23 +83,14 @@ class Program:
 class Answer:
     """What HiGHS said.
 
-    Attributes
-    ----------
-    bound : float
-        No point has a smaller cost, up to the margin: minus infinity when there is no bound,
-        infinity when no point satisfies all rows.
-    point : float64 (n_columns,) or None
-        The best point it found.
-    is_out_of_time : bool
-        The time limit was reached.
-    row_multiplier : float64 (n_rows,) or None
-        Dual values, of programs without whole-number columns.
+    No point has a cost below the bound, up to the margin: minus infinity when there is no bound,
+    infinity when no point satisfies all rows.
     """
 
     bound: float
-    point: FloatArray | None = None
+    point: FloatArray | None = None  # (n_columns,); the best that it found
     is_out_of_time: bool = False
-    row_multiplier: FloatArray | None = None
+    row_multiplier: FloatArray | None = None  # (n_rows,); dual values, without whole columns
 
 
 def solve(
@@ -225,26 +216,14 @@ def safe_bound(program: Program, row_multiplier: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A program over a restricted ensemble, and where its columns are.
+    """A program over a restricted ensemble, and where its columns are."""
 
-    Attributes
-    ----------
-    program : Program
-        Minimises nothing yet; see `ask_margin` and `ask_distance`.
-    boundaries : dict of int to list of int
-        Cells at which each feature is cut, in order; a column each, from `boundary_column` on.
-    boundary_column : dict of int to int
-        First boundary column of each feature.
-    leaf_column, margin_column : int
-        First leaf; least margin of the constraints, at least 0 at every violation.
-    """
-
-    program: Program
+    program: Program  # minimises nothing yet; see `ask_margin` and `ask_distance`
     restricted: Restricted
-    boundaries: dict[int, list[int]]
-    boundary_column: dict[int, int]
-    leaf_column: int
-    margin_column: int
+    boundaries: dict[int, list[int]]  # cells at which each feature is cut, in order
+    boundary_column: dict[int, int]  # the first of each feature, one per cut
+    leaf_column: int  # the first
+    margin_column: int  # least margin of the constraints, at least 0 at every violation
 
     def ask_margin(self) -> None:
         """Maximise the margin: no violation is in the box if it stays below 0."""

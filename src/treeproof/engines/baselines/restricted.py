@@ -22,27 +22,15 @@ Cells = tuple[IntArray, IntArray]
 class Restricted:
     """Reachable leaves of one alternative (constraints that must hold together) over one box.
 
-    Attributes
-    ----------
-    cells : int32 (n_features,), twice
-        The box.
-    leaves : Leaves
-        Trees that matter to no constraint have none.
-    leaf_row : int32 (n_leaves,)
-        Row of ``trees.leaf_value``.
-    base, floor : float64 (n_constraints,)
-        Gain before any tree; the need of each constraint less every slack: no violation unless base
-        and the gains of the leaves add up to the floor.
-    scale : float64 (n_constraints,)
-        Order of magnitude of all of these.
+    There is no violation unless base and the gains of the leaves add up to the floor.
     """
 
     cells: Cells
-    leaves: Leaves
-    leaf_row: IntArray
-    base: FloatArray
-    floor: FloatArray
-    scale: FloatArray
+    leaves: Leaves  # trees that matter to no constraint have none
+    leaf_row: IntArray  # (n_leaves,) int32; row of ``trees.leaf_value``
+    base: FloatArray  # (n_constraints,); gain before any tree
+    floor: FloatArray  # (n_constraints,); the need less every slack
+    scale: FloatArray  # (n_constraints,); order of magnitude of all of these
 
     @property
     def n_trees(self) -> int:
@@ -54,9 +42,9 @@ class Restricted:
         leaves = self.leaves
         at = cells[leaves.feature]
         inside = (leaves.low <= at) & (at <= leaves.high)
-        misses = np.zeros(len(leaves.range_start) - 1, dtype=np.int64)
-        leaf_of_range = np.repeat(np.arange(len(misses)), np.diff(leaves.range_start))
-        np.add.at(misses, leaf_of_range[~inside], 1)
+        n_leaves = len(leaves.range_start) - 1
+        leaf_of_range = np.repeat(np.arange(n_leaves), np.diff(leaves.range_start))
+        misses = np.bincount(leaf_of_range[~inside], minlength=n_leaves)
         return np.flatnonzero(misses == 0).tolist()
 
     def is_excluded_by_eq6(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.questions import in_chunks, question_of
@@ -19,13 +20,9 @@ from treeproof.engines.outcomes import (
     mark_verified,
 )
 from treeproof.errors import InternalError
-from treeproof.kernels.baselines.single_tree import (
-    LeafMeaning,
-    NearestLeaves,
-    new_walk,
-    single_tree_rows,
-)
+from treeproof.kernels.baselines.single_tree import NearestLeaves, new_walk, single_tree_rows
 from treeproof.model import evaluate
+from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
@@ -77,11 +74,11 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, Nearest
         high=np.empty((n_rows, n_features), dtype=np.int32),
         seconds=np.empty(n_rows),
     )
-    question, meaning = question_of(query), _meaning_of(query)
+    question, is_breaking = question_of(query), _breaking_leaves(query)
 
     def run(part: slice) -> None:
         walk = new_walk(n_features, question.space.max_depth)
-        single_tree_rows(question, meaning, float(radius), walk, part.start, part.stop, found)
+        single_tree_rows(question, is_breaking, float(radius), walk, part.start, part.stop, found)
 
     in_chunks(query, n_jobs, run)
     outcomes = Results.empty(n_rows, n_features)
@@ -100,17 +97,12 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, Nearest
     return outcomes, found
 
 
-def _meaning_of(query: Query) -> LeafMeaning:
-    """Outcome of every leaf, summed and finished as the library does."""
-    ensemble = query.ensemble
+def _breaking_leaves(query: Query) -> NDArray[np.bool_]:
+    """Leaves that break the claim of each group, summed and finished as the library does."""
+    ensemble, alternatives = query.ensemble, query.alternatives
     leaves = np.arange(ensemble.n_leaves, dtype=np.int32)[:, np.newaxis]
-    accumulators = evaluate.accumulate(ensemble, leaves)
-    label = np.full(ensemble.n_leaves, -1, dtype=np.int64)
-    if ensemble.decision.kind != "score":
-        label[:] = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
-    return LeafMeaning(
-        accumulator=accumulators.astype(np.float64),
-        label=label,
-        judgement=query.alternatives.judgement,
-        group_label=query.alternatives.group_label,
-    )
+    sums = evaluate.accumulate(ensemble, leaves)
+    n_groups = len(alternatives.group_label)
+    groups = np.repeat(np.arange(n_groups)[:, np.newaxis], len(leaves), axis=1)
+    found = [breaks_claim(ensemble, alternatives, group, sums) for group in groups]
+    return np.array(found, dtype=bool).reshape(groups.shape)

@@ -15,44 +15,26 @@ from treeproof.kernels.core.status import FOUND, PROVED
 
 
 class Order(NamedTuple):
-    """In which order leaves are tried, and what they must reach.
+    """In which order leaves are tried, and what they must reach."""
 
-    part_start  int64   (n_parts + 1,)   a part is a tree with more than one leaf
-    leaf        int64   (n,)             leaves of each part
-    floor       float64 (n_constraints,) no violation has a total gain below it
-    suffix      float64 (n_constraints, n_parts + 1)  largest gain of the parts from here on
-    sure        float64 (n_constraints,) totals from which a violation is certain
-    n_speaking  int                      parts that have a say; the later ones have none, and are
-                                         left out where totals are sure
-    """
-
-    part_start: np.ndarray
-    leaf: np.ndarray
-    floor: np.ndarray
-    suffix: np.ndarray
-    sure: np.ndarray
-    n_speaking: int
+    part_start: np.ndarray  # (n_parts + 1,) int64; a part is a tree with more than one leaf
+    leaf: np.ndarray  # (n,) int64; leaves of each part
+    floor: np.ndarray  # (n_constraints,) float64; no violation has a total gain below it
+    suffix: np.ndarray  # (n_constraints, n_parts + 1) float64; largest gain from a part on
+    sure: np.ndarray  # (n_constraints,) float64; totals from which a violation is certain
+    n_speaking: int  # parts that have a say; those after them are left out of sure totals
 
 
 class Path(NamedTuple):
-    """Where the search stands; it continues from here on the next call.
+    """Where the search stands; it continues from here on the next call."""
 
-    depth        int64   (1,)                  parts chosen so far
-    position     int64   (n_parts + 1,)        next leaf to try in each part
-    total        float64 (n_constraints, n_parts + 1)  gains of the path before each part
-    trail_start  int64   (n_parts + 1,)        where the narrowings of each part start
-    trail        int32   (capacity, 3)         feature, and its cells before the narrowing
-    low_cell     int32   (n_features,)         cell box of the path
-    high_cell    int32   (n_features,)
-    """
-
-    depth: np.ndarray
-    position: np.ndarray
-    total: np.ndarray
-    trail_start: np.ndarray
-    trail: np.ndarray
-    low_cell: np.ndarray
-    high_cell: np.ndarray
+    depth: np.ndarray  # (1,) int64; parts chosen so far
+    position: np.ndarray  # (n_parts + 1,) int64; next leaf to try in each part
+    total: np.ndarray  # (n_constraints, n_parts + 1) float64; gains before each part
+    trail_start: np.ndarray  # (n_parts + 1,) int64; where the narrowings of each part start
+    trail: np.ndarray  # (capacity, 3) int32; feature, and its cells before the narrowing
+    low_cell: np.ndarray  # (n_features,) int32; cell box of the path
+    high_cell: np.ndarray  # (n_features,) int32
 
 
 @kernel

@@ -11,18 +11,13 @@ from treeproof.kernels.core.status import FOUND, NODE_LIMIT, PROVED, TIME_LIMIT
 
 
 class Boxes(NamedTuple):
-    """Boxes still to be looked at, as a stack, and the one that is.
+    """Boxes still to be looked at, as a stack, and the one that is."""
 
-    low, high            int32 (capacity, n_features)
-    n_open               int64 (1,)
-    low_cell, high_cell  int32 (n_features,)
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    n_open: np.ndarray
-    low_cell: np.ndarray
-    high_cell: np.ndarray
+    low: np.ndarray  # (capacity, n_features) int32
+    high: np.ndarray  # (capacity, n_features) int32
+    n_open: np.ndarray  # (1,) int64
+    low_cell: np.ndarray  # (n_features,) int32; the box that is looked at
+    high_cell: np.ndarray  # (n_features,) int32
 
 
 @noalloc_kernel
@@ -92,10 +87,8 @@ def combine(leaves, missing, boxes, limits):
     missing  float64 (n_constraints,)   what the leaves must add to
     limits   Limits                     nodes are splits
 
-    Returns
-    -------
-    status  int    PROVED; FOUND: one leaf per tree is left in the current box; or a limit
-    boxes   Boxes  what is left, perhaps in larger arrays
+    Returns the status, where FOUND says that one leaf per tree is left in the current box, and the
+    boxes that are left, perhaps in larger arrays.
     """
     low, high = boxes.low_cell, boxes.high_cell
     while boxes.n_open[0] > 0:

@@ -15,34 +15,22 @@ from treeproof.kernels.core.status import NODE_LIMIT, PROVED, TIME_LIMIT
 
 
 class Leaves(NamedTuple):
-    """Leaves of the trees that matter to an alternative, inside a box.
+    """Leaves of the trees that matter to an alternative, inside a box."""
 
-    leaf_start   int64   (n_trees + 1,)             leaves of each tree
-    range_start  int64   (n_leaves + 1,)            ranges of each leaf
-    feature      int32   (n_ranges,)                constrained feature
-    low, high    int32   (n_ranges,)                first and last cell
-    gain         float64 (n_constraints, n_leaves)
-    """
-
-    leaf_start: np.ndarray
-    range_start: np.ndarray
-    feature: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    gain: np.ndarray
+    leaf_start: np.ndarray  # (n_trees + 1,) int64; leaves of each tree
+    range_start: np.ndarray  # (n_leaves + 1,) int64; ranges of each leaf
+    feature: np.ndarray  # (n_ranges,) int32; constrained feature
+    low: np.ndarray  # (n_ranges,) int32; its first cell
+    high: np.ndarray  # (n_ranges,) int32; its last cell
+    gain: np.ndarray  # (n_constraints, n_leaves) float64
 
 
 class Limits(NamedTuple):
-    """What a row may spend.
+    """What a row may spend."""
 
-    nodes     int64   (2,)   counted so far, and allowed
-    deadline  float64 (1,)   on `seconds_now`
-    clock     int64   (2,)   scratch
-    """
-
-    nodes: np.ndarray
-    deadline: np.ndarray
-    clock: np.ndarray
+    nodes: np.ndarray  # (2,) int64; counted so far, and allowed
+    deadline: np.ndarray  # (1,) float64; on `seconds_now`
+    clock: np.ndarray  # (2,) int64; scratch
 
 
 @noalloc_kernel

@@ -12,28 +12,19 @@ from treeproof.kernels.core.status import FOUND, PROVED, UNDECIDED
 class Options(NamedTuple):
     """How groups are formed, which radii are tried, and what may be spent on a row.
 
-    plan          float64 (3,) or (0,)   the paper's search: first radius, number of steps, largest
-                            radius; one step is a question at a fixed radius. Empty: the exact
-                            search in the list of distances
-    clique_size   int       T, trees or groups merged per level
-    n_levels      int       L
-    shares        bool      group trees by shared features
-    uses_paths    bool      eq. 7 at the last level, where eq. 6 does not prove it
-    all_bounds    bool      finish every sum, for its value, instead of stopping once decided
-    node_limit    int
-    store_limit   int       cliques and ranges that a path bound may hold
-    time_limit    float64   seconds
+    The plan is the paper's search: first radius, number of steps, largest radius; one step is a
+    question at a fixed radius. It is empty for the exact search in the list of distances.
     """
 
-    plan: np.ndarray
-    clique_size: int
-    n_levels: int
-    shares: bool
-    uses_paths: bool
-    all_bounds: bool
+    plan: np.ndarray  # (3,) or (0,) float64
+    clique_size: int  # T, trees or groups merged per level
+    n_levels: int  # L
+    shares: bool  # group trees by shared features
+    uses_paths: bool  # eq. 7 at the last level, where eq. 6 does not prove it
+    all_bounds: bool  # finish every sum, for its value, instead of stopping once decided
     node_limit: int
-    store_limit: int
-    time_limit: float
+    store_limit: int  # cliques and ranges that a path bound may hold
+    time_limit: float  # seconds
 
 
 @noalloc_kernel
@@ -84,11 +75,8 @@ def sum_level(search, n_parts, size, child_size, floor, all_bounds):
     child_size  int   parts per group of the level below, whose maxima are row 0 of ``maxima``; out,
                       in row 1, the maximum of each group, or an upper bound of it
 
-    Returns
-    -------
-    int, float64
-        PROVED when the sum is below the floor, UNDECIDED when not, or the limit that was reached;
-        and the sum, or where it was not finished an upper bound of it.
+    Returns PROVED when the sum is below the floor, UNDECIDED when not, or the limit that was
+    reached; and the sum, or where it was not finished an upper bound of it.
     """
     maxima = search.maxima
     n_groups = (n_parts + size - 1) // size
@@ -133,11 +121,8 @@ def sum_level(search, n_parts, size, child_size, floor, all_bounds):
 def decide_levels(search, n_parts, floor, options, all_bounds):
     """Merge level by level until the bound falls below the floor.
 
-    Returns
-    -------
-    int, int, float64
-        Status; the level that proved it, or the last one finished; how far the bound of eq. 6 lies
-        above the floor (negative: proved).
+    Returns the status; the level that proved it, or the last one finished; and how far the bound of
+    eq. 6 lies above the floor (negative: proved).
     """
     parts, maxima = search.parts, search.maxima
     excess = -floor

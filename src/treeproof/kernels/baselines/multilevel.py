@@ -27,24 +27,15 @@ _FIRST, _STEPS, _LARGEST = 0, 1, 2
 
 
 class RowAnswers(NamedTuple):
-    """Columns that the kernels below write, one entry per row.
+    """Columns that the kernels below write, one entry per row."""
 
-    status           int64     PROVED, UNDECIDED or the limit that was reached
-    level            int64     level that gave the answer
-    nodes            int64     partial cliques visited
-    excess           float64   how far the bound of eq. 6 lies above the floor, at a fixed radius
-    lower            float64   proved radius
-    proved_at_first  bool      whether the first radius of the plan was proved
-    seconds          float64
-    """
-
-    status: np.ndarray
-    level: np.ndarray
-    nodes: np.ndarray
-    excess: np.ndarray
-    lower: np.ndarray
-    proved_at_first: np.ndarray
-    seconds: np.ndarray
+    status: np.ndarray  # int64; PROVED, UNDECIDED or the limit that was reached
+    level: np.ndarray  # int64; level that gave the answer
+    nodes: np.ndarray  # int64; partial cliques visited
+    excess: np.ndarray  # float64; bound of eq. 6 less the floor, at a fixed radius
+    lower: np.ndarray  # float64; proved radius
+    proved_at_first: np.ndarray  # bool; whether the first radius of the plan was proved
+    seconds: np.ndarray  # float64
 
 
 class Task(NamedTuple):
@@ -116,7 +107,11 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
     for number in range(len(search.proved)):
         search.proved[number] = -1.0
     search.proved[len(search.proved) - 1] = 0.0
-    _begin_search(state, plan, radii.radius)
+    state[_PROVED] = -1.0
+    if len(plan) == 0:
+        _search_list(state, radii.radius)
+    else:
+        state[_RADIUS], state[_REFUSED], state[_STEP] = plan[_FIRST], -1.0, 0.0
     # In the list, sums go as far as they can before paths take over.
     with_paths = options.uses_paths and len(plan) > 0
     status = PROVED
@@ -140,7 +135,10 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
             out.status[row] = status
         if status == PROVED or options.all_bounds:
             out.level[row] = level
-        _next_radius(state, plan, radii.radius, status == PROVED)
+        if len(plan) == 0:
+            _next_of_list(state, radii.radius, status == PROVED)
+        else:
+            _next_of_plan(state, plan, status == PROVED)
         if state[_RADIUS] < 0.0 and options.uses_paths and not with_paths:
             with_paths = True
             _search_list(state, radii.radius)
@@ -164,10 +162,7 @@ def _restrict_row(question, row, room, walk):
 def _prove_radius(claims, group, radius, search, options, with_paths, arrange, prove_otherwise):
     """Try to prove a radius whose cells are set, with leaves of a box that holds it.
 
-    Returns
-    -------
-    int, int, float64
-        Status; the highest level needed, or the one that failed; the largest excess.
+    Returns the status; the highest level needed, or the one that failed; the largest excess.
     """
     proved = search.proved
     begin = claims.group_start[group]
@@ -194,31 +189,12 @@ def _prove_radius(claims, group, radius, search, options, with_paths, arrange, p
 
 
 @noalloc_kernel
-def _begin_search(state, plan, radii):
-    state[_PROVED] = -1.0
-    if len(plan) == 0:
-        _search_list(state, radii)
-    else:
-        state[_RADIUS] = plan[_FIRST]
-        state[_REFUSED] = -1.0
-        state[_STEP] = 0.0
-
-
-@noalloc_kernel
 def _search_list(state, radii):
     """Look at the list from the last proved radius on."""
     state[_REFUSED] = len(radii)
     state[_STEP] = 1.0
     state[_NUMBER] = state[_PROVED]
     _next_of_list(state, radii, True)
-
-
-@noalloc_kernel
-def _next_radius(state, plan, radii, is_proved):
-    if len(plan) == 0:
-        _next_of_list(state, radii, is_proved)
-    else:
-        _next_of_plan(state, plan, is_proved)
 
 
 @noalloc_kernel

@@ -16,23 +16,15 @@ from treeproof.kernels.core.status import FOUND, PROVED
 
 
 class Parts(NamedTuple):
-    """Trees with a say in group order; in each the leaves that meet the box, largest gain first.
+    """Trees with a say in group order; in each the leaves that meet the box, largest gain first."""
 
-    begin, end   int64   (n_trees + 2,)  leaves of each part
-    gain         float64 (capacity,)
-    leaf         int64   (capacity,)     number among the restricted leaves
-    row          int32   (capacity,)     rows of trees.leaf_value, tree by tree, in any order
-    tree_start   int64   (n_trees + 1,)  where the rows of each tree start
-    leaf_start, leaf_row, range_start, feature, low, high   the restricted leaves: see `LeafBuffer`
-    """
-
-    begin: np.ndarray
-    end: np.ndarray
-    gain: np.ndarray
-    leaf: np.ndarray
-    row: np.ndarray
-    tree_start: np.ndarray
-    leaf_start: np.ndarray
+    begin: np.ndarray  # (n_trees + 2,) int64; first leaf of each part
+    end: np.ndarray  # (n_trees + 2,) int64; its last leaf, excluded
+    gain: np.ndarray  # (capacity,) float64
+    leaf: np.ndarray  # (capacity,) int64; number among the restricted leaves
+    row: np.ndarray  # (capacity,) int32; rows of trees.leaf_value, tree by tree, in any order
+    tree_start: np.ndarray  # (n_trees + 1,) int64; where the rows of each tree start
+    leaf_start: np.ndarray  # the restricted leaves, from here on: see `LeafBuffer`
     leaf_row: np.ndarray
     range_start: np.ndarray
     feature: np.ndarray
@@ -43,41 +35,31 @@ class Parts(NamedTuple):
 class Walk(NamedTuple):
     """Scratch of the depth-first search through a group of parts.
 
-    low_cell, high_cell  int32   (n_features,)   cell box of the path; between searches the box of
-                                                 the question
-    trail                int32   (capacity, 3)   narrowings of the path
-    trail_start          int64   (n_trees + 2,)
-    position             int64   (n_trees + 2,)  next leaf to try in each part
-    total                float64 (n_trees + 2,)  gain of the path before each part
-    suffix               float64 (n_trees + 2,)  bound of what the parts from here on can add
-    depth                int64   (1,)            parts chosen so far
+    Between searches its box is that of the question.
     """
 
-    low_cell: np.ndarray
-    high_cell: np.ndarray
-    trail: np.ndarray
-    trail_start: np.ndarray
-    position: np.ndarray
-    total: np.ndarray
-    suffix: np.ndarray
-    depth: np.ndarray
+    low_cell: np.ndarray  # (n_features,) int32; cell box of the path
+    high_cell: np.ndarray  # (n_features,) int32
+    trail: np.ndarray  # (capacity, 3) int32; narrowings of the path
+    trail_start: np.ndarray  # (n_trees + 2,) int64
+    position: np.ndarray  # (n_trees + 2,) int64; next leaf to try in each part
+    total: np.ndarray  # (n_trees + 2,) float64; gain of the path before each part
+    suffix: np.ndarray  # (n_trees + 2,) float64; bound of what the parts from here on can add
+    depth: np.ndarray  # (1,) int64; parts chosen so far
 
 
 class Search(NamedTuple):
     """What rows are bounded with.
 
-    maxima  float64 (3, n_trees + 2)           maxima of two levels, and lower bounds of one
-    proved  float64 (most_alternatives + 1,)   radius to which each alternative is proved and, at
-                                               the end, the number of the one that failed last
-    state   float64 (5,)                       of the search for a radius
+    The last entry of `proved` is the number of the alternative that failed last.
     """
 
     parts: Parts
     walk: Walk
     limits: Limits
-    maxima: np.ndarray
-    proved: np.ndarray
-    state: np.ndarray
+    maxima: np.ndarray  # (3, n_trees + 2) float64; maxima of two levels, lower bounds of one
+    proved: np.ndarray  # (most_alternatives + 1,) float64; radius to which each is proved
+    state: np.ndarray  # (5,) float64; of the search for a radius
 
 
 def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
@@ -124,10 +106,7 @@ def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
 def select_parts(claims, constraint, search):
     """Fill the parts of a constraint: leaves that meet the box, sorted by falling gain.
 
-    Returns
-    -------
-    int, float64
-        The number of parts, and the total gain below which no violation lies.
+    Returns the number of parts, and the total gain below which no violation lies.
     """
     parts, walk = search.parts, search.walk
     coefficient = claims.coefficient[constraint]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.baselines.leaves import count_node, enter, is_late, leave
+from treeproof.kernels.baselines.leaves import count_node, enter, is_late, leave, meets
 from treeproof.kernels.baselines.levels import decide_levels, group_suffix
 from treeproof.kernels.baselines.parts import leave_all, next_clique, select_parts, start_group
 from treeproof.kernels.core.arrays import grown, sorted_order
@@ -13,19 +13,13 @@ from treeproof.kernels.core.status import FOUND, MEMORY_LIMIT, PROVED, TIME_LIMI
 
 
 class Cliques(NamedTuple):
-    """Cliques of a group as sparse boxes.
+    """Cliques of a group as sparse boxes."""
 
-    value      float64 (n,)        gain of the clique, or of the best path that ends in it
-    range_end  int32   (n,)        where the ranges of each clique end
-    feature    int32   (n_ranges,)
-    low, high  int32   (n_ranges,)
-    """
-
-    value: np.ndarray
-    range_end: np.ndarray
-    feature: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    value: np.ndarray  # (n,) float64; gain of the clique, or of the best path that ends in it
+    range_start: np.ndarray  # (n + 1,) int32; ranges of each clique
+    feature: np.ndarray  # (n_ranges,) int32
+    low: np.ndarray  # (n_ranges,) int32
+    high: np.ndarray  # (n_ranges,) int32
 
 
 @inner_kernel
@@ -39,7 +33,7 @@ def collect_cliques(search, box, first, count, least, most):
     """
     parts, walk = search.parts, search.walk
     value = np.empty(64)
-    range_end = np.empty(64, dtype=np.int32)
+    range_start = np.zeros(65, dtype=np.int32)
     feature = np.empty(256, dtype=np.int32)
     low = np.empty(256, dtype=np.int32)
     high = np.empty(256, dtype=np.int32)
@@ -59,7 +53,7 @@ def collect_cliques(search, box, first, count, least, most):
             break
         if n == len(value):
             value = grown(value, n + 1)
-            range_end = grown(range_end, n + 1)
+            range_start = grown(range_start, n + 2)
         top = walk.trail_start[count]
         if n_ranges + top > len(feature):
             feature = grown(feature, n_ranges + top)
@@ -74,11 +68,11 @@ def collect_cliques(search, box, first, count, least, most):
                 high[n_ranges] = walk.high_cell[f]
                 n_ranges += 1
         value[n] = walk.total[count]
-        range_end[n] = n_ranges
         n += 1
+        range_start[n] = n_ranges
         leave(walk, last)
         status = next_clique(search, first, count, below)
-    return status, Cliques(value[:n], range_end[:n], feature, low, high)
+    return status, Cliques(value[:n], range_start[: n + 1], feature, low, high)
 
 
 @inner_kernel
@@ -89,43 +83,29 @@ def best_continuations(search, box, before, after, least):
     after   Cliques   of this group
     least   float64   paths below are dropped
 
-    Returns
-    -------
-    int, float64 (n,)
-        Status; path values, minus infinity where no path of at least `least` ends.
+    Returns the status, and the path values, minus infinity where no path of at least `least` ends.
     """
     low_cell, high_cell = search.walk.low_cell, search.walk.high_cell
     best = np.empty(len(after.value))
     order = sorted_order(before.value, False)
-    begin = 0
     for i in range(len(best)):
         best[i] = -np.inf
         if i & 255 == 255 and is_late(search.limits):
             return TIME_LIMIT, best
-        end = after.range_end[i]
+        begin, end = after.range_start[i], after.range_start[i + 1]
         for r in range(begin, end):
             low_cell[after.feature[r]] = after.low[r]
             high_cell[after.feature[r]] = after.high[r]
         for j in order:
             if after.value[i] + before.value[j] < least:
                 break
-            if _does_meet(before, j, low_cell, high_cell):
+            if meets(before, j, low_cell, high_cell):
                 best[i] = after.value[i] + before.value[j]
                 break
         for r in range(begin, end):
             low_cell[after.feature[r]] = box[0][after.feature[r]]
             high_cell[after.feature[r]] = box[1][after.feature[r]]
-        begin = end
     return PROVED, best
-
-
-@noalloc_kernel
-def _does_meet(cliques, number, low_cell, high_cell):
-    for r in range(cliques.range_end[number - 1] if number > 0 else 0, cliques.range_end[number]):
-        f = cliques.feature[r]
-        if cliques.low[r] > high_cell[f] or cliques.high[r] < low_cell[f]:
-            return False
-    return True
 
 
 @inner_kernel
@@ -159,7 +139,7 @@ def _path_within(search, n_parts, size, remaining, reach, floor, store_limit):
         maxima[1, part] = parts.gain[parts.begin[part]]
     box = walk.low_cell.copy(), walk.high_cell.copy()
     nothing = np.zeros(0, dtype=np.int32)
-    before = Cliques(np.zeros(1), np.zeros(1, dtype=np.int32), nothing, nothing, nothing)
+    before = Cliques(np.zeros(1), np.zeros(2, dtype=np.int32), nothing, nothing, nothing)
     stored = 0
     for group in range(len(remaining) - 1):
         first = group * size
@@ -179,7 +159,7 @@ def _path_within(search, n_parts, size, remaining, reach, floor, store_limit):
             largest = max(largest, value)
         if largest == -np.inf:
             return PROVED
-        before = Cliques(best, after.range_end, after.feature, after.low, after.high)
+        before = Cliques(best, after.range_start, after.feature, after.low, after.high)
     return UNDECIDED
 
 

@@ -11,53 +11,32 @@ from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 
 
 class Rows(NamedTuple):
-    """Rows, and how they may move.
+    """Rows, and how they may move."""
 
-    values      float64 (n_rows, n_features)
-    group       int64   (n_rows,)             group of each row
-    down, up    float64 (n_features,)         rates of movement
-    low, high   float64 (n_rows, n_features)  bounds at any radius
-    used        int32   (n_used,)             features that some numeric node tests
-    is_ball     bool
-    zero_band   float64
-    """
-
-    values: np.ndarray
-    group: np.ndarray
-    down: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    used: np.ndarray
+    values: np.ndarray  # (n_rows, n_features) float64
+    group: np.ndarray  # (n_rows,) int64; group of each row
+    down: np.ndarray  # (n_features,) float64; rates of movement
+    up: np.ndarray  # (n_features,) float64
+    low: np.ndarray  # (n_rows, n_features) float64; bounds at any radius
+    high: np.ndarray  # (n_rows, n_features) float64
+    used: np.ndarray  # (n_used,) int32; features that some numeric node tests
     is_ball: bool
     zero_band: float
 
 
 class Claims(NamedTuple):
-    """The ways to break the claims about each group of rows, and what leaves add to them.
+    """The ways to break the claims about each group of rows, and what leaves add to them."""
 
-    tree_output        int32   (n_trees,)             as in the trees
-    leaf_value         float64 (n_leaves, width)
-    group_start        int64   (n_groups + 1,)        alternatives of a group
-    alternative_start  int64   (n_alternatives + 1,)  constraints of an alternative
-    coefficient        float64 (n_constraints, n_outputs)
-    need               float64 (n_constraints,)
-    unit               float64 (n_constraints,)       rounding unit of the library's sums
-    link_slack         float64 (n_constraints,)
-    start              float64 (n_outputs,)           where accumulators start
-    group_mask         float64 (n_groups, n_outputs)  1 where an output has a say, else 0
-    """
-
-    tree_output: np.ndarray
-    leaf_value: np.ndarray
-    group_start: np.ndarray
-    alternative_start: np.ndarray
-    coefficient: np.ndarray
-    need: np.ndarray
-    unit: np.ndarray
-    link_slack: np.ndarray
-    start: np.ndarray
-    group_mask: np.ndarray
+    tree_output: np.ndarray  # (n_trees,) int32; as in the trees
+    leaf_value: np.ndarray  # (n_leaves, width) float64; the same
+    group_start: np.ndarray  # (n_groups + 1,) int64; alternatives of a group
+    alternative_start: np.ndarray  # (n_alternatives + 1,) int64; constraints of an alternative
+    coefficient: np.ndarray  # (n_constraints, n_outputs) float64
+    need: np.ndarray  # (n_constraints,) float64
+    unit: np.ndarray  # (n_constraints,) float64; rounding unit of the library's sums
+    link_slack: np.ndarray  # (n_constraints,) float64
+    start: np.ndarray  # (n_outputs,) float64; where accumulators start
+    group_mask: np.ndarray  # (n_groups, n_outputs) float64; 1 where an output has a say, else 0
 
 
 class Question(NamedTuple):
@@ -70,14 +49,10 @@ class Question(NamedTuple):
 
 
 class Radii(NamedTuple):
-    """Sorted distinct radii at which a row reaches new cells, as doubles.
+    """Sorted distinct radii at which a row reaches new cells, as doubles."""
 
-    radius     float64 (n,)   smallest double whose closed ball reaches the new cells
-    is_beyond  bool    (n,)   whether the distance itself is the double below
-    """
-
-    radius: np.ndarray
-    is_beyond: np.ndarray
+    radius: np.ndarray  # (n,) float64; smallest double whose closed ball reaches the new cells
+    is_beyond: np.ndarray  # (n,) bool; whether the distance itself is the double below
 
 
 @noalloc_kernel

@@ -19,24 +19,17 @@ _PAIRS_PER_TREE = 16
 
 
 class Pairs(NamedTuple):
-    """Parts whose best leaves contradict each other.
+    """Parts whose best leaves contradict each other."""
 
-    pair  int64   (n, 2)   parts
-    loss  float64 (n,)     what merging them takes off the bound
-    """
-
-    pair: np.ndarray
-    loss: np.ndarray
+    pair: np.ndarray  # (n, 2) int64; parts
+    loss: np.ndarray  # (n,) float64; what merging them takes off the bound
 
 
 @inner_kernel
 def arrange_by_sharing(search, n_parts, options):
     """Where asked, put parts that contradict each other side by side, and leave out constant ones.
 
-    Returns
-    -------
-    int, float64
-        The number of parts that are left, and the gain of those left out.
+    Returns as `keep_order`.
     """
     parts = search.parts
     if not options.shares:

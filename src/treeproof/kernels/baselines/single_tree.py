@@ -15,82 +15,36 @@ from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import CUT, FIXED, cell_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
 
 
-class LeafMeaning(NamedTuple):
-    """What each leaf does, in the library's own arithmetic.
-
-    accumulator  float64 (n_leaves, n_outputs)  exact values of the rounded sums
-    label        int64   (n_leaves,)            class index; -1 for scores
-    judgement    int                            LABEL_CHANGES, LABEL_IS_TARGET or NEED_IS_MET
-    group_label  int64   (n_groups,)
-    """
-
-    accumulator: np.ndarray
-    label: np.ndarray
-    judgement: int
-    group_label: np.ndarray
-
-
 class NearestLeaves(NamedTuple):
-    """Nearest leaf that breaks each row.
+    """Nearest leaf that breaks each row."""
 
-    distance   float64 (n_rows,)             rounded down; infinite when no leaf breaks the row
-    attained   bool    (n_rows,)             whether the ball of that very radius reaches the leaf
-    low, high  int32   (n_rows, n_features)  cells of the leaf
-    seconds    float64 (n_rows,)
-    """
-
-    distance: np.ndarray
-    attained: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    seconds: np.ndarray
+    distance: np.ndarray  # (n_rows,) float64; rounded down; infinite when no leaf breaks the row
+    attained: np.ndarray  # (n_rows,) bool; whether the ball of that very radius reaches the leaf
+    low: np.ndarray  # (n_rows, n_features) int32; cells of the leaf
+    high: np.ndarray  # (n_rows, n_features) int32
+    seconds: np.ndarray  # (n_rows,) float64
 
 
 class TreeWalk(NamedTuple):
-    """Scratch of one walk.
+    """Scratch of one walk; stack, level and path have room for 3 * max_depth + 4 entries.
 
-    low, high  int32   (n_features,)            cells of the path
-    home       int32   (n_features,)            cell of the row
-    stack      int64   (3 * max_depth + 4, 5)   node, path length, feature and its cells
-    level      float64 (3 * max_depth + 4, 2)   distance of a postponed branch, rounded down, and 1
-                                                where it must be exceeded
-    path       int32   (3 * max_depth + 4, 3)   feature, and its cells before
-    size       int64   (2,)                     of the stack, and of the path
-    here       float64 (2,)                     distance of the current branch, as in `level`
+    A distance is rounded down, and followed by 1 where it must be exceeded.
     """
 
-    low: np.ndarray
-    high: np.ndarray
-    home: np.ndarray
-    stack: np.ndarray
-    level: np.ndarray
-    path: np.ndarray
-    size: np.ndarray
-    here: np.ndarray
+    low: np.ndarray  # (n_features,) int32; cells of the path
+    high: np.ndarray  # (n_features,) int32
+    home: np.ndarray  # (n_features,) int32; cell of the row
+    stack: np.ndarray  # (size, 5) int64; node, path length, feature and its cells
+    level: np.ndarray  # (size, 2) float64; distance of a postponed branch
+    path: np.ndarray  # (size, 3) int32; feature, and its cells before
+    size: np.ndarray  # (2,) int64; of the stack, and of the path
+    here: np.ndarray  # (2,) float64; distance of the current branch
 
 
 _STACK, _PATH = 0, 1
-
-
-@noalloc_kernel
-def leaf_breaks(claims, meaning, group, leaf):
-    """Whether reaching a leaf breaks the claim of a group."""
-    if meaning.judgement == LABEL_CHANGES:
-        return meaning.label[leaf] != meaning.group_label[group]
-    if meaning.judgement == LABEL_IS_TARGET:
-        return meaning.label[leaf] == meaning.group_label[group]
-    for alternative in range(claims.group_start[group], claims.group_start[group + 1]):
-        constraint = claims.alternative_start[alternative]
-        gain = 0.0
-        for output in range(claims.coefficient.shape[1]):
-            gain += claims.coefficient[constraint, output] * meaning.accumulator[leaf, output]
-        if gain >= claims.need[constraint]:
-            return True
-    return False
 
 
 @noalloc_kernel
@@ -100,17 +54,14 @@ def is_farther(distance, beyond, other, other_beyond):
 
 
 @noalloc_kernel
-def nearest_leaf(question, meaning, row, walk, best_low, best_high):
+def nearest_leaf(question, is_breaking, row, walk, best_low, best_high):
     """Nearest leaf that breaks a row, within the cells in ``walk.low`` and ``walk.high``.
 
+    is_breaking          bool  (n_leaves,)     leaves that break its claim
     best_low, best_high  int32 (n_features,)   out: cells of that leaf
 
-    Returns
-    -------
-    float64, float64
-        Its distance rounded down, infinite when there is none; 1 where it must be exceeded.
+    Returns its distance, infinite when there is none, as in `TreeWalk`.
     """
-    group = question.rows.group[row]
     best = np.inf
     best_beyond = 1.0
     root = np.int64(question.trees.root[0])
@@ -125,7 +76,7 @@ def nearest_leaf(question, meaning, row, walk, best_low, best_high):
         if walk.stack[top, 2] >= 0:
             _forward(walk, walk.stack[top, 2], walk.stack[top, 3], walk.stack[top, 4])
         leaf = _descend(question, row, walk, walk.stack[top, 0])
-        if leaf >= 0 and leaf_breaks(question.claims, meaning, group, leaf):
+        if leaf >= 0 and is_breaking[leaf]:
             best = walk.here[0]
             best_beyond = walk.here[1]
             copy_into(best_low, walk.low)
@@ -253,12 +204,13 @@ def new_walk(n_features: int, max_depth: int) -> TreeWalk:
 
 
 @kernel
-def single_tree_rows(question, meaning, radius, walk, first, last, out):
+def single_tree_rows(question, is_breaking, radius, walk, first, last, out):
     """Nearest breaking leaf of rows first to last.
 
-    radius  float64        largest radius; infinite for the minimal perturbation
-    walk    TreeWalk       scratch
-    out     NearestLeaves  out
+    is_breaking  bool (n_groups, n_leaves)  leaves that break the claim of each group
+    radius       float64                    largest one; infinite for the minimal perturbation
+    walk         TreeWalk                   scratch
+    out          NearestLeaves              out
     """
     space, rows = question.space, question.rows
     clock = np.empty(2, dtype=np.int64)
@@ -268,7 +220,7 @@ def single_tree_rows(question, meaning, radius, walk, first, last, out):
         for feature in rows.used:
             walk.home[feature] = cell_of(space, feature, rows.values[row, feature])
         out.distance[row], beyond = nearest_leaf(
-            question, meaning, row, walk, out.low[row], out.high[row]
+            question, is_breaking[rows.group[row]], row, walk, out.low[row], out.high[row]
         )
         out.attained[row] = beyond == 0.0
         out.seconds[row] = seconds_now(clock) - begun

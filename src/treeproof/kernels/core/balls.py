@@ -177,23 +177,15 @@ def is_reached(distance, is_exact, is_beyond, radius, is_open):
 
 
 class Sets(NamedTuple):
-    """A set around each of some rows.
+    """A set around each of some rows."""
 
-    rows       float64 (n_rows, n_features)
-    down, up   float64 (n_features,)         rates of balls
-    low, high  float64 (n_rows, n_features)  domain of balls, or the boxes
-    radius     float64 (n_rows,)             of balls
-    is_open    bool    (n_rows,)             see `is_reached`
-    is_ball    bool
-    """
-
-    rows: np.ndarray
-    down: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    radius: np.ndarray
-    is_open: np.ndarray
+    rows: np.ndarray  # (n_rows, n_features) float64
+    down: np.ndarray  # (n_features,) float64; rates of balls
+    up: np.ndarray  # (n_features,) float64
+    low: np.ndarray  # (n_rows, n_features) float64; domain of balls, or the boxes
+    high: np.ndarray  # (n_rows, n_features) float64
+    radius: np.ndarray  # (n_rows,) float64; of balls
+    is_open: np.ndarray  # (n_rows,) bool; see `is_reached`
     is_ball: bool
 
 

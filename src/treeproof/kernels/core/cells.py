@@ -27,63 +27,42 @@ FIXED = -1
 
 
 class RankSpace(NamedTuple):
-    """The integer view of an ensemble.
+    """The integer view of an ensemble."""
 
-    cut_start    int64   (n_features + 1,)  where each feature's thresholds start in `cut`
-    cut          float64 (n_cuts,)          sorted distinct thresholds per feature
-    nodes        uint32  (n_nodes, 4)       TESTED: feature, or NOTHING at a leaf; CUT: number of
-                                            the node's threshold within its feature; NEXT: right
-                                            child, or the leaf's row of values; FLAGS
-    zero_low     int32   (n_features,)      first cell of the zero band; -1 where zero is ordinary
-    zero_high    int32   (n_features,)      last cell of the zero band
-    categorical  bool    (n_features,)      whether some node tests the feature as a category
-    max_depth    int                        longest path, for stack sizes
-    """
-
-    cut_start: np.ndarray
-    cut: np.ndarray
-    nodes: np.ndarray
-    zero_low: np.ndarray
-    zero_high: np.ndarray
-    categorical: np.ndarray
-    max_depth: int
+    cut_start: np.ndarray  # (n_features + 1,) int64; where each feature's thresholds start in `cut`
+    cut: np.ndarray  # (n_cuts,) float64; sorted distinct thresholds per feature
+    # TESTED: feature, or NOTHING at a leaf; CUT: number of the node's threshold within its feature;
+    # NEXT: right child, or the leaf's row of values; FLAGS
+    nodes: np.ndarray  # (n_nodes, 4) uint32
+    # First cell of the zero band; -1 where zero is ordinary
+    zero_low: np.ndarray  # (n_features,) int32
+    zero_high: np.ndarray  # (n_features,) int32; last cell of the zero band
+    categorical: np.ndarray  # (n_features,) bool; whether some node tests the feature as a category
+    max_depth: int  # longest path, for stack sizes
 
 
 class Batch(NamedTuple):
-    """Rows that are asked about together.
+    """Rows that are asked about together."""
 
-    groups     int64   (n_rows,)             group of alternatives of each row
-    rows       float64 (n_rows, n_features)
-    down, up   float64 (n_features,)         rates of a ball
-    low, high  float64 (n_rows, n_features)  domain of a ball, or the boxes
-    skip       bool    (n_rows,)             rows that are left out
-    """
-
-    groups: np.ndarray
-    rows: np.ndarray
-    down: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    skip: np.ndarray
+    groups: np.ndarray  # (n_rows,) int64; group of alternatives of each row
+    rows: np.ndarray  # (n_rows, n_features) float64
+    down: np.ndarray  # (n_features,) float64; rates of a ball
+    up: np.ndarray  # (n_features,) float64
+    low: np.ndarray  # (n_rows, n_features) float64; domain of a ball, or the boxes
+    high: np.ndarray  # (n_rows, n_features) float64
+    skip: np.ndarray  # (n_rows,) bool; rows that are left out
 
 
 class Region(NamedTuple):
-    """The set around one row: a ball in a domain, or a box.
+    """The set around one row: a ball in a domain, or a box."""
 
-    row        float64 (n_features,)
-    home       int32   (n_features,)  cells of the row; FIXED where it never moves
-    down, up   float64 (n_features,)  rates of a ball
-    low, high  float64 (n_features,)  domain of a ball, or the box, rounded as in query/rounding.py
-    is_ball    bool
-    """
-
-    row: np.ndarray
-    home: np.ndarray
-    down: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    row: np.ndarray  # (n_features,) float64
+    home: np.ndarray  # (n_features,) int32; cells of the row; FIXED where it never moves
+    down: np.ndarray  # (n_features,) float64; rates of a ball
+    up: np.ndarray  # (n_features,) float64
+    # Domain of a ball, or the box, rounded as in query/rounding.py
+    low: np.ndarray  # (n_features,) float64
+    high: np.ndarray  # (n_features,) float64
     is_ball: bool
 
 

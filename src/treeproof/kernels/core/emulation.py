@@ -23,34 +23,20 @@ EXP_BELOW, EXP_ABOVE = 1.0 - 2.0**-51, 1.0 + 2.0**-51
 
 
 class Semantics(NamedTuple):
-    """How sums are formed and judged.
+    """How sums are formed and judged."""
 
-    is_input_single  bool            rows are float32 (otherwise float64)
-    is_single   bool                 sums are rounded to float32 (otherwise float64)
-    start       float64 (n_outputs,)
-    finish      int                  NO_FINISH, DIVIDE, AFFINE; RISING for one output only
-    divisor     float64
-    scale       float64
-    bias        float64 (n_outputs,)
-    link        int                  IDENTITY, SOFTMAX or SIGMOID of margin / link_divisor
-    link_divisor, link_scale  float64
-    link_unit   float64              a softmax may merge margins within a few such units
-    judgement   int                  LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET
-    zero_band   float64
-    """
-
-    is_input_single: bool
-    is_single: bool
-    start: np.ndarray
-    finish: int
+    is_input_single: bool  # rows are float32 (otherwise float64)
+    is_single: bool  # sums are rounded to float32 (otherwise float64)
+    start: np.ndarray  # (n_outputs,) float64
+    finish: int  # NO_FINISH, DIVIDE, AFFINE; RISING for one output only
     divisor: float
     scale: float
-    bias: np.ndarray
-    link: int
+    bias: np.ndarray  # (n_outputs,) float64
+    link: int  # IDENTITY, SOFTMAX or SIGMOID of margin / link_divisor
     link_divisor: float
     link_scale: float
-    link_unit: float
-    judgement: int
+    link_unit: float  # a softmax may merge margins within a few such units
+    judgement: int  # LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET
     zero_band: float
 
 
@@ -63,35 +49,22 @@ class Forest(NamedTuple):
 
 
 class Conjunction(NamedTuple):
-    """Conditions that a violation meets all at once.
+    """Conditions that a violation meets all at once."""
 
-    coefficient  float64 (n_conditions, n_outputs)
-    need         float64 (n_conditions,)
-    link_slack   float64 (n_conditions,)
-    """
-
-    coefficient: np.ndarray
-    need: np.ndarray
-    link_slack: np.ndarray
+    coefficient: np.ndarray  # (n_conditions, n_outputs) float64
+    need: np.ndarray  # (n_conditions,) float64
+    link_slack: np.ndarray  # (n_conditions,) float64
 
 
 class Claim(NamedTuple):
-    """One constraint of one row, as engines see it.
+    """One constraint of one row, as engines see it."""
 
-    coefficient  float64 (n_outputs,)
-    need         float64    smallest gain that breaks the claim
-    unit         float64    rounding unit of the library's sums; 0 when they are exact
-    link_slack   float64
-    label        int        class index of the judgement; -1 where unused
-    conditions   Conjunction  of which the constraint is the sum
-    """
-
-    coefficient: np.ndarray
-    need: float
-    unit: float
+    coefficient: np.ndarray  # (n_outputs,) float64
+    need: float  # smallest gain that breaks the claim
+    unit: float  # rounding unit of the library's sums; 0 when they are exact
     link_slack: float
-    label: int
-    conditions: Conjunction
+    label: int  # class index of the judgement; -1 where unused
+    conditions: Conjunction  # of which the constraint is the sum
 
 
 @noalloc_kernel

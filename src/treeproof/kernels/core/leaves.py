@@ -20,50 +20,31 @@ LOW, HIGH = 0, 1
 
 
 class Leaves(NamedTuple):
-    """Leaves of every relevant tree that meet a box, as sparse products of cell ranges.
+    """Leaves of every relevant tree that meet a box, as sparse products of cell ranges."""
 
-    leaf_start   int64   (n_trees + 1,)  leaves of tree k
-    leaf_gain    float64 (n_leaves,)     gain of each leaf
-    leaf_row     int32   (n_leaves,)     row of trees.leaf_value
-    range_start  int64   (n_leaves + 1,) constraints of each leaf
-    feature      int32   (n_ranges,)     constrained feature, at most once per leaf
-    low, high    int32   (n_ranges,)     first and last cell of the leaf in that feature; features
-                                         without an entry span the whole box
-    """
-
-    leaf_start: np.ndarray
-    leaf_gain: np.ndarray
-    leaf_row: np.ndarray
-    range_start: np.ndarray
-    feature: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    leaf_start: np.ndarray  # (n_trees + 1,) int64; leaves of tree k
+    leaf_gain: np.ndarray  # (n_leaves,) float64; gain of each leaf
+    leaf_row: np.ndarray  # (n_leaves,) int32; row of trees.leaf_value
+    range_start: np.ndarray  # (n_leaves + 1,) int64; constraints of each leaf
+    feature: np.ndarray  # (n_ranges,) int32; constrained feature, at most once per leaf
+    # First and last cell of the leaf in that feature; features without an entry span the whole box
+    low: np.ndarray  # (n_ranges,) int32
+    high: np.ndarray  # (n_ranges,) int32
 
 
 class LeafBuffer(NamedTuple):
-    """Where `restrict_trees` puts leaves, and its scratch.
+    """Where `restrict_trees` puts leaves, and its scratch."""
 
-    leaf_start    int64   (n_trees + 1,)
-    leaf_gain     float64 (leaf capacity,)
-    leaf_row      int32   (leaf capacity,)
-    range_start   int64   (leaf capacity + 1,)
-    feature       int32   (range capacity,)
-    low, high     int32   (range capacity,)
-    current       int32   (n_features, 2)    scratch: the box of the path
-    stack         uint32  (2 * max_depth + 4, 5)
-    path          uint32  (3 * max_depth + 4, 4)
-    """
-
-    leaf_start: np.ndarray
-    leaf_gain: np.ndarray
-    leaf_row: np.ndarray
-    range_start: np.ndarray
-    feature: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    current: np.ndarray
-    stack: np.ndarray
-    path: np.ndarray
+    leaf_start: np.ndarray  # (n_trees + 1,) int64
+    leaf_gain: np.ndarray  # (leaf capacity,) float64
+    leaf_row: np.ndarray  # (leaf capacity,) int32
+    range_start: np.ndarray  # (leaf capacity + 1,) int64
+    feature: np.ndarray  # (range capacity,) int32
+    low: np.ndarray  # (range capacity,) int32
+    high: np.ndarray  # (range capacity,) int32
+    current: np.ndarray  # (n_features, 2) int32; scratch: the box of the path
+    stack: np.ndarray  # (2 * max_depth + 4, 5) uint32
+    path: np.ndarray  # (3 * max_depth + 4, 4) uint32
 
 
 @inner_kernel

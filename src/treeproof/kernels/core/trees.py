@@ -99,39 +99,17 @@ BLOCK = 64
 
 
 class PackedTrees(NamedTuple):
-    """Flat arrays of all trees; column 0 of the buffer is zero and belongs to the leaves.
+    """Flat arrays of all trees; column 0 of the buffer is zero and belongs to the leaves."""
 
-    Attributes
-    ----------
-    root : uint32 (n_trees,)
-        Packed root of each tree.
-    depth : int32 (n_trees,)
-        Steps that bring every row to a leaf.
-    is_plain : uint8 (n_trees,)
-        Whether the tree can be walked in this layout.
-    child : uint32 (n_nodes,)
-        Packed left child, which the right one follows; at a leaf, the leaf itself.
-    column : uint32 (n_nodes,)
-        Column of the buffer that a node tests.
-    threshold : float64 (n_nodes,)
-        Canonical threshold; 1.0 at leaves.
-    leaf : int32 (n_nodes,)
-        Row of leaf_value; -1 at inner nodes.
-    column_feature : int32 (n_columns,)
-        Feature in each column of the buffer; -1 in column 0.
-    column_missing : float64 (n_columns,)
-        What NaN becomes in each column.
-    """
-
-    root: NDArray[np.uint32]
-    depth: NDArray[np.int32]
-    is_plain: NDArray[np.uint8]
-    child: NDArray[np.uint32]
-    column: NDArray[np.uint32]
-    threshold: NDArray[np.float64]
-    leaf: NDArray[np.int32]
-    column_feature: NDArray[np.int32]
-    column_missing: NDArray[np.float64]
+    root: NDArray[np.uint32]  # (n_trees,) packed root of each tree
+    depth: NDArray[np.int32]  # (n_trees,) steps that bring every row to a leaf
+    is_plain: NDArray[np.uint8]  # (n_trees,) whether the tree can be walked in this layout
+    child: NDArray[np.uint32]  # (n_nodes,) left child, which the right one follows; a leaf's own
+    column: NDArray[np.uint32]  # (n_nodes,) column of the buffer that a node tests
+    threshold: NDArray[np.float64]  # (n_nodes,) canonical threshold; 1.0 at leaves
+    leaf: NDArray[np.int32]  # (n_nodes,) row of leaf_value; -1 at inner nodes
+    column_feature: NDArray[np.int32]  # (n_columns,) feature in each column; -1 in column 0
+    column_missing: NDArray[np.float64]  # (n_columns,) what NaN becomes in each column
 
 
 def pack_trees(trees: Any, n_features: int) -> PackedTrees:

@@ -170,15 +170,10 @@ GROWTH, SMALL_GROWTH = 1.5, 1.4
 
 
 class AttackLimits(NamedTuple):
-    """How long a row is attacked.
+    """How long a row is attacked."""
 
-    starts       int64    in a row without success after which the search ends
-    most_starts  int64    of the row in all, counted in ``found.counts[NODES]``
-    time_s       float64
-    """
-
-    starts: int
-    most_starts: int
+    starts: int  # in a row without success after which the search ends
+    most_starts: int  # of the row in all, counted in ``found.counts[NODES]``
     time_s: float
 
 

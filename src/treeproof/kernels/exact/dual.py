@@ -39,54 +39,37 @@ class State(NamedTuple):
 
     Leaves that miss the box, factors with one leaf left and pairs with one segment left say nothing
     there; the others are listed densely, so that sweeps visit nothing else.
-
-    rest        float64 (n_cells,)       U, shifted so that its maximum per slot is 0
-    multiplier  float64 (n_segments,)    λ
-    constant    float64 (1,)             base and everything shifted out of U
-    best        float64 (n_factors,)     the factor's term of the bound
-    box         int32   (n_slots, 2)     LOW, HIGH: first and last cell of each slot
-    span        uint32  (n_pairs, 2)     LOW, HIGH: segments that meet the box, relative to the pair
-    reach       uint32  (n_segments, 2)  LOW, HIGH: cells of a segment inside the box
-    n_alive     uint32  (n_factors,)     leaves that meet the box
-    n_active    uint32  (n_factors,)     pairs of the factor that matter
-    active      uint32  (n_pairs,)       those pairs, listed from the factor's first pair on
-    place       int32   (n_pairs,)       position of a pair in that list, or -1
-    gain        float64 (n_leaves,)      of living leaves, listed from the factor's first leaf on
-    range_low   uint32  (n_entries,)     first segment of living leaves in active pairs: for each
-                                         pair all leaves, listed from the factor's first entry on
-    range_high  uint32  (n_entries,)     last segment, likewise
-    shares      float64 (n_pairs, 2)     part of a marginal handed on in sweeps forward, backward
-    pulled      float64 (n_segments,)    scratch: what a factor took from its slots
-    marginal    float64 (n_cells,)       what fixing a cell costs; see `marginals`
-    score       float64 (n_leaves,)      scratch, as `gain`
-    peak        float64 (n_entries,)     scratch, as `range_low`: largest multiplier in the range
-    alive       uint32  (n_leaves,)      numbers of the living leaves within their factor, as `gain`
-    scratch     float64 (n_cells,)
-    weight      float64 (n_conditions,)  those of which the problem's terms are the sum
     """
 
-    rest: np.ndarray
-    multiplier: np.ndarray
-    constant: np.ndarray
-    best: np.ndarray
-    box: np.ndarray
-    span: np.ndarray
-    reach: np.ndarray
-    n_alive: np.ndarray
-    n_active: np.ndarray
-    active: np.ndarray
-    place: np.ndarray
-    gain: np.ndarray
-    range_low: np.ndarray
-    range_high: np.ndarray
-    shares: np.ndarray
-    pulled: np.ndarray
-    marginal: np.ndarray
-    score: np.ndarray
-    peak: np.ndarray
-    alive: np.ndarray
-    scratch: np.ndarray
-    weight: np.ndarray
+    rest: np.ndarray  # (n_cells,) float64; U, shifted so that its maximum per slot is 0
+    multiplier: np.ndarray  # (n_segments,) float64; λ
+    constant: np.ndarray  # (1,) float64; base and everything shifted out of U
+    best: np.ndarray  # (n_factors,) float64; the factor's term of the bound
+    box: np.ndarray  # (n_slots, 2) int32; LOW, HIGH: first and last cell of each slot
+    # LOW, HIGH: segments that meet the box, relative to the pair
+    span: np.ndarray  # (n_pairs, 2) uint32
+    reach: np.ndarray  # (n_segments, 2) uint32; LOW, HIGH: cells of a segment inside the box
+    n_alive: np.ndarray  # (n_factors,) uint32; leaves that meet the box
+    n_active: np.ndarray  # (n_factors,) uint32; pairs of the factor that matter
+    active: np.ndarray  # (n_pairs,) uint32; those pairs, listed from the factor's first pair on
+    place: np.ndarray  # (n_pairs,) int32; position of a pair in that list, or -1
+    # Of living leaves, listed from the factor's first leaf on
+    gain: np.ndarray  # (n_leaves,) float64
+    # First segment of living leaves in active pairs: for each pair all leaves, listed from the
+    # factor's first entry on
+    range_low: np.ndarray  # (n_entries,) uint32
+    range_high: np.ndarray  # (n_entries,) uint32; last segment, likewise
+    # Part of a marginal handed on in sweeps forward, backward
+    shares: np.ndarray  # (n_pairs, 2) float64
+    pulled: np.ndarray  # (n_segments,) float64; scratch: what a factor took from its slots
+    marginal: np.ndarray  # (n_cells,) float64; what fixing a cell costs; see `marginals`
+    score: np.ndarray  # (n_leaves,) float64; scratch, as `gain`
+    # Scratch, as `range_low`: largest multiplier in the range
+    peak: np.ndarray  # (n_entries,) float64
+    # Numbers of the living leaves within their factor, as `gain`
+    alive: np.ndarray  # (n_leaves,) uint32
+    scratch: np.ndarray  # (n_cells,) float64
+    weight: np.ndarray  # (n_conditions,) float64; of which the problem's terms are the sum
 
 
 @inner_kernel

@@ -31,14 +31,10 @@ BEYOND, CROWDED = -1.0, -2.0
 
 
 class Frontier(NamedTuple):
-    """Branches not yet taken, in buckets of rising distance.
+    """Branches not yet taken, in buckets of rising distance."""
 
-    head      uint32 (N_BUCKETS,)   first branch of each bucket, or NOTHING
-    branches  uint32 (capacity, 3)  NODE, TREE, AFTER: the next one of the same bucket
-    """
-
-    head: np.ndarray
-    branches: np.ndarray
+    head: np.ndarray  # (N_BUCKETS,) uint32; first branch of each bucket, or NOTHING
+    branches: np.ndarray  # (capacity, 3) uint32; NODE, TREE, AFTER: the next one of the same bucket
 
 
 NODE, TREE, AFTER = 0, 1, 2

@@ -37,15 +37,11 @@ class Holders(NamedTuple):
 
     The leaves of a factor share out its points: the one that holds a point is the only one in the
     intersection of the holders of the point's segments, which takes a few instructions.
-
-    start  uint32 (n_pairs,)  where a pair's words start: for each segment one bit per leaf
-    words  uint64 (n_words,)  see `treeproof.kernels.core.bits`
-    here   uint32 (n_pairs,)  where the words start of the segment that holds the point
     """
 
-    start: np.ndarray
-    words: np.ndarray
-    here: np.ndarray
+    start: np.ndarray  # (n_pairs,) uint32; where a pair's words start, for each segment some
+    words: np.ndarray  # (n_words,) uint64; a bit per leaf, see `treeproof.kernels.core.bits`
+    here: np.ndarray  # (n_pairs,) uint32; where the words start of the point's segment
 
 
 @inlined_kernel
@@ -304,22 +300,15 @@ NODES, SWEEPS, POINTS, RESTRICTIONS = 0, 1, 2, 3
 
 
 class Found(NamedTuple):
-    """What is known about a row; arrays of one entry are overwritten in place.
+    """What is known about a row; arrays of one entry are overwritten in place."""
 
-    lower      float64 (1,)           no violation nearer
-    upper      float64 (1,)           distance of the witness
-    is_open    bool    (1,)           the witness only approaches it
-    witness    int32   (n_features,)  cells of the witness
-    counts     int64   (4,)           nodes, sweeps, points, restrictions
-    eq6_radius float64 (1,)           radius from which the best leaves of all trees break the claim
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    is_open: np.ndarray
-    witness: np.ndarray
-    counts: np.ndarray
-    eq6_radius: np.ndarray
+    lower: np.ndarray  # (1,) float64; no violation nearer
+    upper: np.ndarray  # (1,) float64; distance of the witness
+    is_open: np.ndarray  # (1,) bool; the witness only approaches it
+    witness: np.ndarray  # (n_features,) int32; cells of the witness
+    counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
+    # Radius from which the best leaves of all trees break the claim
+    eq6_radius: np.ndarray  # (1,) float64
 
 
 @inner_kernel
@@ -344,37 +333,22 @@ REPAIR_ROUNDS = 2
 
 
 class Target(NamedTuple):
-    """What a search looks for, and the best that it has found.
+    """What a search looks for, and the best that it has found."""
 
-    need        float64               value from which a point is worth judging
-    floor       float64               no violation has a value below it
-    distance    float64 (n_cells,)    radius at which each cell is reached
-    is_beyond   bool    (n_cells,)    the radius is only approached (downward moves)
-    upper       float64 (1,)          distance of the best witness; infinite without one
-    is_open     bool    (1,)          the best witness only approaches `upper`
-    counts      int64   (4,)          nodes, sweeps, points, restrictions
-    point       int32   (n_slots,)    the point under consideration
-    values      float64 (n_cells,)    scratch
-    n_steps     int64   (1,)          steps by which the point was moved closer
-    saved       int32   (n_slots, 4)  scratch: a box and two points
-    holders     Holders               where the point lies
-    is_stale    bool    (n_slots,)    scratch: slots whose best cell may have changed since it was
-                                      chosen
-    """
-
-    need: float
-    floor: float
-    distance: np.ndarray
-    is_beyond: np.ndarray
-    upper: np.ndarray
-    is_open: np.ndarray
-    counts: np.ndarray
-    point: np.ndarray
-    values: np.ndarray
-    n_steps: np.ndarray
-    saved: np.ndarray
-    holders: Holders
-    is_stale: np.ndarray
+    need: float  # value from which a point is worth judging
+    floor: float  # no violation has a value below it
+    distance: np.ndarray  # (n_cells,) float64; radius at which each cell is reached
+    is_beyond: np.ndarray  # (n_cells,) bool; the radius is only approached (downward moves)
+    upper: np.ndarray  # (1,) float64; distance of the best witness; infinite without one
+    is_open: np.ndarray  # (1,) bool; the best witness only approaches `upper`
+    counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
+    point: np.ndarray  # (n_slots,) int32; the point under consideration
+    values: np.ndarray  # (n_cells,) float64; scratch
+    n_steps: np.ndarray  # (1,) int64; steps by which the point was moved closer
+    saved: np.ndarray  # (n_slots, 4) int32; scratch: a box and two points
+    holders: Holders  # where the point lies
+    # Scratch: slots whose best cell may have changed since it was chosen
+    is_stale: np.ndarray  # (n_slots,) bool
 
 
 @inner_kernel

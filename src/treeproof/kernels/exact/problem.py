@@ -28,21 +28,14 @@ class Conditions(NamedTuple):
     Every condition has terms of its own, relative to its floor, over the same slots and factors.
     The terms of the problem are their sum with some weights, see
     `treeproof.kernels.exact.conditions`. A single condition has no terms here.
-
-    terms   float64 (n_conditions, 2)         BASE, GROSS, as those of the problem
-    unary   float64 (n_conditions, n_cells)
-    gain    float64 (n_conditions, n_leaves)
-    weight  float64 (n_conditions,)           to begin with
-    value   float64 (n_conditions,)           scratch
-    trial   float64 (n_conditions,)           scratch: weights to be tried
     """
 
-    terms: np.ndarray
-    unary: np.ndarray
-    gain: np.ndarray
-    weight: np.ndarray
-    value: np.ndarray
-    trial: np.ndarray
+    terms: np.ndarray  # (n_conditions, 2) float64; BASE, GROSS, as those of the problem
+    unary: np.ndarray  # (n_conditions, n_cells) float64
+    gain: np.ndarray  # (n_conditions, n_leaves) float64
+    weight: np.ndarray  # (n_conditions,) float64; to begin with
+    value: np.ndarray  # (n_conditions,) float64; scratch
+    trial: np.ndarray  # (n_conditions,) float64; scratch: weights to be tried
 
 
 @inner_kernel
@@ -66,50 +59,31 @@ class Problem(NamedTuple):
     pairs in order, the segment range of the leaf, relative to the pair. Tables with starts have one
     row more than things, for the end of the last one. Positions are unsigned, see
     `treeproof.kernels.core.compiler.ONE`.
-
-    terms      float64 (2,)               BASE: constant trees and start values; GROSS: sum over all
-                                          trees of the largest |gain|, scales rounding
-    n_trees, n_slots, n_factors, n_pairs  int
-    slots      uint32  (n_slots + 1, 3)   FEATURE, CELL_START, PAIR_START (into slot_pair)
-    cells      uint32  (n_cells, 3)       LOW, HIGH: global cells covered; EDGE: 1 where some
-                                          one-feature tree changes its leaf at the cell's start
-    unary      float64 (n_cells,)
-    factors    uint32  (n_factors + 1, 4) LEAF_START, ENTRY_START, PAIR_START, TREE
-    leaf_gain  float64 (n_leaves,)
-    pairs      uint32  (n_pairs + 1, 3)   SLOT, FACTOR, SEGMENT_START
-    segments   uint32  (n_segments, 2)    LOW, HIGH: cells of a segment
-    entries    uint32  (n_entries, 2)     LOW, HIGH: segments of a leaf in a pair
-    slot_pair  uint32  (n_pairs,)         pairs of each slot
-    conditions Conditions                 of which the terms are a weighted sum
     """
 
-    terms: np.ndarray
+    # BASE: constant trees and start values; GROSS: sum over all trees of the largest |gain|, which
+    # scales rounding
+    terms: np.ndarray  # (2,) float64
     n_trees: int
     n_slots: int
     n_factors: int
     n_pairs: int
-    slots: np.ndarray
-    cells: np.ndarray
-    unary: np.ndarray
-    factors: np.ndarray
-    leaf_gain: np.ndarray
-    pairs: np.ndarray
-    segments: np.ndarray
-    entries: np.ndarray
-    slot_pair: np.ndarray
-    conditions: Conditions
+    slots: np.ndarray  # (n_slots + 1, 3) uint32; FEATURE, CELL_START, PAIR_START (into slot_pair)
+    # LOW, HIGH: global cells covered; EDGE: 1 where some one-feature tree changes its leaf at the
+    # cell's start
+    cells: np.ndarray  # (n_cells, 3) uint32
+    unary: np.ndarray  # (n_cells,) float64
+    factors: np.ndarray  # (n_factors + 1, 4) uint32; LEAF_START, ENTRY_START, PAIR_START, TREE
+    leaf_gain: np.ndarray  # (n_leaves,) float64
+    pairs: np.ndarray  # (n_pairs + 1, 3) uint32; SLOT, FACTOR, SEGMENT_START
+    segments: np.ndarray  # (n_segments, 2) uint32; LOW, HIGH: cells of a segment
+    entries: np.ndarray  # (n_entries, 2) uint32; LOW, HIGH: segments of a leaf in a pair
+    slot_pair: np.ndarray  # (n_pairs,) uint32; pairs of each slot
+    conditions: Conditions  # of which the terms are a weighted sum
 
 
 class Draft(NamedTuple):
-    """A problem under construction; see `Problem` for what is not described here.
-
-    ranges    uint32 (n_ranges, 3)   LOW, HIGH: cells of a leaf's range; RANGE_SLOT
-    bounds    uint32 (n_entries,)    scratch: for each pair of a factor, the number of cells at
-                                     which segments but the first begin, and these cells, sorted;
-                                     fewer than leaves, since some leaf holds the slot's first cell
-    stamp     uint32 (n_slots,)      scratch: the last tree that tested a slot
-    position  uint32 (n_slots,)      scratch: the slot's place among those of that tree
-    """
+    """A problem under construction; see `Problem` for what is not described here."""
 
     slots: np.ndarray
     cells: np.ndarray
@@ -119,10 +93,12 @@ class Draft(NamedTuple):
     pairs: np.ndarray
     segments: np.ndarray
     entries: np.ndarray
-    ranges: np.ndarray
-    bounds: np.ndarray
-    stamp: np.ndarray
-    position: np.ndarray
+    ranges: np.ndarray  # (n_ranges, 3) uint32; LOW, HIGH: cells of a leaf's range; RANGE_SLOT
+    # Scratch: for each pair of a factor, the number of cells at which segments but the first begin,
+    # and these cells, sorted; fewer than leaves, since some leaf holds the slot's first cell
+    bounds: np.ndarray  # (n_entries,) uint32
+    stamp: np.ndarray  # (n_slots,) uint32; scratch: the last tree that tested a slot
+    position: np.ndarray  # (n_slots,) uint32; scratch: the slot's place among those of that tree
 
 
 @inner_kernel

@@ -60,35 +60,23 @@ PATIENCE = 6.0
 
 
 class Tape(NamedTuple):
-    """Bytes of a record; ``used`` is overwritten in place.
+    """Bytes of a record; ``used`` is overwritten in place."""
 
-    data  uint8 (capacity,)
-    used  int64 (1,)
-    """
-
-    data: np.ndarray
-    used: np.ndarray
+    data: np.ndarray  # (capacity,) uint8
+    used: np.ndarray  # (1,) int64
 
 
 class Recorder(NamedTuple):
-    """What recording a problem needs beside its state.
+    """What recording a problem needs beside its state."""
 
-    order     int64   (n_pairs,)     pairs by tree, then feature
-    condition int64   (n_factors,)   condition whose weight the factor's gains have; -1 for all
-    weight    float64 (n_conditions,) weights that the record named last on the way to the box
-    kept      float64 (n_segments,)  multipliers before rounding
-    before    int32   (n_slots, 2)   box before trimming
-    exponent  int64   (1,)           multipliers are multiples of 2**exponent
-    least     int                    smallest exponent that may be used
-    """
-
-    order: np.ndarray
-    condition: np.ndarray
-    weight: np.ndarray
-    kept: np.ndarray
-    before: np.ndarray
-    exponent: np.ndarray
-    least: int
+    order: np.ndarray  # (n_pairs,) int64; pairs by tree, then feature
+    # Condition whose weight the factor's gains have; -1 for all
+    condition: np.ndarray  # (n_factors,) int64
+    weight: np.ndarray  # (n_conditions,) float64; named last on the way to the box
+    kept: np.ndarray  # (n_segments,) float64; multipliers before rounding
+    before: np.ndarray  # (n_slots, 2) int32; box before trimming
+    exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
+    least: int  # smallest exponent that may be used
 
 
 @inner_kernel

@@ -31,9 +31,7 @@ SMALLEST_START = 1e-300
 class Alternatives(NamedTuple):
     """The numbers of `treeproof.query.constraints.Alternatives` that kernels read.
 
-    Each alternative is one constraint, the sum of its conditions, which are kept beside it:
-    condition_start  int64 (n_alternatives + 1,)
-    conditions       Conjunction  of all alternatives
+    Each alternative is one constraint, the sum of its conditions, which are kept beside it.
     """
 
     group_start: np.ndarray
@@ -43,8 +41,8 @@ class Alternatives(NamedTuple):
     need: np.ndarray
     unit: np.ndarray
     link_slack: np.ndarray
-    condition_start: np.ndarray
-    conditions: Conjunction
+    condition_start: np.ndarray  # (n_alternatives + 1,) int64
+    conditions: Conjunction  # of all alternatives
 
 
 class Limits(NamedTuple):
@@ -60,14 +58,10 @@ class Limits(NamedTuple):
 
 
 class FirstGuess(NamedTuple):
-    """Where to look first.
+    """Where to look first."""
 
-    radius  float64  near the answers; not positive: taken from the rows themselves
-    margin  float64  first trial radius over the one from which the best leaves of all trees break
-                     the claim
-    """
-
-    radius: float
+    radius: float  # near the answers; not positive: taken from the rows themselves
+    # First trial radius over the one from which the best leaves of all trees break the claim
     margin: float
 
 

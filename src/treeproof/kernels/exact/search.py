@@ -49,17 +49,12 @@ from treeproof.kernels.exact.problem import (
 
 
 class NodeStack(NamedTuple):
-    """Nodes that are searched later.
+    """Nodes that are searched later."""
 
-    values  float64 (capacity, n_segments + n_cells + 1 + n_conditions)  multipliers, rest,
-                                                          constant, weights
-    boxes   int32   (capacity, 2 * n_slots)               lows, then highs
-    size    int64   (1,)
-    """
-
-    values: np.ndarray
-    boxes: np.ndarray
-    size: np.ndarray
+    # Multipliers, rest, constant, weights
+    values: np.ndarray  # (capacity, n_segments + n_cells + 1 + n_conditions) float64
+    boxes: np.ndarray  # (capacity, 2 * n_slots) int32; lows, then highs
+    size: np.ndarray  # (1,) int64
 
 
 @inner_kernel
@@ -143,21 +138,16 @@ def push_part(stack, state, slot, cell, is_right):
 
 
 class Judge(NamedTuple):
-    """What decides whether a point breaks the claim, and where it is written down.
-
-    nearest  int32   (n_features,)  cells of the searched box that are nearest to the row's own
-    cells    int32   (n_features,)  scratch: cells of the point
-    total    float64 (n_outputs,)   scratch
-    found    Found                  what is known about the row
-    """
+    """What decides whether a point breaks the claim, and where it is written down."""
 
     forest: Forest
     claim: Claim
     region: Region
-    nearest: np.ndarray
-    cells: np.ndarray
-    total: np.ndarray
-    found: Found
+    # Cells of the searched box that are nearest to the row's own
+    nearest: np.ndarray  # (n_features,) int32
+    cells: np.ndarray  # (n_features,) int32; scratch: cells of the point
+    total: np.ndarray  # (n_outputs,) float64; scratch
+    found: Found  # what is known about the row
 
 
 @inner_kernel
@@ -201,16 +191,11 @@ def judge_point(judge_of, problem, target):
 
 
 class Budget(NamedTuple):
-    """What a search may use.
+    """What a search may use."""
 
-    nodes         int64    counted over all searches of the row
-    memory_bytes  float64  for open nodes
-    deadline      float64  on `seconds_now`
-    """
-
-    nodes: int
-    memory_bytes: float
-    deadline: float
+    nodes: int  # counted over all searches of the row
+    memory_bytes: float  # for open nodes
+    deadline: float  # on `seconds_now`
 
 
 CLOSED, SPLIT, CANDIDATE = 0, 1, 2
