@@ -48,7 +48,7 @@ BUGS = [
     ),
     Bug(
         "one side of a split is lost",
-        "            place = put_box(pool, state, above + min(other, 0.0), weight)",
+        "            place = put_box(pool, state, min(above, here + other), weight)",
         "            place = put_box(pool, state, LOWEST, weight)",
     ),
     Bug(

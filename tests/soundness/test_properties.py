@@ -16,6 +16,8 @@ from treeproof.results.properties import PropertyResult
 from treeproof.results.verdict import UnknownReason, Verdict
 
 SIZES = Sizes(trees=4, depth=3, features=3, outputs=3)
+LARGE = Sizes(trees=8, depth=3, features=3, outputs=3)
+"""Enough trees that bounds alone do not decide."""
 ROUNDING = (UnknownReason.ROUNDING, UnknownReason.NEAR_TIE)
 
 
@@ -44,7 +46,7 @@ def check_bounds(ensemble: Ensemble, result: PropertyResult, truth: float, case:
 def check_case(seed: int) -> None:
     """One random model and domain, and every property that it can have."""
     rng = np.random.default_rng(seed)
-    ensemble = random_tree_ensemble(rng, SIZES)
+    ensemble = random_tree_ensemble(rng, LARGE if seed % 3 == 0 else SIZES)
     if ensemble.aggregation.finish == "isolation":
         return
     n_features = ensemble.n_features

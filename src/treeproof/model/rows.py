@@ -7,6 +7,7 @@ as they stand in a text file).
 import math
 import re
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -138,12 +139,6 @@ def _listed(values: Any) -> str:
 
 
 def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
-    if not ensemble.missing_allowed and np.isnan(matrix).any():
-        row, column = np.argwhere(np.isnan(matrix))[0]
-        raise InvalidInput(
-            "This model has no rule for missing values, so rows must not contain NaN."
-            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
-        )
     for column, codes in ensemble.required.items():
         wrong = np.isnan(matrix[:, column])
         if codes:
@@ -155,6 +150,12 @@ def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
                 f"Rows must hold {what} in {_column_name(ensemble, column)}, since the model has no"
                 f" answer for others. Got {_shown(matrix[row, column])} in row {row}."
             )
+    if not ensemble.missing_allowed and np.isnan(matrix).any():
+        row, column = np.argwhere(np.isnan(matrix))[0]
+        raise InvalidInput(
+            "This model has no rule for missing values, so rows must not contain NaN."
+            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
+        )
     if not ensemble.infinite_allowed:
         with np.errstate(over="ignore"):
             infinite = np.isinf(matrix.astype(ensemble.input_precision, copy=False))
@@ -313,6 +314,8 @@ def _column_values(
             # The order of the frame's own categories would be a guess, as XGBoost compares names.
             read = _numbers_of_text if is_text else _numbers_of_objects
             return read(cells, name, _GARBLED)
+        if raw == () and _library(ensemble) == "scikit-learn":
+            return _numbers_of_anything(cells)  # a column that no step of a pipeline looks at
         if _library(ensemble) == "catboost":
             return category_codes(raw, cells, name=name)
         return _codes(ensemble, raw, cells, name=name, is_text=is_text)
@@ -371,6 +374,13 @@ def _native_codes(column: Any, name: str) -> FloatArray:
 
 def _numbers_of_objects(cells: list[Any], name: str, reason: str = _NOT_CATEGORICAL) -> FloatArray:
     return np.array([_number(cell, name, reason) for cell in cells], dtype=np.float64)
+
+
+def _numbers_of_anything(cells: list[Any]) -> FloatArray:
+    """Numbers where there are such, and missing values for all else."""
+    numbers = [isinstance(cell, Real) and not _is_missing(cell) for cell in cells]
+    pairs = zip(cells, numbers, strict=True)
+    return np.array([float(cell) if is_number else math.nan for cell, is_number in pairs])
 
 
 def _number(cell: Any, name: str, reason: str) -> float:

@@ -144,9 +144,9 @@ def try_files(n: int, seed: int, path: Path) -> Counter[str]:
             path.write_bytes(damaged(NAMES[number % len(NAMES)], random))
             try:
                 ensemble = load_ensemble(path)
-            except SelfTestFailed as error:
+            except SelfTestFailed:
                 # The library itself gives up, or answers otherwise than its parts do: refused.
-                outcomes[f"self-test: {str(error)[:0]}"] += 1
+                outcomes["self-test"] += 1
             except TreeproofError:
                 outcomes["refused"] += 1
             else:
@@ -156,8 +156,8 @@ def try_files(n: int, seed: int, path: Path) -> Counter[str]:
 
 
 def test_damaged_files(tmp_path):
-    outcomes = try_files(3 * len(NAMES), 0, tmp_path / "model.skops")
-    assert outcomes["refused"] > 10
+    outcomes = try_files(2 * len(NAMES), 0, tmp_path / "model.skops")
+    assert outcomes["refused"] > 5
     assert outcomes["right"] > 2
 
 

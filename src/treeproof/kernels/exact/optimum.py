@@ -498,8 +498,8 @@ def weigh_root(problem, parts, state, target, judge, best):
 def adapt_weight(problem, parts, state, target, best, above, weight):
     """Look for a weight with a smaller bound in the state's box, from that of the last one on.
 
-    Returns the problem with the best weight seen, the weight and its bound; ``marginal`` is that of
-    this weight.
+    Returns the problem with the best weight seen, the weight, the smallest bound seen, and the one
+    that ``marginal`` belongs to.
     """
     step = 0.5
     for _ in range(NODE_WEIGHT_STEPS):
@@ -518,7 +518,7 @@ def adapt_weight(problem, parts, state, target, best, above, weight):
             above = bound + 2.0 * error
             weight = tried
             if above < 0.0:
-                return problem, weight, above
+                return problem, weight, above, above
         else:
             step *= 0.5
         marginals(problem, state)
@@ -526,7 +526,8 @@ def adapt_weight(problem, parts, state, target, best, above, weight):
     enter_box(problem, state)
     bound, error = refresh(problem, state)
     marginals(problem, state)
-    return problem, weight, min(above, bound + 2.0 * error)
+    here = bound + 2.0 * error
+    return problem, weight, min(above, here), here
 
 
 @noalloc_kernel
@@ -711,14 +712,19 @@ def maximise(problem, parts, state, judge, best, budget):
         is_root = np.bool_(False)
         slot = np.int64(-1)
         cell = np.int64(0)
+        here = left  # the bound that the marginals belong to; that of the box may be smaller
         if outcome == SPLIT and is_mixed:
-            problem, weight, left = adapt_weight(problem, parts, state, target, best, left, weight)
+            problem, weight, left, here = adapt_weight(
+                problem, parts, state, target, best, left, weight
+            )
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
             above = min(above, left)
         if outcome == SPLIT:
-            slot, cell = choose_split(problem, state, above - floor_of(aim, best))
+            slot, cell = choose_split(problem, state, here - floor_of(aim, best))
             if slot < 0:
+                # Sound: cells that cost too much are below the floor, and no longer in the box.
+                ceiling = max(ceiling, min(above, floor_of(aim, best)))
                 slot, cell = split_relation(judge, problem, state)
             if slot < 0:
                 # One pair of leaves is left in every tree, and related columns go together.
@@ -727,8 +733,8 @@ def maximise(problem, parts, state, judge, best, budget):
                 verdict = consider(problem, state, target, judge, best, np.int64(0))
                 if verdict == BROKEN:
                     return FOUND
-                # Sound: the value of all points left, but for cells that cost too much; with needs,
-                # no tree is left out, so that everything left has the sums just judged.
+                # Sound: all points left have the value just considered; with needs, no tree is left
+                # out, so that they have the very sums just judged.
                 ceiling = max(ceiling, min(above, floor_of(aim, best)))
                 is_near_tie = is_near_tie or verdict == AMBIGUOUS
         if slot >= 0:
@@ -739,8 +745,8 @@ def maximise(problem, parts, state, judge, best, budget):
                 return MEMORY_LIMIT
             is_right = peaks_right(state, slot, cell)
             # Sound: the part without the best cell costs at least what its own best cell does.
-            other = part_peak(state, slot, cell, not is_right)
-            place = put_box(pool, state, above + min(other, 0.0), weight)
+            other = min(part_peak(state, slot, cell, not is_right), 0.0)
+            place = put_box(pool, state, min(above, here + other), weight)
             box = pool.box[place]
             if is_right:
                 box[len(state.box) + slot] = cell

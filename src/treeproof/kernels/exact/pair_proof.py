@@ -71,7 +71,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
         if n_bytes == 0:
             marginals(problem, state)
             if is_mixed:
-                problem, weight, _ = adapt_weight(
+                problem, weight, _, _ = adapt_weight(
                     problem, parts, state, target, best, bound + 2.0 * error, weight
                 )
                 enter_box(problem, state)

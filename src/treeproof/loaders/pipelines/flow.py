@@ -61,14 +61,22 @@ class Step:
     apply: Apply
     inputs: list[Column]
     outputs: list[Output]
+    objects: set[int]
+    """Raw columns that encoders know as columns of objects."""
     columns: list[Column] = field(default_factory=list)
     """The outputs as columns."""
 
     @property
     def base(self) -> NDArray[Any]:
         """Row that the step accepts."""
-        row = [column.base for column in self.inputs]
-        return np.array(row, dtype=object if _has_text(row) else np.float64)
+        return self.matrix([[column.base for column in self.inputs]])[0]
+
+    def matrix(self, rows: Any) -> NDArray[Any]:
+        """Rows of the step as an array: of numbers, if it takes only such."""
+        takes_objects = any(c.raw in self.objects and not c.is_encoded for c in self.inputs)
+        cells = np.array(rows, dtype=object)
+        takes_objects = takes_objects or _has_text(cells.ravel().tolist())
+        return cells if takes_objects else cells.astype(np.float64)
 
 
 class Flow:
@@ -86,9 +94,14 @@ class Flow:
         """Code of each known category of raw columns that are categorical."""
         self.refused: list[set[int]] = [set() for _ in range(n_raw)]
         """Places in `special` of values that some step does not accept."""
+        self.objects: set[int] = set()
+        """Raw columns that encoders know as columns of objects, be they numbers."""
         self._listed: set[int] = set()
         self._missing_listed: set[int] = set()
         self._numbers: set[int] = set()
+        self._taken: set[int] = set()
+        self._nones: set[int] = set()
+        self._nans: set[int] = set()
 
     def add_step(
         self,
@@ -100,7 +113,7 @@ class Flow:
         encodes: bool = False,
     ) -> list[Column]:
         """Columns that a transformer makes."""
-        step = Step(name, apply, inputs, outputs)
+        step = Step(name, apply, inputs, outputs, self.objects)
         for place, output in enumerate(outputs):
             source = inputs[output.source]
             step.columns.append(
@@ -123,10 +136,17 @@ class Flow:
         """Note the categories that an encoder knows of a column."""
         if column.is_encoded:
             return
+        if not column.is_plain:
+            self.use_as_numbers([column])
+            return
         known = self.known.setdefault(column.raw, [])
         seen = set(known)
         for value in categories:
-            if not _is_missing(value) and value not in seen:
+            if value is None:
+                self._nones.add(column.raw)
+            elif _is_missing(value):
+                self._nans.add(column.raw)
+            elif value not in seen:
                 known.append(value)
                 seen.add(value)
 
@@ -146,15 +166,25 @@ class Flow:
             if not is_number:
                 self._listed.add(raw)
             unknown = float(max(self.codes[raw], default=0) + 1) if is_number else UNKNOWN_TEXT
-            self.special[raw] = [*known, unknown, np.nan]
+            self.special[raw] = [*known, unknown, self._missing_value(raw, names)]
             self.raw[raw].base = known[0] if known else unknown
         for column in self.raw:
             column.values = list(self.special[column.raw])
         for step in self.steps:
             self._send_forward(step)
 
+    def _missing_value(self, raw: int, names: tuple[str, ...]) -> Any:
+        """What stands for a missing category: NaN, or None where the encoder knows that alone."""
+        if raw in self._nones and raw in self._nans:
+            raise UnsupportedModel(
+                f"Column {_named(raw, names)} must have one kind of missing value. Got an encoder"
+                " that tells None and NaN apart. Replace one by the other, and fit again."
+            )
+        return None if raw in self._nones else np.nan
+
     def accept(self, columns: list[Column], model: Ensemble) -> None:
         """Note which special values the model does not accept."""
+        self._taken = {column.raw for column in columns}
         for number, column in enumerate(columns):
             seen = numbers_of(column, model.categories.get(number))
             codes = model.required.get(number)
@@ -180,9 +210,14 @@ class Flow:
 
     @property
     def categories(self) -> dict[int, tuple[Any, ...]]:
-        """Raw categories in code order, of columns whose categories are not their own codes."""
-        return {
-            raw: (*self.special[raw][:-2], *([np.nan] if self.lists_missing(raw) else []))
+        """Raw categories in code order, of columns whose categories are not their own codes.
+
+        Columns that nothing looks at have none: they may hold anything.
+        """
+        used = {column.raw for step in self.steps for column in step.inputs} | self._taken
+        unused = {raw: () for raw in range(len(self.raw)) if raw not in used}
+        return unused | {
+            raw: (*self.special[raw][:-2], *self.special[raw][-1:][: self.lists_missing(raw)])
             for raw in sorted(self._listed)
         }
 
@@ -202,7 +237,13 @@ class Flow:
         return result
 
     def _send_forward(self, step: Step) -> None:
-        given = step.apply(step.base[None, :])
+        try:
+            given = step.apply(step.base[None, :])
+        except (ValueError, TypeError) as error:
+            raise UnsupportedModel(
+                f"{step.name} does not accept what the steps before it make of a usual row:"
+                f" {str(error).splitlines()[0][:120]}. Fit the pipeline again as a whole."
+            ) from error
         if given.shape != (1, len(step.outputs)):
             raise BrokenModelFile(
                 f"{step.name} must give {len(step.outputs)} columns. Got shape {given.shape}."
@@ -230,10 +271,8 @@ class Flow:
         matrix = np.tile(step.base.astype(object), (int(rows.max()) + 1, 1))
         for place, row in cells:
             matrix[row, place] = step.inputs[place].values[row]
-        if not _has_text(matrix.ravel().tolist()):
-            matrix = matrix.astype(np.float64)
         try:
-            given = step.apply(matrix)
+            given = step.apply(step.matrix(matrix))
         except (ValueError, TypeError):
             if len(cells) == 1:
                 place, row = cells[0]

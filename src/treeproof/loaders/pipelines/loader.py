@@ -53,7 +53,9 @@ def _load_pipeline(pipeline: Any, options: LoadOptions) -> Loaded:
         columns = follow(Place(flow, (name,)), step, columns)
     names = _column_names(pipeline)
     _settle(flow, columns, names, loaded.ensemble)
-    raw_rows = RawRows(names, flow.categories, [(-np.inf, np.inf)] * len(flow.raw))
+    everything = [(-np.inf, np.inf)] * len(flow.raw)
+    listed = {raw: known for raw, known in flow.categories.items() if known}
+    raw_rows = RawRows(names, listed, flow.objects, everything)
     zero_is_missing = loaded.ensemble.provenance.library == "xgboost" and _is_sparse(
         before, raw_rows(_base_row(flow))
     )

@@ -28,6 +28,8 @@ class RawRows:
     names: tuple[str, ...]
     """Names of the columns where the pipeline goes by names; otherwise none."""
     categories: dict[int, tuple[Any, ...]]
+    objects: set[int]
+    """Columns of objects, be they numbers."""
     accepted: list[tuple[float, float]]
     """Numbers of each column that the pipeline answers. Sound: no test changes outside of them, so
     that a number beyond may be replaced by the nearest one among them."""
@@ -36,12 +38,12 @@ class RawRows:
         """Rows as the pipeline takes them."""
         low, high = np.array(self.accepted).T
         numbers = np.clip(rows, low, high)
-        if not self.names and not self.categories:
+        if not self.names and not self.objects and not self.categories:
             return numbers
         columns = [
             _raw_values(self.categories[number], rows[:, number])
             if number in self.categories
-            else column
+            else (column.astype(object) if number in self.objects else column)
             for number, column in enumerate(numbers.T)
         ]
         if not self.names:

@@ -348,7 +348,14 @@ class _Search:
             for number in numbers:
                 chosen = points[number][part]
                 rows[: len(chosen), requests[number].output.source] = chosen
-            given = self._apply(rows)
+            try:
+                given = self._apply(rows)
+            except (ValueError, TypeError) as error:
+                raise UnsupportedModel(
+                    f"{self._name} must accept every number, so that its splits can be found."
+                    f" Got {str(error).splitlines()[0][:120]!r}. Let an encoder ignore unknown"
+                    " categories."
+                ) from error
             for number in numbers:
                 n = len(points[number][part])
                 results[number][part] = given[:n, requests[number].place]

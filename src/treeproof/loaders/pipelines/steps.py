@@ -273,6 +273,8 @@ def _encode(place: Place, step: Any, columns: list[Column]) -> list[Column]:
     outputs = []
     for number, (column, known) in enumerate(zip(columns, categories, strict=True)):
         place.flow.use_as_categories(column, known.tolist())
+        if known.dtype.kind == "O":
+            place.flow.objects.add(column.raw)
         outputs += [Output(number, _category_knots(known))] * counts[number]
     return place.flow.add_step(place.named(step), applied(step), columns, outputs, encodes=True)
 

@@ -287,7 +287,18 @@ def _mean_of(
             " trees with pure leaves: other means are rounded one by one, which is no single sum."
             " Train one forest with as many trees."
         )
-    return _answered(source, whole, members, options.decision_threshold)
+    loaded = _answered(source, whole, members, options.decision_threshold)
+    n_jobs = getattr(source, "n_jobs", None)
+    if "Bagging" not in type(source).__name__ or n_jobs in (None, 1) or accumulator_grid(whole) > 0:
+        return loaded
+    return replace(
+        loaded,
+        cautions=(
+            f"n_jobs={n_jobs}: scikit-learn adds these members in groups, one for each process, so"
+            " the last bits of its scores depend on their number. Answers here are about the"
+            " members added in order, as with n_jobs=1. Deploy it so, by set_params(n_jobs=1).",
+        ),
+    )
 
 
 def _joined_trees(
