@@ -4,6 +4,8 @@ YDF rounds rows to float32. Which of its engines predicts decides whether the fi
 added first or last; YDF takes the fastest that can, and so does the loader.
 """
 
+import contextlib
+import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -101,7 +103,9 @@ class YdfLoader(Loader):
             import ydf
 
             try:
-                return ydf.load_model(str(path))
+                # It announces what it opens on standard output.
+                with contextlib.redirect_stdout(io.StringIO()):
+                    return ydf.load_model(str(path))
             except Exception as error:
                 raise CannotAnswer(f"YDF refuses the model: {str(error)[:200]}") from error
 
