@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 
-.PHONY: help install demo docs paper test lint format test-fast test-slow wheel clean
+.PHONY: help install demo docs paper test lint format test-fast test-slow test-versions wheel clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
@@ -17,6 +17,7 @@ help:
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"
+	@echo "make test-versions  models of the oldest and newest releases of the libraries"
 	@echo "make lint       format, lint, types and import contracts alone"
 	@echo "make format     rewrite the sources in the house format"
 	@echo "make wheel      a wheel that carries compiled kernels, in dist/"
@@ -58,6 +59,10 @@ test-fast: install
 
 test-slow: install
 	$(BIN)/pytest -m slow -n auto --dist worksteal
+
+# Environments of many releases, a gigabyte of downloads on first use.
+test-versions: install
+	$(BIN)/python scripts/test-versions --environments build/releases
 
 wheel: install
 	$(BIN)/python scripts/build-wheel

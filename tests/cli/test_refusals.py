@@ -499,7 +499,7 @@ MODEL_FILES = [
     ("model.any", b"", "The model file 'model.any' is empty."),
     ("absent/model", None, "There is no file 'absent/model'."),
     ("rows.csv/model", None, "The model file 'rows.csv/model' cannot be read: Not a directory."),
-    (".", None, "A model must be a file. '.' is a directory."),
+    (".", None, "A model must be a file, or a directory of YDF. '.' is a directory."),
 ]
 
 

@@ -158,6 +158,16 @@ BUGS = [
         "unary[cell] += leaves.leaf_gain[leaf]",
         "unary[cell] = leaves.leaf_gain[leaf]",
     ),
+    Bug(
+        "weights of conditions fall below zero",
+        "before * max(new_weight[number] / total, LEAST)",
+        "before * (new_weight[number] / total - 0.3)",
+    ),
+    Bug(
+        "only the last condition has a base",
+        "problem.terms[BASE] += weight[number] * table.terms[number, BASE]",
+        "problem.terms[BASE] = weight[number] * table.terms[number, BASE]",
+    ),
 ]
 
 

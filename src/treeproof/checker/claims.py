@@ -9,7 +9,7 @@ import base64
 import math
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -122,7 +122,7 @@ class Way:
     """One way to break a claim.
 
     A rise of the only output to `cut` (sign 1), a fall to it (sign -1), or class `winner` winning
-    against all `losers`.
+    against all `losers`, of which those with a weight are added up.
     """
 
     name: str
@@ -157,6 +157,12 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     losers = tuple(j for j in range(n_labels) if j != value)
     weights = dict.fromkeys(losers, -1) | {value: len(losers)}
     return [Way(f"class {value}", weights, winner=value, losers=losers)]
+
+
+def with_weights(way: Way, weights: tuple[int, ...]) -> Way:
+    """The same way, its losers added up with other weights."""
+    others = {j: -w for j, w in zip(way.losers, weights, strict=True) if w}
+    return replace(way, weights=others | {way.winner: sum(weights)})
 
 
 def first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
@@ -197,7 +203,10 @@ def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, 
     """
     error = sum(abs(weight) * errors[output] for output, weight in way.weights.items())
     if way.winner >= 0:
-        need = sum(_pair_need(forest, way.winner, j, errors, peaks) for j in way.losers)
+        # Sound: where the class wins against all others, every need is met, so that any sum of
+        # them with weights >= 0 is.
+        weighted = [(j, -way.weights[j]) for j in way.losers if j in way.weights]
+        need = sum(w * _pair_need(forest, way.winner, j, errors, peaks) for j, w in weighted)
     elif math.isinf(way.cut):
         # Nothing falls to minus infinity: the floor lies above every sum.
         need = peaks[0] + errors[0] + 1

@@ -34,6 +34,9 @@ EXTRA_BITS = 40
 WORD_BITS = 56
 """Sums of leaf values take so many bits in words; the rest is for multipliers."""
 
+MOST_WEIGHT = 15
+"""Largest weight of a class that a target must beat."""
+
 
 class Boxes(NamedTuple):
     """First and last cell of each feature, int64 (n_boxes, n_features) each.
@@ -337,12 +340,13 @@ def _integers(ensemble: Ensemble, tree: Ints) -> dict[str, Any]:
     start = np.array(ensemble.aggregation.start, precision).astype(np.float64)
     exponent = grid_exponent(ensemble) - EXTRA_BITS
     # Sound: no sum of leaf values, with whatever weights of ways, has more than WORD_BITS bits in
-    # words; weights are 1 but for a target, which must beat all the other outputs.
+    # words; weights are 1 but for a target, which must beat all the other outputs, weighted.
     largest = np.zeros(ensemble.n_trees)
     leaves = np.flatnonzero(trees.feature < 0)
     np.maximum.at(largest, tree[leaves], np.abs(value[trees.leaf[leaves]]).max(axis=1))
     most = max(largest.max(initial=0.0), np.abs(start).max())
-    total = ((largest / most).sum() + 1.0) * 2.0 * ensemble.n_outputs if most else 1.0
+    heaviest = MOST_WEIGHT * ensemble.n_outputs if ensemble.n_outputs > 2 else 2.0
+    total = ((largest / most).sum() + 1.0) * 2.0 * heaviest if most else 1.0
     shift = max(0, int(np.frexp(most)[1] + np.frexp(total)[1]) + 1 - WORD_BITS - exponent)
     scaled = np.ldexp(value, -(exponent + shift))
     up = np.where((scaled == 0.0) & (value > 0.0), 1.0, np.ceil(scaled)).astype(np.int64)

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.checker.claims import Claim, Way, floor_of, happens, require
+from treeproof.checker.claims import Claim, Way, floor_of, happens, require, with_weights
 from treeproof.checker.cliques import Pieces, follow
-from treeproof.checker.forest import Boxes, Forest, Ints
+from treeproof.checker.forest import MOST_WEIGHT, Boxes, Forest, Ints
 from treeproof.checker.regions import Regions, Sums, begins, ranges, spread
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
@@ -85,10 +85,12 @@ class Prover:
         *,
         exact: bool = False,
     ) -> None:
-        self.forest, self.claims, self.ways, self.exact = forest, claims, ways, exact
+        self.forest, self.claims, self.exact = forest, claims, exact
+        self.ways = [list(own) for own in ways]  # and those with other weights, as they come
         self.regions = Regions(forest, np.array([claim.row for claim in claims]), boxes)
         self.sums = Sums(forest, self.regions, exact=exact)
         self.problems: dict[tuple[int, int], Problem] = {}
+        self.weighted: dict[tuple[int, tuple[int, ...]], int] = {}
         self._alone: Prover | None = None
 
     def reasons(self) -> list[str]:
@@ -160,17 +162,21 @@ class Prover:
 
     def nodes(self, row: int) -> Iterator[Node]:
         """Read the proof of a row; whether its nodes hold is not known yet."""
-        claim, ways, boxes = self.claims[row], self.ways[row], self.regions.boxes
+        claim, ways, boxes = self.claims[row], list(self.ways[row]), self.regions.boxes
         reader = Reader(claim.proof, NODES_PER_BYTE * claim.n_packed + len(ways))
         low, high = boxes.low[row], boxes.high[row]
-        for number, way in enumerate(ways):
-            n_prices = self.problem(row, number).n_prices
-            # Boxes wait as what was changed on the way to them, which they share.
-            pending: list[Changes] = [()]
+        for first, way in enumerate(ways):
+            # Boxes wait as what was changed on the way to them, which they share, and the way that
+            # their sums are of.
+            pending: list[tuple[Changes, int]] = [((), first)]
             while pending:
-                changes, place = pending.pop(), f"{way.name}, byte {reader.at}"
-                letter = reader.letter()
+                (changes, number), place = pending.pop(), f"{way.name}, byte {reader.at}"
+                letter, n_prices = reader.letter(), self.problem(row, number).n_prices
                 node = Node(row, number, letter, place, changes)
+                if letter == "W":
+                    require(claim.version >= 2, f"{place}: version 1 knows no weights")
+                    pending.append((changes, self._weighted(row, way, reader, place)))
+                    continue
                 if letter in "LT":
                     node = node._replace(prices=reader.prices(n_prices, self.forest.exponent))
                 if letter == "C":
@@ -179,23 +185,33 @@ class Prover:
                     continue
                 if letter == "S":
                     feature, cut = reader.take("ii")
-                    first, last = _range(low, high, changes, feature)
-                    inside = first <= cut < last
+                    begin, last = _range(low, high, changes, feature)
+                    inside = begin <= cut < last
                     require(inside, f"{place}: cut {cut} is not inside feature {feature}")
-                    pending.append((feature, (cut + 1, last), changes))
-                    pending.append((feature, (first, cut), changes))
+                    pending.append(((feature, (cut + 1, last), changes), number))
+                    pending.append(((feature, (begin, cut), changes), number))
                     continue
                 if letter == "T":
                     trims = _trims(reader, low, high, changes, place)
                     node = node._replace(trims=tuple(trims.items()))
-                    if all(first <= last for first, last in trims.values()):
+                    if all(low_cell <= high_cell for low_cell, high_cell in trims.values()):
                         for feature, cells in trims.items():
                             changes = (feature, cells, changes)
-                        pending.append(changes)
+                        pending.append((changes, number))
                 else:
                     require(letter in "PLE", f"{place}: unknown node {letter!r}")
                 yield node
         require(reader.at == len(claim.proof), f"byte {reader.at}: the proof goes on")
+
+    def _weighted(self, row: int, way: Way, reader: "Reader", place: str) -> int:
+        """Read weights of a way's losers; returns the number of the way with these."""
+        require(len(way.losers) > 1, f"{place}: weights of one condition")
+        weights = reader.take(f"{len(way.losers)}B")
+        require(0 < max(weights) <= MOST_WEIGHT, f"{place}: no such weights")
+        known = self.weighted.setdefault((row, weights), len(self.ways[row]))
+        if known == len(self.ways[row]):
+            self.ways[row].append(with_weights(way, weights))
+        return known
 
     def check(self, nodes: list[Node]) -> list[str]:
         """Why each node does not hold; empty where it does."""
@@ -222,6 +238,9 @@ class Prover:
     def _breaks(self, node: Node, bounds: "Bounds", number: int) -> str:
         """Why a box with one leaf of every tree does not hold: add up as the model does."""
         ensemble, n_trees = self.forest.ensemble, self.forest.ensemble.n_trees
+        way = self.ways[node.row][node.way]
+        if any(loser not in way.weights for loser in way.losers):
+            return "some classes have no weight"  # and their trees were not looked at
         leaves = self.regions.leaf[self.regions.tree_pieces[node.row * n_trees :][:n_trees]]
         trees, found = bounds.leaves_met(number)
         for tree, count in enumerate(np.bincount(trees).tolist()):
@@ -229,7 +248,6 @@ class Prover:
                 return f"tree {tree} has {count} leaves here"
         leaves[trees] = found
         totals = evaluate.accumulate(ensemble, leaves[np.newaxis])[0].astype(float).tolist()
-        way = self.ways[node.row][node.way]
         return "the model's own sums break it" if happens(self.forest, way, totals) else ""
 
 

@@ -71,4 +71,4 @@ def _small_model(n_trees: int = 2) -> "tp.Model":
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "dump.json"
         path.write_text(json.dumps([split | {"children": leaves}] * n_trees), encoding="utf-8")
-        return tp.load(path, base_score=0.0, self_test=False)
+        return tp.load(path, base_score=0.0, n_classes=2, self_test=False)

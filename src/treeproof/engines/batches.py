@@ -19,6 +19,7 @@ from treeproof.kernels.core.emulation import (
     RISING,
     SIGMOID,
     SOFTMAX,
+    Conjunction,
     Forest,
     Semantics,
 )
@@ -29,7 +30,7 @@ from treeproof.query.query import Query
 from treeproof.results.results import Results
 
 CHUNK = 16
-"""Most rows of a compiled call, so that it can be interrupted soon."""
+"""Rows of a compiled call, so that it can be interrupted soon."""
 _REPLAYED_CELLS, _REPLAYED_ROWS = 1 << 15, 1024
 """Rows times trees that are worth a replay while rows are searched; most rows at once."""
 Sides = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -96,14 +97,13 @@ class BatchSearch:
     ) -> None:
         """Search rows, in threads if asked to; answers must not depend on how rows are cut.
 
-        Rows that were searched before go on from what their columns say; `skip` tells which others
-        do not.
+        The step of `rows` is the number of rows of a compiled call. Rows that were searched before
+        go on from what their columns say; `skip` tells which others do not.
 
         The kernel takes the model, what could break the claims, rows, whether the nearest violation
         is wanted, its own option and limits, and its columns.
         """
-        rows = range(len(self._query)) if rows is None else rows
-        chunks = range(rows.start, rows.stop, CHUNK)
+        chunks = range(0, len(self._query), CHUNK) if rows is None else rows
         if skip is not None:
             self._replay()  # before witnesses change
         left_out = self.skip if skip is None else skip
@@ -119,7 +119,7 @@ class BatchSearch:
             self._waiting.append(part)
             # Plain arrays need the interpreter's lock now and then, so two threads that replay wait
             # for each other; one that replays while others search does not.
-            if len(self._waiting) * CHUNK * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
+            if len(self._waiting) * chunks.step * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
                 self._replay()
 
         in_slices(chunks, thread_count(n_jobs), search)
@@ -201,10 +201,10 @@ def semantics_of(ensemble: Ensemble, judgement: int) -> Semantics:
 
 
 def single_constraints(query: Query) -> Alternatives:
-    """Every alternative as one constraint.
+    """Every alternative as one constraint, beside the conditions that it is the sum of.
 
-    Sound for a target that must beat all other classes at once: wherever all constraints hold,
-    their sum holds; and the search judges every remaining leaf tuple by the model's own
+    Sound for a target that must beat all other classes at once: wherever all conditions hold, any
+    weighted sum of them holds; and the search judges every remaining leaf tuple by the model's own
     label. All outputs keep a weight, so a tuple fixes the label.
     """
     table = query.alternatives
@@ -224,4 +224,8 @@ def single_constraints(query: Query) -> Alternatives:
         need=np.ascontiguousarray(need),
         unit=table.unit[start],
         link_slack=np.ascontiguousarray(link_slack),
+        condition_start=table.alternative_start,
+        conditions=Conjunction(
+            np.ascontiguousarray(table.coefficient), table.need, table.link_slack
+        ),
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
+from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.clique_proof import record_by_cliques
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
@@ -35,9 +36,9 @@ from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX, CLIQUE_PREFIX = "E1:", "E2:"
-"""Versions of the format, without and with cliques; a row without evidence says why after
-`NO_EVIDENCE`."""
+PREFIX, SECOND_PREFIX = "E1:", "E2:"
+"""Versions of the format, without and with cliques and weights; a row without evidence says why
+after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
@@ -67,8 +68,10 @@ def record_evidence(
     skip = claimed == CLAIM_NOTHING
     recorder = _Recorder(query, set_ends(query, claimed, radius), skip, budget, n_jobs)
     is_forest = query.ensemble.aggregation.finish == "divide"
-    # Where zero counts as missing, a leaf may be no range, and the checker would not follow.
-    if np.any(query.ensemble.trees.flags & ZERO_IS_MISSING):
+    is_target = query.alternatives.judgement == LABEL_IS_TARGET
+    # Where zero counts as missing, a leaf may be no range, and the checker would not follow. What a
+    # target needs is weighed anew in every box, which cliques do not do.
+    if is_target or np.any(query.ensemble.trees.flags & ZERO_IS_MISSING):
         recorder.run(record_batch)
     elif is_forest:
         recorder.run(record_by_cliques, CLIQUE_NODES)
@@ -80,7 +83,7 @@ def record_evidence(
     status, seconds, records = recorder.status, recorder.seconds, recorder.records
     outcomes.statistics["evidence_seconds"] = seconds
     outcomes.evidence = np.full(len(query), None, dtype=object)
-    prefixes = np.where(recorder.by_cliques, CLIQUE_PREFIX, PREFIX)
+    prefixes = np.where(recorder.by_cliques | is_target, SECOND_PREFIX, PREFIX)
     texts = _texts(query, outcomes, (claimed, radius), status, prefixes, records)
     outcomes.evidence[:] = list(texts)
 
@@ -243,6 +246,11 @@ def _alternatives(query: Query) -> Alternatives:
         coefficient=np.rint(table.coefficient / scale),
         need=table.need / scale,
         link_slack=table.link_slack / scale,
+        conditions=Conjunction(
+            np.rint(table.conditions.coefficient / scale),
+            table.conditions.need / scale,
+            table.conditions.link_slack / scale,
+        ),
     )
 
 

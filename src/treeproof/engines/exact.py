@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import BatchSearch
+from treeproof.engines.batches import CHUNK, BatchSearch
 from treeproof.engines.outcomes import mark_unknown, mark_verified, mark_witnessed
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
@@ -23,6 +23,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
+from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -31,6 +32,9 @@ STAGES = (4, 16)
 """Rows after which the others learn anew where to look first."""
 WORTH_THREADS_S = 2e-3
 """Threads take half a millisecond to begin; less work is done sooner without them."""
+CALL_S, LARGEST_CHUNK = 20e-3, 64
+"""What a compiled call may take, by the rows before it, and most rows of one: making it takes as
+long as a small model's row."""
 FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.65
@@ -90,7 +94,9 @@ class ExactEngine:
                 before = search.part_of(slice(start, first))
                 expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
-                search.run(solve_batch, _first_guess(before), limits, range(first, last), threads)
+                step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
+                rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
+                search.run(solve_batch, _first_guess(before), limits, rows, threads)
                 first = last
         _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
@@ -134,12 +140,15 @@ def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: 
 
 def limits_of(query: Query, budget: Budget) -> Limits:
     """Limits as kernels take them."""
-    is_average = query.ensemble.aggregation.finish == "divide"
+    patience = 0 if query.ensemble.aggregation.finish == "divide" else PATIENCE
+    if query.alternatives.judgement == LABEL_IS_TARGET:
+        # Cliques would be of one sum of what a target needs; only the dual weighs it in every box.
+        patience = int(budget.node_limit)
     return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-        patience=0 if is_average else PATIENCE,
+        patience=patience,
     )
 
 

@@ -70,12 +70,16 @@ def load_ensemble(
         return source.to_ensemble()
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        head = _head(path)
+        is_directory = path.is_dir()
+        head = b"" if is_directory else _head(path)
         with _naming(path):
-            if is_saved(head):
+            if is_directory:
+                loaded = _load_directory(path, options)
+            elif is_saved(head):
                 refuse_options(options, frozenset(), "a file written by Model.save")
                 return load_saved(path)
-            loaded = _load_file(path, head, options)
+            else:
+                loaded = _load_file(path, head, options)
     else:
         loaded = load_object(source, options)
     loaded = _with_cautions(loaded)
@@ -133,6 +137,14 @@ def _load_file(path: Path, head: bytes, options: LoadOptions) -> Loaded:
     )
 
 
+def _load_directory(path: Path, options: LoadOptions) -> Loaded:
+    for entry, loader in loaders():
+        if loader.accepts_directory(path):
+            refuse_options(options, entry.options, entry.kinds[-1])
+            return loader.load_file(path, options)
+    raise InvalidInput(f"A model must be a file, or a directory of YDF. '{path}' is a directory.")
+
+
 def _pickle_error(path: Path) -> BrokenModelFile:
     return BrokenModelFile(
         f"The file '{path}' is a pickle, which can run any program when it is opened, so treeproof"
@@ -154,8 +166,7 @@ def _head(path: Path) -> bytes:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"The model file '{path}' cannot be read: {reason}.") from error
     if not stat.S_ISREG(status.st_mode):
-        what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise InvalidInput(f"A model must be a file. '{path}' is {what}.")
+        raise InvalidInput(f"A model must be a file. '{path}' is no regular file.")
     if not head:
         raise BrokenModelFile(f"The model file '{path}' is empty.")
     if status.st_size > MAX_FILE_BYTES:

@@ -114,6 +114,10 @@ class Loader:
         """Whether a file, by suffix and its first 4,096 bytes, is of this format."""
         return False
 
+    def accepts_directory(self, path: Path) -> bool:
+        """Whether a directory holds a model of this library; `load_file` then reads it."""
+        return False
+
     def load_object(self, source: Any, options: LoadOptions) -> Loaded:
         """Translate a live model."""
         raise NotImplementedError

@@ -40,7 +40,7 @@ ENTRIES = (
     Entry(
         "xgboost.dump",
         "XGBoostDumpLoader",
-        ("XGBoost text dumps (dump_format='json')",),
+        ("XGBoost text dumps",),
         _THRESHOLD | {"base_score", "n_classes", "n_features"},
     ),
     Entry(
@@ -78,6 +78,12 @@ ENTRIES = (
         "OnnxLoader",
         ("ONNX models with a tree operator", "ONNX .onnx files"),
         _THRESHOLD | {"n_features"},
+    ),
+    Entry(
+        "ydf.loader",
+        "YdfLoader",
+        ("YDF models", "directories of YDF models"),
+        _THRESHOLD,
     ),
 )
 

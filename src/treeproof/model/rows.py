@@ -42,6 +42,9 @@ XGBoost means to refuse such a category, but searches for it in a sorted list an
 it finds there for it (seen with 3.2), so only those after the last known one are refused.
 """
 
+_NUMBERS_UNKNOWN = {"ydf"}
+"""Libraries with a code of its own, 0, for every category that training never saw."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
@@ -443,9 +446,13 @@ def _codes(
     elif is_text and "" not in known:
         cells = [None if cell == "" else cell for cell in cells]
     refuses_unknown = _library(ensemble) in _REFUSES_UNKNOWN
+    numbers_unknown = _library(ensemble) in _NUMBERS_UNKNOWN
     codes = np.empty(len(cells), dtype=np.float64)
     for row, cell in enumerate(cells):
         key = None if _is_missing(cell) else cell
+        if numbers_unknown and key is not None:
+            codes[row] = known.get(key if isinstance(key, str) else str(key), 0.0)
+            continue
         codes[row] = known.get(key, math.nan)
         if refuses_unknown and key is not None and key not in known:
             raise InvalidInput(

@@ -17,11 +17,13 @@ from treeproof.engines.instance import rank_space
 from treeproof.kernels.core.cells import FIXED, CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
-from treeproof.kernels.exact.primal import count_misses
+from treeproof.kernels.exact.primal import locate, new_holders
 from treeproof.kernels.exact.problem import (
+    BASE,
     CELL_START,
     ENTRY_START,
     FEATURE,
+    GROSS,
     HIGH,
     LEAF_START,
     LOW,
@@ -33,7 +35,8 @@ from treeproof.kernels.exact.problem import (
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND
 
-build_problem, new_state, count_misses = map(called, (build_problem, new_state, count_misses))
+build_problem, new_state = map(called, (build_problem, new_state))
+locate, new_holders = map(called, (locate, new_holders))
 enter_box, sweep, refresh, marginals = map(called, (enter_box, sweep, refresh, marginals))
 
 SIZES = Sizes(trees=7, depth=3, features=3, outputs=3, rows=1)
@@ -74,7 +77,7 @@ def cells_in_box(problem, state):
 
 def exact_value(problem, point):
     """Value of a point as a fraction, read from the problem's tables alone."""
-    total = Fraction(problem.base)
+    total = Fraction(problem.terms[BASE])
     for slot in range(problem.n_slots):
         total += Fraction(problem.unary[point[slot]])
     for factor in range(problem.n_factors):
@@ -146,10 +149,9 @@ def test_a_problem_has_the_values_of_the_model(seed):
         expected = Fraction(ensemble.aggregation.start[0]) + sum(
             Fraction(ensemble.trees.leaf_value[leaf, 0]) for leaf in leaves.tolist()
         )
-        scale = 1e-12 * problem.gross
+        scale = 1e-12 * problem.terms[GROSS]
         assert abs(exact_value(problem, point) - expected) <= scale
-        misses = np.empty(len(problem.leaf_gain), dtype=np.int16)
-        value = count_misses(problem, state, np.array(point, np.int32), misses)
+        value = locate(problem, state, np.array(point, np.int32), new_holders(problem))
         assert abs(Fraction(value) - expected) <= scale
 
 
@@ -172,13 +174,13 @@ def test_the_error_covers_the_rounding_of_the_bound(seed):
     bound, error = random_multipliers(problem, state, rng)
     assert abs(exact_bound(problem, state) - Fraction(bound)) <= Fraction(error)
     # An error that swallows the bound would make every proof fail.
-    assert error <= 1e-11 * (problem.gross + len(state.multiplier))
+    assert error <= 1e-11 * (problem.terms[GROSS] + len(state.multiplier))
 
 
 def exact_bound(problem, state):
     """The formula of the module's first lines, over all cells and all slots, as a fraction."""
     multiplier = [Fraction(value) for value in state.multiplier]
-    total = Fraction(problem.base)
+    total = Fraction(problem.terms[BASE])
     for cells in cells_in_box(problem, state):
         total += max(exact_rest(problem, multiplier, cell) for cell in cells)
     for factor in range(problem.n_factors):
@@ -224,7 +226,7 @@ def test_sweeps_never_raise_the_bound_and_never_pass_the_maximum(seed):
     random_sub_box(problem, state, rng)
     bound, error = random_multipliers(problem, state, rng)
     maximum = exact_maximum(problem, state)
-    tolerance = 1e-9 * (1.0 + problem.gross)
+    tolerance = 1e-9 * (1.0 + problem.terms[GROSS])
     for turn in range(8):
         swept = sweep(problem, state, turn % 2 == 0, bound, -np.inf)
         assert swept <= bound + tolerance
@@ -245,7 +247,7 @@ def test_sweeps_improve_on_the_best_leaf_of_every_tree():
             bound = sweep(problem, state, turn % 2 == 0, bound, -np.inf)
         maximum = float(exact_maximum(problem, state))
         improved += bound < first - 1e-6
-        closed += bound <= maximum + 1e-6 * (1.0 + problem.gross)
+        closed += bound <= maximum + 1e-6 * (1.0 + problem.terms[GROSS])
     assert improved >= len(SEEDS) // 3
     assert closed >= len(SEEDS) // 2
 
@@ -281,7 +283,7 @@ def test_a_smaller_box_inherits_a_valid_bound(seed):
         parent = sweep(problem, state, turn % 2 == 0, parent, -np.inf)
     random_sub_box(problem, state, rng)
     child = enter_box(problem, state)
-    tolerance = 1e-9 * (1.0 + problem.gross)
+    tolerance = 1e-9 * (1.0 + problem.terms[GROSS])
     assert child <= parent + tolerance
     assert child >= float(exact_maximum(problem, state)) - tolerance
 

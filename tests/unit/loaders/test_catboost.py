@@ -414,6 +414,22 @@ def test_a_decision_threshold_labels_by_probability():
         LOADER.load_object(regressor(), LoadOptions(decision_threshold=0.8))
 
 
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [("Logloss", None), ("MultiClass", names_of_thirds), ("MultiClassOneVsAll", thirds)],
+)
+def test_classifiers_that_do_not_name_their_classes_number_them(loss, labels, tmp_path):
+    model = classifier(loss_function=loss, labels=labels)
+    model.save_model(str(tmp_path / "model.json"), format="json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    del content["model_info"]["class_params"]
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    loaded = load_file(tmp_path / "model.json")
+    opened = cb.CatBoostClassifier().load_model(str(tmp_path / "model.json"), format="json")
+    assert loaded.ensemble.classes == tuple(opened.classes_)
+    assert "labels equal" in run_self_test(loaded).provenance.self_test
+
+
 def test_exact_ties_of_classes_go_to_the_first():
     model = scaled(classifier(labels=thirds, depth=0, iterations=1), 1e-320, [0.5, 0.75, 0.75])
     loaded = LOADER.load_object(model, LoadOptions())

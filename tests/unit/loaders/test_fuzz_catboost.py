@@ -3,7 +3,6 @@
 import copy
 import json
 import struct
-import time
 
 import catboost as cb
 import numpy as np
@@ -61,15 +60,13 @@ def files(tmp_path_factory):
 
 
 def load(content, tmp_path):
-    """The loaded model, or None where a treeproof error refused it; always in little time."""
+    """The loaded model, or None where a treeproof error refused it."""
     file = tmp_path / "model"
     file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    began = time.perf_counter()
     try:
         loaded, message = LOADER.load_file(file, LoadOptions()), "a model, and no message"
     except TreeproofError as error:
         loaded, message = None, str(error)
-    assert time.perf_counter() - began < 5.0
     assert 10 < len(message) < 500
     return loaded
 

@@ -1,6 +1,7 @@
 """Margins bit-equal to XGBoost's and equal labels, on rows made to tell small differences apart."""
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -363,9 +364,36 @@ def test_a_newer_version_is_noted_and_loaded(tmp_path: Path) -> None:
     assert "XGBoost 9.1.0 is newer than the tested versions" in ensemble.provenance.notes[0]
 
 
-def test_the_old_binary_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.model").write_bytes(b"binf" + bytes(100))
-    with pytest.raises(UnsupportedModel, match="old binary format"):
+def test_expectiles_are_scores_as_they_are(tmp_path: Path) -> None:
+    model = CASES["reg:squarederror"]()
+    source = model if isinstance(model, xgb.Booster) else model.get_booster()
+    document = json.loads(source.save_raw("json"))
+    document["learner"]["objective"] = {"name": "reg:expectileerror"}
+    (tmp_path / "m.json").write_text(json.dumps(document))
+    ensemble = load_ensemble(tmp_path / "m.json", self_test=False)
+    assert ensemble.fingerprint == load_ensemble(model).fingerprint
+
+
+def old_binary(objective: bytes, booster: bytes) -> bytes:
+    """The begin of a file as XGBoost wrote them before there was JSON: parameters, two names."""
+    parameters = struct.pack("<fIi", 0.5, 4, 0) + bytes(124)
+    names = [struct.pack("<Q", len(name)) + name for name in (objective, booster)]
+    return parameters + b"".join(names) + bytes(200)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"binf" + bytes(100),
+        b"bs64\tAAAA",
+        old_binary(b"binary:logistic", b"gbtree"),
+        old_binary(b"reg:linear", b"gblinear"),
+        old_binary(b"multi:softprob", b"dart"),
+    ],
+)
+def test_the_old_binary_format_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.model").write_bytes(content)
+    with pytest.raises(UnsupportedModel, match=r"old binary format.*save it as \.json or \.ubj"):
         load_ensemble(tmp_path / "m.model")
 
 

@@ -7,7 +7,7 @@ import pytest
 from treeproof.loaders.base import LoadOptions
 from treeproof.loaders.lightgbm.loader import LightGBMLoader
 from treeproof.model.links import argmax_labels, sigmoid_float64
-from treeproof.query.constraints import _link_slack
+from treeproof.query.constraints import link_rounding
 
 
 def one_against_all(learning_rate, rounds):
@@ -39,7 +39,7 @@ def largest_margin(ensemble):
 @pytest.mark.parametrize(("learning_rate", "rounds"), [(0.1, 10), (0.1, 60), (1.0, 40), (3.0, 80)])
 def test_equal_sigmoids_are_never_further_apart_than_the_slack(learning_rate, rounds):
     ensemble = one_against_all(learning_rate, rounds)
-    slack = _link_slack(ensemble)
+    slack = link_rounding(ensemble)
     scale = ensemble.decision.link_scale
     reach = largest_margin(ensemble)
     random = np.random.default_rng(1)
@@ -50,13 +50,13 @@ def test_equal_sigmoids_are_never_further_apart_than_the_slack(learning_rate, ro
 
 
 def test_the_slack_is_small_where_no_sigmoid_saturates():
-    assert _link_slack(one_against_all(0.1, 10)) < 1e-12
-    assert _link_slack(one_against_all(3.0, 80)) > 1.0
+    assert link_rounding(one_against_all(0.1, 10)) < 1e-12
+    assert link_rounding(one_against_all(3.0, 80)) > 1.0
 
 
 def test_labels_by_sigmoid_differ_from_labels_by_margin_only_within_the_slack():
     ensemble = one_against_all(1.0, 40)
-    slack = _link_slack(ensemble)
+    slack = link_rounding(ensemble)
     scale = ensemble.decision.link_scale
     random = np.random.default_rng(2)
     margins = random.uniform(-1.0, 1.0, (3000, 3)) * random.choice([1.0, 10.0, 40.0], (3000, 1))

@@ -48,6 +48,14 @@ class Forest(NamedTuple):
     semantics: Semantics
 
 
+class Conjunction(NamedTuple):
+    """Conditions that a violation meets all at once."""
+
+    coefficient: np.ndarray  # (n_conditions, n_outputs) float64
+    need: np.ndarray  # (n_conditions,) float64
+    link_slack: np.ndarray  # (n_conditions,) float64
+
+
 class Claim(NamedTuple):
     """One constraint of one row, as engines see it."""
 
@@ -56,6 +64,7 @@ class Claim(NamedTuple):
     unit: float  # rounding unit of the library's sums; 0 when they are exact
     link_slack: float
     label: int  # class index of the judgement; -1 where unused
+    conditions: Conjunction  # of which the constraint is the sum
 
 
 @noalloc_kernel

@@ -17,8 +17,10 @@ import numpy as np
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.exact.problem import (
+    BASE,
     CELL_START,
     ENTRY_START,
+    GROSS,
     HIGH,
     LEAF_START,
     LOW,
@@ -28,6 +30,8 @@ from treeproof.kernels.exact.problem import (
 )
 
 LOWEST = -1e300
+FLAT = 1e-6
+"""Part of the mean of all trees' largest gains below which differences of gains do not matter."""
 
 
 class State(NamedTuple):
@@ -62,8 +66,10 @@ class State(NamedTuple):
     score: np.ndarray  # (n_leaves,) float64; scratch, as `gain`
     # Scratch, as `range_low`: largest multiplier in the range
     peak: np.ndarray  # (n_entries,) float64
-    alive: np.ndarray  # (n_leaves,) uint32; scratch: the living leaves of one factor
+    # Numbers of the living leaves within their factor, as `gain`
+    alive: np.ndarray  # (n_leaves,) uint32
     scratch: np.ndarray  # (n_cells,) float64
+    weight: np.ndarray  # (n_conditions,) float64; of which the problem's terms are the sum
 
 
 @inner_kernel
@@ -78,7 +84,7 @@ def new_state(problem):
     rest = np.empty(len(problem.unary), dtype=np.float64)
     copy_into(rest, problem.unary)
     constant = np.empty(1, dtype=np.float64)
-    constant[0] = problem.base
+    constant[0] = problem.terms[BASE]
     return State(
         rest,
         np.zeros(len(problem.segments), dtype=np.float64),
@@ -101,6 +107,7 @@ def new_state(problem):
         np.empty(len(problem.entries), dtype=np.float64),
         np.empty(n_leaves, dtype=np.uint32),
         np.empty(len(problem.unary), dtype=np.float64),
+        problem.conditions.weight.copy(),
     )
 
 
@@ -228,7 +235,7 @@ def sweep(problem, state, is_forward, bound, floor):
     direction = 0 if is_forward else 1
     for turn in range(problem.n_factors):
         factor = turn if is_forward else problem.n_factors - 1 - turn
-        if state.n_alive[factor] < 2:
+        if state.n_active[factor] == 0:
             continue
         first_pair = problem.factors[factor, PAIR_START]
         last_step = np.uint64(0)
@@ -291,9 +298,12 @@ def enter_box(problem, state):
             state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
             state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
     bound = 0.0
+    flat = -1.0
+    if len(state.weight) > 1:
+        flat = FLAT * problem.terms[GROSS] / problem.n_trees
     for factor in range(problem.n_factors):
         list_pairs(problem, state, factor)
-        bound += list_leaves(problem, state, factor)
+        bound += list_leaves(problem, state, factor, flat)
     share_out(problem, state)
     for slot in range(problem.n_slots):
         low = np.uint32(box[slot, LOW])
@@ -307,11 +317,7 @@ def enter_box(problem, state):
 
 @noalloc_kernel
 def give_back(problem, state, pair):
-    """Return the multipliers of a pair to its slot.
-
-    Sound where the factor's living leaves do not tell the segments apart: every point's value is
-    the same sum as before.
-    """
+    """Return the multipliers of a pair to its slot: they become 0, and any multipliers will do."""
     start = problem.pairs[pair, SEGMENT_START]
     for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH] + ONE):
         value = state.multiplier[segment]
@@ -338,8 +344,11 @@ def list_pairs(problem, state, factor):
 
 
 @inlined_kernel
-def list_leaves(problem, state, factor):
-    """List the leaves of a factor that meet the box; returns the factor's term of the bound."""
+def list_leaves(problem, state, factor, flat):
+    """List the leaves of a factor that meet the box; returns the factor's term of the bound.
+
+    flat  float64  a factor whose gains differ by no more is not worth multipliers
+    """
     entries = problem.entries
     span = state.span
     first_pair = problem.factors[factor, PAIR_START]
@@ -348,8 +357,9 @@ def list_leaves(problem, state, factor):
     first_leaf = problem.factors[factor, LEAF_START]
     first_row = problem.factors[factor, ENTRY_START]
     n_alive = problem.factors[factor + 1, LEAF_START] - first_leaf
+    alive = state.alive[first_leaf:]
     for number in range(n_alive):
-        state.alive[number] = number
+        alive[number] = number
     for step in range(width):
         pair = first_pair + step
         last = problem.pairs[pair + ONE, SEGMENT_START] - problem.pairs[pair, SEGMENT_START] - ONE
@@ -357,32 +367,38 @@ def list_leaves(problem, state, factor):
             n_meeting = np.uint64(0)
             for index in range(n_alive):
                 # Without a branch: which leaves stay cannot be foreseen.
-                number = state.alive[index]
+                number = alive[index]
                 row = first_row + number * width + step
-                state.alive[n_meeting] = number
+                alive[n_meeting] = number
                 n_meeting += np.uint64(
                     (entries[row, LOW] <= span[pair, HIGH])
                     & (entries[row, HIGH] >= span[pair, LOW])
                 )
             n_alive = n_meeting
+    least = np.inf
+    most = -np.inf
     for index in range(n_alive):
-        state.gain[first_leaf + index] = problem.leaf_gain[first_leaf + state.alive[index]]
+        gain = problem.leaf_gain[first_leaf + alive[index]]
+        state.gain[first_leaf + index] = gain
+        least = min(least, gain)
+        most = max(most, gain)
     state.n_alive[factor] = n_alive
-    if n_alive == 1:
+    # Sound: without multipliers a factor's term is its largest gain, whatever the others are.
+    if n_alive == 1 or most - least <= flat:
         for step in range(n_active):
             pair = state.active[first_pair + step]
             give_back(problem, state, pair)
             state.place[pair] = -1
         state.n_active[factor] = 0
-        state.best[factor] = state.gain[first_leaf]
-        return state.gain[first_leaf]
+        state.best[factor] = most
+        return most
     entry = np.uint64(first_row)
     for step in range(n_active):
         pair = state.active[first_pair + step]
         start = problem.pairs[pair, SEGMENT_START]
         column = first_row + pair - first_pair
         for index in range(n_alive):
-            row = column + state.alive[index] * width
+            row = column + alive[index] * width
             state.range_low[entry] = start + max(entries[row, LOW], span[pair, LOW])
             state.range_high[entry] = start + min(entries[row, HIGH], span[pair, HIGH])
             entry += ONE
@@ -421,7 +437,7 @@ def marginals(problem, state):
         for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
             state.marginal[cell] = state.rest[cell]
     for factor in range(problem.n_factors):
-        if state.n_alive[factor] < 2:
+        if state.n_active[factor] == 0:
             continue
         for step in range(state.n_active[factor]):
             segment_marginals(problem, state, factor, step)
@@ -448,8 +464,8 @@ def refresh(problem, state):
     box = state.box
     slots = problem.slots
     pairs = problem.pairs
-    constant = problem.base
-    magnitude = problem.gross
+    constant = problem.terms[BASE]
+    magnitude = problem.terms[GROSS]
     most_pairs = np.uint64(0)
     for slot in range(problem.n_slots):
         low = np.uint32(box[slot, LOW])

@@ -205,14 +205,21 @@ def order_alternatives(forest, alternatives, group, region, radius):
     nearest = np.inf
     first_radius = np.empty(count, dtype=np.float64)
     start = forest.semantics.start
+    conditions = alternatives.conditions
     for index in order:
-        constraint = alternatives.alternative_start[first + index]
-        gain = alternatives.need[constraint]
-        for output in range(len(start)):
-            gain -= alternatives.coefficient[constraint, output] * start[output]
-        first_radius[index] = eq6_radius(
-            forest, region, alternatives.coefficient[constraint], gain, radius, nearest
-        )
+        first_radius[index] = 0.0
+        # All conditions of an alternative have to hold, so the farthest of them tells.
+        for number in range(
+            alternatives.condition_start[first + index],
+            alternatives.condition_start[first + index + 1],
+        ):
+            gain = conditions.need[number]
+            for output in range(len(start)):
+                gain -= conditions.coefficient[number, output] * start[output]
+            radius_of = eq6_radius(
+                forest, region, conditions.coefficient[number], gain, radius, nearest
+            )
+            first_radius[index] = max(first_radius[index], radius_of)
         nearest = min(nearest, first_radius[index])
     order = sorted_order(first_radius, True)
     for index in range(count):

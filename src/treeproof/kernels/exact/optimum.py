@@ -38,8 +38,8 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.dual import LOWEST, enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.pairs import child_of
-from treeproof.kernels.exact.primal import Target, climb, decode
-from treeproof.kernels.exact.problem import FEATURE, HIGH, LOW, Problem
+from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
+from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.search import (
     choose_branch,
     count_boundaries,
@@ -414,13 +414,9 @@ def reweigh(problem, parts, weight):
         )
     for cell in range(len(problem.unary)):
         problem.unary[cell] = weight * parts.unary[0, cell] + rest * parts.unary[1, cell]
-    return Problem(
-        weight * parts.base[0] + rest * parts.base[1],
-        weight * parts.gross[0] + rest * parts.gross[1],
-        problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs, problem.slots,
-        problem.cells, problem.unary, problem.factors, problem.leaf_gain, problem.pairs,
-        problem.segments, problem.entries, problem.slot_pair,
-    )  # fmt: skip
+    problem.terms[BASE] = weight * parts.base[0] + rest * parts.base[1]
+    problem.terms[GROSS] = weight * parts.gross[0] + rest * parts.gross[1]
+    return problem
 
 
 @noalloc_kernel
@@ -605,7 +601,7 @@ def new_target(problem):
         np.empty(n_cells, dtype=np.float64),
         np.zeros(1, dtype=np.int64),
         np.empty((problem.n_slots, 4), dtype=np.int32),
-        np.empty(len(problem.leaf_gain), dtype=np.int16),
+        new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_),
     )
 

@@ -20,7 +20,7 @@ from treeproof.kernels.exact.optimum import (
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, HIGH
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH
 from treeproof.kernels.exact.proof import (
     LAMBDA,
     SPLIT,
@@ -128,7 +128,7 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     if not fits:
         return TOO_LARGE, tape.data[:0].copy()
     problem, parts = build_pair(forest, aim, box, leaves, slack)
-    gross = problem.gross
+    gross = problem.terms[GROSS]
     if aim.mode != VALUE:
         gross = parts.gross[0] + parts.gross[1]
     # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it is.

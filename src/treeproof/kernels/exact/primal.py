@@ -5,8 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.balls import cell_distance
+from treeproof.kernels.core.bits import ALL, BIT, LAST, SIX, lowest_bit
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.exact.conditions import lighten, weigh
 from treeproof.kernels.exact.problem import (
+    BASE,
     CELL_START,
     ENTRY_START,
     FACTOR,
@@ -29,37 +32,128 @@ def segment_at(problem, state, pair, cell):
     return segment
 
 
-@noalloc_kernel
-def count_misses(problem, state, point, misses):
-    """Value of a point inside the state's box.
+class Holders(NamedTuple):
+    """Which leaves hold each segment, and where a point lies.
 
-    misses  int16 (n_leaves,)  filled in: pairs in which a living leaf does not hold the point
+    The leaves of a factor share out its points: the one that holds a point is the only one in the
+    intersection of the holders of the point's segments, which takes a few instructions.
     """
-    value = problem.base
+
+    start: np.ndarray  # (n_pairs,) uint32; where a pair's words start, for each segment some
+    words: np.ndarray  # (n_words,) uint64; a bit per leaf, see `treeproof.kernels.core.bits`
+    here: np.ndarray  # (n_pairs,) uint32; where the words start of the point's segment
+
+
+@inlined_kernel
+def word_count(problem, factor):
+    """Words that hold one bit for each leaf of a factor."""
+    n_leaves = problem.factors[factor + 1, LEAF_START] - problem.factors[factor, LEAF_START]
+    return (np.uint64(n_leaves) + LAST) >> SIX
+
+
+@inner_kernel
+def new_holders(problem):
+    """`Holders` of a problem, the point nowhere yet."""
+    start = np.empty(problem.n_pairs, dtype=np.uint32)
+    total = np.uint64(0)
+    for factor in range(problem.n_factors):
+        width = word_count(problem, factor)
+        for pair in range(
+            problem.factors[factor, PAIR_START], problem.factors[factor + 1, PAIR_START]
+        ):
+            start[pair] = total
+            total += width * (
+                problem.pairs[pair + ONE, SEGMENT_START] - problem.pairs[pair, SEGMENT_START]
+            )
+    words = np.zeros(np.int64(total), dtype=np.uint64)
+    for factor in range(problem.n_factors):
+        width = word_count(problem, factor)
+        first_pair = problem.factors[factor, PAIR_START]
+        last_pair = problem.factors[factor + 1, PAIR_START]
+        entry = np.uint64(problem.factors[factor, ENTRY_START])
+        for leaf in range(
+            problem.factors[factor + 1, LEAF_START] - problem.factors[factor, LEAF_START]
+        ):
+            word = np.uint64(leaf) >> SIX
+            bit = BIT << (np.uint64(leaf) & LAST)
+            for pair in range(first_pair, last_pair):
+                for segment in range(
+                    problem.entries[entry, LOW], problem.entries[entry, HIGH] + ONE
+                ):
+                    words[start[pair] + segment * width + word] |= bit
+                entry += ONE
+    return Holders(start, words, np.empty(problem.n_pairs, dtype=np.uint32))
+
+
+@inlined_kernel
+def holders_besides(problem, holders, factor, pair, word):
+    """Leaves of a factor, of one word, that hold the point in all pairs but one."""
+    bits = ALL
+    for other in range(problem.factors[factor, PAIR_START], pair):
+        bits &= holders.words[holders.here[other] + word]
+    for other in range(pair + ONE, problem.factors[factor + 1, PAIR_START]):
+        bits &= holders.words[holders.here[other] + word]
+    return bits
+
+
+@inlined_kernel
+def leaf_in(problem, factor, word, bits):
+    """The leaf of a factor that is the only one in a word of bits."""
+    return problem.factors[factor, LEAF_START] + (word << SIX) + lowest_bit(bits)
+
+
+@noalloc_kernel
+def locate(problem, state, point, holders):
+    """Value of a point inside the state's box; fills in where it lies."""
+    value = problem.terms[BASE]
     for slot in range(problem.n_slots):
         value += problem.unary[point[slot]]
     for factor in range(problem.n_factors):
-        first_leaf = problem.factors[factor, LEAF_START]
-        last_leaf = first_leaf + state.n_alive[factor]
-        for leaf in range(first_leaf, last_leaf):
-            misses[leaf] = 0
         first_pair = problem.factors[factor, PAIR_START]
-        entry = np.uint64(problem.factors[factor, ENTRY_START])
-        for step in range(state.n_active[factor]):
-            pair = state.active[first_pair + step]
-            here = segment_at(problem, state, pair, point[problem.pairs[pair, SLOT]])
-            for leaf in range(first_leaf, last_leaf):
-                is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
-                misses[leaf] += np.int16(is_outside)
-                entry += ONE
-        for leaf in range(first_leaf, last_leaf):
-            if misses[leaf] == 0:
-                value += state.gain[leaf]
+        last_pair = problem.factors[factor + 1, PAIR_START]
+        width = word_count(problem, factor)
+        for pair in range(first_pair, last_pair):
+            segment = segment_at(problem, state, pair, point[problem.pairs[pair, SLOT]])
+            segment -= problem.pairs[pair, SEGMENT_START]
+            holders.here[pair] = holders.start[pair] + segment * width
+        for word in range(width):
+            bits = holders_besides(problem, holders, factor, last_pair, word)
+            if bits != 0:
+                value += problem.leaf_gain[leaf_in(problem, factor, word, bits)]
     return value
 
 
 @noalloc_kernel
-def slot_values(problem, state, cell_now, slot, misses, values):
+def meets_conditions(problem, target):
+    """Whether the located point meets all conditions, as far as rounding can tell.
+
+    With several of them, their values are left in the table of conditions.
+    """
+    table, holders = problem.conditions, target.holders
+    n_conditions = len(table.value)
+    if n_conditions == 1:
+        return True
+    for number in range(n_conditions):
+        value = table.terms[number, BASE]
+        for slot in range(problem.n_slots):
+            value += table.unary[number, target.point[slot]]
+        table.value[number] = value
+    for factor in range(problem.n_factors):
+        last_pair = problem.factors[factor + 1, PAIR_START]
+        for word in range(word_count(problem, factor)):
+            bits = holders_besides(problem, holders, factor, last_pair, word)
+            if bits != 0:
+                leaf = leaf_in(problem, factor, word, bits)
+                for number in range(n_conditions):
+                    table.value[number] += table.gain[number, leaf]
+    least = np.inf
+    for number in range(n_conditions):
+        least = min(least, table.value[number])
+    return least >= 0.0
+
+
+@noalloc_kernel
+def slot_values(problem, state, holders, slot, values):
     """Part of the value that depends on one slot, for each of its cells, others as they are."""
     low = np.uint32(state.box[slot, LOW])
     high = np.uint32(state.box[slot, HIGH])
@@ -67,53 +161,50 @@ def slot_values(problem, state, cell_now, slot, misses, values):
         values[cell] = problem.unary[cell]
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
-        step = state.place[pair]
-        if step < 0:
+        if state.span[pair, LOW] == state.span[pair, HIGH]:
             continue
-        here = segment_at(problem, state, pair, cell_now)
         factor = problem.pairs[pair, FACTOR]
-        n_alive = state.n_alive[factor]
-        first_leaf = problem.factors[factor, LEAF_START]
-        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
-        for leaf in range(first_leaf, first_leaf + n_alive):
-            is_outside = (here < state.range_low[entry]) | (here > state.range_high[entry])
-            if misses[leaf] == np.int16(is_outside):
-                first = max(state.reach[state.range_low[entry], LOW], low)
-                last = min(state.reach[state.range_high[entry], HIGH], high)
-                for cell in range(first, last + ONE):
-                    values[cell] += state.gain[leaf]
-            entry += ONE
+        width = word_count(problem, factor)
+        start = problem.pairs[pair, SEGMENT_START]
+        for word in range(width):
+            bits = holders_besides(problem, holders, factor, pair, word)
+            for segment in range(state.span[pair, LOW], state.span[pair, HIGH] + ONE):
+                held = bits & holders.words[holders.start[pair] + segment * width + word]
+                if held != 0:
+                    gain = problem.leaf_gain[leaf_in(problem, factor, word, held)]
+                    first = max(state.reach[start + segment, LOW], low)
+                    last = min(state.reach[start + segment, HIGH], high)
+                    for cell in range(first, last + ONE):
+                        values[cell] += gain
 
 
 @noalloc_kernel
-def move_slot(problem, state, slot, before, after, misses, is_stale):
-    """Account for a slot's new cell; returns what that adds to the value.
+def move_slot(problem, state, holders, slot, after, is_stale):
+    """Account for a slot's new cell; returns what its factors add to the value.
 
     Marks the slots to which the move may matter.
     """
-    change = problem.unary[after] - problem.unary[before]
+    change = 0.0
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
-        step = state.place[pair]
-        if step < 0:
-            continue
-        old = segment_at(problem, state, pair, before)
-        new = segment_at(problem, state, pair, after)
-        if old == new:
+        if state.span[pair, LOW] == state.span[pair, HIGH]:
             continue
         factor = problem.pairs[pair, FACTOR]
-        n_alive = state.n_alive[factor]
-        first_leaf = problem.factors[factor, LEAF_START]
-        entry = problem.factors[factor, ENTRY_START] + np.uint64(step) * n_alive
-        for leaf in range(first_leaf, first_leaf + n_alive):
-            was_outside = (old < state.range_low[entry]) | (old > state.range_high[entry])
-            is_outside = (new < state.range_low[entry]) | (new > state.range_high[entry])
-            if misses[leaf] == 0:
-                change -= state.gain[leaf]
-            misses[leaf] += np.int16(is_outside) - np.int16(was_outside)
-            if misses[leaf] == 0:
-                change += state.gain[leaf]
-            entry += ONE
+        width = word_count(problem, factor)
+        segment = segment_at(problem, state, pair, after) - problem.pairs[pair, SEGMENT_START]
+        before = np.uint64(holders.here[pair])
+        now = holders.start[pair] + segment * width
+        if before == now:
+            continue
+        holders.here[pair] = now
+        for word in range(width):
+            bits = holders_besides(problem, holders, factor, pair, word)
+            held = bits & holders.words[before + word]
+            if held != 0:
+                change -= problem.leaf_gain[leaf_in(problem, factor, word, held)]
+            held = bits & holders.words[now + word]
+            if held != 0:
+                change += problem.leaf_gain[leaf_in(problem, factor, word, held)]
         first_pair = problem.factors[factor, PAIR_START]
         for other in range(first_pair, first_pair + state.n_active[factor]):
             is_stale[problem.pairs[state.active[other], SLOT]] = True
@@ -125,10 +216,10 @@ def move_slot(problem, state, slot, before, after, misses, is_stale):
 def ascend(problem, state, target, value, rounds):
     """Improve the point slot by slot inside the box until it reaches the need; returns its value.
 
-    ``misses`` must be those of the point, ``is_stale`` tell which slots to look at first.
+    ``holders`` must know the point, ``is_stale`` tell which slots to look at first.
     """
     distance, point, values = target.distance, target.point, target.values
-    misses, is_stale = target.misses, target.is_stale
+    holders, is_stale = target.holders, target.is_stale
     for _ in range(rounds):
         is_better = False
         for slot in range(problem.n_slots):
@@ -138,7 +229,7 @@ def ascend(problem, state, target, value, rounds):
                 continue
             is_stale[slot] = False
             here = point[slot]
-            slot_values(problem, state, here, slot, misses, values)
+            slot_values(problem, state, holders, slot, values)
             best = here
             for cell in range(low, high + 1):
                 if values[cell] > values[best] or (
@@ -149,7 +240,7 @@ def ascend(problem, state, target, value, rounds):
                 is_better = is_better or values[best] > values[here]
                 value += values[best] - values[here]
                 point[slot] = best
-                move_slot(problem, state, slot, here, best, misses, is_stale)
+                move_slot(problem, state, holders, slot, best, is_stale)
                 if value >= target.need:
                     return value
         if not is_better:
@@ -235,6 +326,8 @@ def new_found(n_features):
     )
 
 
+ATTEMPTS, ATTEMPT_STEP = 12, 0.7
+"""Ascents with other weights until all conditions are met, and how far weights change."""
 REPAIR_ROUNDS = 2
 """Rounds of ascent after each step closer."""
 
@@ -253,7 +346,7 @@ class Target(NamedTuple):
     values: np.ndarray  # (n_cells,) float64; scratch
     n_steps: np.ndarray  # (1,) int64; steps by which the point was moved closer
     saved: np.ndarray  # (n_slots, 4) int32; scratch: a box and two points
-    misses: np.ndarray  # (n_leaves,) int16; scratch, see `count_misses`
+    holders: Holders  # where the point lies
     # Scratch: slots whose best cell may have changed since it was chosen
     is_stale: np.ndarray  # (n_slots,) bool
 
@@ -274,7 +367,7 @@ def new_target(problem, space, region, need, floor, found):
         np.empty(len(problem.unary), dtype=np.float64),
         np.zeros(1, dtype=np.int64),
         np.empty((problem.n_slots, 4), dtype=np.int32),
-        np.empty(len(problem.leaf_gain), dtype=np.int16),
+        new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_),
     )
 
@@ -334,7 +427,7 @@ def climb(problem, state, target, rounds):
     """Value of `target.point` after at most that many rounds of ascent in the box."""
     for slot in range(problem.n_slots):
         target.is_stale[slot] = True
-    value = count_misses(problem, state, target.point, target.misses)
+    value = locate(problem, state, target.point, target.holders)
     if value < target.need:
         value = ascend(problem, state, target, value, rounds)
     return value
@@ -344,14 +437,28 @@ def climb(problem, state, target, rounds):
 def reaches_need(problem, state, target, rounds):
     """Whether `target.point`, after some rounds of ascent in the box, is worth judging.
 
-    Then it is moved as near as small changes take it; `take_back` undoes that.
+    Then it is moved as near as small changes take it; `take_back` undoes that. Where several
+    conditions must be met, ascent goes on with more weight on those that are not.
     """
     value = climb(problem, state, target, rounds)
     target.n_steps[0] = 0
-    if value < target.need:
-        return False
-    descend(problem, state, target, value)
-    return True
+    table = problem.conditions
+    is_reached = value >= target.need and meets_conditions(problem, target)
+    if len(table.trial) > 1 and not is_reached and rounds > 0:
+        for number in range(len(table.trial)):
+            table.trial[number] = state.weight[number]
+        for _ in range(ATTEMPTS):
+            if meets_conditions(problem, target):
+                is_reached = True
+                break
+            lighten(table.trial, table.value, ATTEMPT_STEP, table.trial)
+            weigh(problem, table.trial)
+            value = climb(problem, state, target, rounds)
+    if is_reached:
+        descend(problem, state, target, value)
+    if len(table.trial) > 1:
+        weigh(problem, state.weight)
+    return is_reached
 
 
 @noalloc_kernel
@@ -377,14 +484,15 @@ def descend(problem, state, target, value):
             nearer = np.int32(min(max(here, state.box[slot, LOW]), state.box[slot, HIGH]))
             if nearer != here:
                 target.point[slot] = nearer
-                value += move_slot(
-                    problem, state, slot, here, nearer, target.misses, target.is_stale
-                )
+                value += problem.unary[nearer] - problem.unary[here]
+                value += move_slot(problem, state, target.holders, slot, nearer, target.is_stale)
                 target.is_stale[slot] = True
         if value < target.need:
             value = ascend(problem, state, target, value, np.int64(REPAIR_ROUNDS))
             if value < target.need:
                 break
+        if not meets_conditions(problem, target):
+            break
         target.n_steps[0] += 1
     for slot in range(problem.n_slots):
         state.box[slot, LOW] = saved[slot, 0]

@@ -18,7 +18,37 @@ FEATURE, CELL_START = 0, 1
 SLOT, FACTOR, SEGMENT_START = 0, 1, 2
 LEAF_START, ENTRY_START, PAIR_START, TREE = 0, 1, 2, 3
 RANGE_SLOT = 2
+BASE, GROSS = 0, 1
 """Columns of the tables of a `Problem`; few tables with columns compile faster than many arrays."""
+
+
+class Conditions(NamedTuple):
+    """What a violation must meet all at once, where that is more than one condition.
+
+    Every condition has terms of its own, relative to its floor, over the same slots and factors.
+    The terms of the problem are their sum with some weights, see
+    `treeproof.kernels.exact.conditions`. A single condition has no terms here.
+    """
+
+    terms: np.ndarray  # (n_conditions, 2) float64; BASE, GROSS, as those of the problem
+    unary: np.ndarray  # (n_conditions, n_cells) float64
+    gain: np.ndarray  # (n_conditions, n_leaves) float64
+    weight: np.ndarray  # (n_conditions,) float64; to begin with
+    value: np.ndarray  # (n_conditions,) float64; scratch
+    trial: np.ndarray  # (n_conditions,) float64; scratch: weights to be tried
+
+
+@inner_kernel
+def new_conditions(n_conditions, n_cells, n_leaves):
+    """Conditions without terms."""
+    return Conditions(
+        np.zeros((n_conditions, 2), dtype=np.float64),
+        np.zeros((n_conditions, n_cells), dtype=np.float64),
+        np.zeros((n_conditions, n_leaves), dtype=np.float64),
+        np.ones(n_conditions, dtype=np.float64),
+        np.zeros(n_conditions, dtype=np.float64),
+        np.zeros(n_conditions, dtype=np.float64),
+    )
 
 
 class Problem(NamedTuple):
@@ -31,8 +61,9 @@ class Problem(NamedTuple):
     `treeproof.kernels.core.compiler.ONE`.
     """
 
-    base: float  # constant trees and start values
-    gross: float  # sum over all trees of the largest |gain|; scales rounding
+    # BASE: constant trees and start values; GROSS: sum over all trees of the largest |gain|, which
+    # scales rounding
+    terms: np.ndarray  # (2,) float64
     n_trees: int
     n_slots: int
     n_factors: int
@@ -48,6 +79,7 @@ class Problem(NamedTuple):
     segments: np.ndarray  # (n_segments, 2) uint32; LOW, HIGH: cells of a segment
     entries: np.ndarray  # (n_entries, 2) uint32; LOW, HIGH: segments of a leaf in a pair
     slot_pair: np.ndarray  # (n_pairs,) uint32; pairs of each slot
+    conditions: Conditions  # of which the terms are a weighted sum
 
 
 class Draft(NamedTuple):
@@ -301,11 +333,15 @@ def build_problem(base, leaves, box):
         n_entries *= 2
     n_factors = np.int64(count)
     n_pairs = np.int64(factors[n_factors, PAIR_START])
+    terms = np.empty(2, dtype=np.float64)
+    terms[BASE] = own
+    terms[GROSS] = gross
     return Problem(
-        own, gross, n_trees, n_slots, n_factors, n_pairs, slots, cells, unary,
+        terms, n_trees, n_slots, n_factors, n_pairs, slots, cells, unary,
         factors[: n_factors + 1], gain[: factors[n_factors, LEAF_START]], pairs[: n_pairs + 1],
         segments[: pairs[n_pairs, SEGMENT_START]], entries[: factors[n_factors, ENTRY_START]],
         index_pairs(n_slots, n_pairs, slots, pairs),
+        new_conditions(np.int64(1), np.int64(0), np.int64(0)),
     )  # fmt: skip
 
 

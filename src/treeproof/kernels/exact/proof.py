@@ -15,6 +15,12 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import best_sum, restrict, summation_slack
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.exact.conditions import (
+    apply_weights,
+    improve_weights,
+    weigh,
+    with_conditions,
+)
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
 from treeproof.kernels.exact.problem import (
     FACTOR,
@@ -26,6 +32,7 @@ from treeproof.kernels.exact.problem import (
     TREE,
     build_problem,
 )
+from treeproof.kernels.exact.row import claim_of
 from treeproof.kernels.exact.search import (
     Budget,
     choose_branch,
@@ -36,9 +43,17 @@ from treeproof.kernels.exact.search import (
     with_room,
 )
 
-PLAIN, LAMBDA, SPLIT, TRIM, EXACT = 80, 76, 83, 84, 69
-"""The letters P, L, S, T, E."""
+PLAIN, LAMBDA, SPLIT, TRIM, EXACT, WEIGHTS = 80, 76, 83, 84, 69, 87
+"""The letters P, L, S, T, E, W."""
 
+LARGEST_WEIGHT = 15.0
+"""Weights of conditions are recorded as whole numbers up to this one."""
+WEIGHED_SWEEPS = 4
+"""Sweeps after which weights are settled."""
+
+ROOM = 1e-6
+"""What the checker computes exactly is computed in doubles here: a little room on top of every
+slack keeps its verdict the same. What only this room keeps open ends in exact sums."""
 MOST_SWEEPS = 60
 PATIENCE = 6.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
@@ -55,6 +70,9 @@ class Recorder(NamedTuple):
     """What recording a problem needs beside its state."""
 
     order: np.ndarray  # (n_pairs,) int64; pairs by tree, then feature
+    # Condition whose weight the factor's gains have; -1 for all
+    condition: np.ndarray  # (n_factors,) int64
+    weight: np.ndarray  # (n_conditions,) float64; named last on the way to the box
     kept: np.ndarray  # (n_segments,) float64; multipliers before rounding
     before: np.ndarray  # (n_slots, 2) int32; box before trimming
     exponent: np.ndarray  # (1,) int64; multipliers are multiples of 2**exponent
@@ -99,11 +117,26 @@ def new_recorder(problem, n_features, least):
         key[pair] = np.int64(tree) * n_features + feature
     return Recorder(
         sorted_order(key, True),
+        np.full(problem.n_factors, -1, dtype=np.int64),
+        np.ones(len(problem.conditions.weight), dtype=np.float64),
         np.zeros(len(problem.segments), dtype=np.float64),
         np.zeros((problem.n_slots, 2), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
         least,
     )
+
+
+@noalloc_kernel
+def note_conditions(recorder, problem, trees, conditions):
+    """Note whose weight the gains of each factor have: a class that must lose is in one condition.
+
+    The class that must win is in all of them, and so are trees that add to several classes.
+    """
+    for factor in range(problem.n_factors):
+        output = trees.tree_output[problem.factors[factor, TREE]]
+        for number in range(len(conditions.need)):
+            if output >= 0 and conditions.coefficient[number, output] < 0.0:
+                recorder.condition[factor] = number
 
 
 @noalloc_kernel
@@ -148,6 +181,9 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
     put(tape, n_bytes, 1)
     for index in range(problem.n_pairs):
         pair = recorder.order[index]
+        condition = recorder.condition[problem.pairs[pair, FACTOR]]
+        if condition >= 0 and state.weight[condition] == 0.0:
+            continue
         start = problem.pairs[pair, SEGMENT_START]
         stop = problem.pairs[pair + 1, SEGMENT_START]
         # The first segment is 0 by convention; where it lies outside the box, so it is already.
@@ -179,11 +215,51 @@ def closes_rounded(problem, state, recorder, floor, margin):
 
 
 @noalloc_kernel
+def settle_weights(problem, state):
+    """Make weights whole numbers, and multipliers as much larger; returns the bound."""
+    largest = 0.0
+    for number in range(len(state.weight)):
+        largest = max(largest, state.weight[number])
+    factor = LARGEST_WEIGHT / largest
+    for number in range(len(state.weight)):
+        state.weight[number] = np.rint(factor * state.weight[number])
+    for segment in range(len(state.multiplier)):
+        state.multiplier[segment] *= factor
+    bound, _ = apply_weights(problem, state)
+    return bound
+
+
+@inner_kernel
+def put_weights(state, recorder, tape):
+    """Append the weights of conditions where they are not those that were named last."""
+    is_same = True
+    for number in range(len(state.weight)):
+        is_same = is_same and state.weight[number] == recorder.weight[number]
+    if is_same:
+        return tape
+    tape = with_bytes(tape, 1 + len(state.weight))
+    put(tape, WEIGHTS, 1)
+    for number in range(len(state.weight)):
+        put(tape, np.int64(state.weight[number]), 1)
+        recorder.weight[number] = state.weight[number]
+    return tape
+
+
+@noalloc_kernel
 def close_box(problem, state, recorder, floor):
-    """Sweep until rounded multipliers close the box; returns their bytes, or 0 if they do not."""
+    """Sweep until rounded multipliers close the box; returns their bytes, or 0 if they do not.
+
+    Weights of several conditions are improved in the first sweeps, and whole numbers in the end.
+    """
+    is_settled = len(state.weight) == 1
+    if not is_settled:
+        weigh(problem, state.weight)
     bound = enter_box(problem, state)
     turn = 0
     while True:
+        if not is_settled and (bound < floor or turn == WEIGHED_SWEEPS):
+            bound = settle_weights(problem, state)
+            is_settled = True
         if bound < floor:
             bound, error = refresh(problem, state)
             if bound + error < floor:
@@ -195,7 +271,10 @@ def close_box(problem, state, recorder, floor):
         before = bound
         bound = sweep(problem, state, turn % 2 == 0, bound, floor)
         turn += 1
-        if bound >= floor and turn >= 2 and bound - floor > PATIENCE * (before - bound):
+        if not is_settled:
+            if bound >= floor:
+                bound = improve_weights(problem, state)
+        elif bound >= floor and turn >= 2 and bound - floor > PATIENCE * (before - bound):
             return 0
 
 
@@ -265,7 +344,9 @@ def record_problem(problem, state, recorder, tape, floor, budget):
         if n_nodes > 1 and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, tape
         is_open = False
+        copy_into(recorder.weight, state.weight)
         n_bytes = close_box(problem, state, recorder, floor)
+        tape = put_weights(state, recorder, tape)
         if n_bytes > 0:
             tape = with_bytes(tape, 1)
             put(tape, LAMBDA, 1)
@@ -276,6 +357,11 @@ def record_problem(problem, state, recorder, tape, floor, budget):
                 tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
             slot, cell = choose_branch(problem, state, gap)
+            if slot < 0:
+                # What one leaf of every tree says is asked of all classes.
+                for number in range(len(state.weight)):
+                    state.weight[number] = 1.0
+                tape = put_weights(state, recorder, tape)
             tape = with_bytes(tape, 9)
             if slot < 0:
                 put(tape, EXACT, 1)
@@ -308,7 +394,7 @@ class RecordLimits(NamedTuple):
 def restricted(forest, alternatives, number, row, box):
     """Leaves of an alternative in a box, their base and floor, and whether eq. 6 excludes it.
 
-    alternatives  Alternatives of row.py, of plain outputs, each one constraint
+    alternatives  Alternatives of row.py, of plain outputs
     """
     coefficient = alternatives.coefficient[number]
     start = forest.semantics.start
@@ -323,9 +409,7 @@ def restricted(forest, alternatives, number, row, box):
         leaves.leaf_row,
     )  # fmt: skip
     total, gross = best_sum(leaves)
-    # What the checker computes exactly is computed in doubles here: a little room on top of every
-    # slack keeps its verdict the same. What only this room keeps open ends in exact sums.
-    room = 1e-6 * slack + 2.0**-42 * (gross + abs(base))
+    room = ROOM * (slack + 2.0**-22 * (gross + abs(base)))
     floor = alternatives.need[number] - slack - alternatives.link_slack[number] - room
     return leaves, base, floor, base + total < floor
 
@@ -339,7 +423,14 @@ def record_alternative(forest, alternatives, number, row, box, tape, limits, dea
         put(tape, PLAIN, 1)
         return PROVED, tape
     problem = build_problem(base, leaves, box)
+    claim = claim_of(alternatives, np.int64(0), number)
+    if len(claim.conditions.need) > 1:
+        problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
+        weigh(problem, problem.conditions.weight)
+        floor = 0.0
     recorder = new_recorder(problem, len(row), limits.least_exponent)
+    if len(claim.conditions.need) > 1:
+        note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
     return record_problem(problem, new_state(problem), recorder, tape, floor, budget)
 

@@ -14,7 +14,7 @@ from treeproof.kernels.core.status import PROVED
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.optimum import VALUE, Best, PairJudge, Parts, maximise
 from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_relations
-from treeproof.kernels.exact.problem import FEATURE, build_problem
+from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
 from treeproof.kernels.exact.search import Budget
 
 TOO_LARGE = 7
@@ -155,8 +155,8 @@ def build_pair(forest, aim, box, leaves, slack):
     copy_into(parts.leaf_gain[1], other.leaf_gain)
     copy_into(parts.unary[0], one.unary)
     copy_into(parts.unary[1], other.unary)
-    parts.base[0], parts.base[1] = one.base, other.base
-    parts.gross[0], parts.gross[1] = one.gross, other.gross
+    parts.base[0], parts.base[1] = one.terms[BASE], other.terms[BASE]
+    parts.gross[0], parts.gross[1] = one.terms[GROSS], other.terms[GROSS]
     return one, parts
 
 

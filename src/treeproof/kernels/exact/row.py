@@ -8,9 +8,10 @@ from treeproof.kernels.core.arrays import copy_into, sorted_order
 from treeproof.kernels.core.cells import FIXED, cell_from, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import Claim
+from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
 from treeproof.kernels.core.status import NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
@@ -28,7 +29,10 @@ SMALLEST_START = 1e-300
 
 
 class Alternatives(NamedTuple):
-    """The numbers of `treeproof.query.constraints.Alternatives` that kernels read."""
+    """The numbers of `treeproof.query.constraints.Alternatives` that kernels read.
+
+    Each alternative is one constraint, the sum of its conditions, which are kept beside it.
+    """
 
     group_start: np.ndarray
     alternative_start: np.ndarray
@@ -37,6 +41,8 @@ class Alternatives(NamedTuple):
     need: np.ndarray
     unit: np.ndarray
     link_slack: np.ndarray
+    condition_start: np.ndarray  # (n_alternatives + 1,) int64
+    conditions: Conjunction  # of all alternatives
 
 
 class Limits(NamedTuple):
@@ -76,12 +82,20 @@ class Columns(NamedTuple):
 def claim_of(alternatives, group, number):
     """An alternative of a group as a `Claim`."""
     constraint = alternatives.alternative_start[number]
+    conditions = alternatives.conditions
+    first = alternatives.condition_start[number]
+    last = alternatives.condition_start[number + 1]
     return Claim(
         alternatives.coefficient[constraint],
         alternatives.need[constraint],
         alternatives.unit[constraint],
         alternatives.link_slack[constraint],
         alternatives.group_label[group],
+        Conjunction(
+            conditions.coefficient[first:last],
+            conditions.need[first:last],
+            conditions.link_slack[first:last],
+        ),
     )
 
 
@@ -150,7 +164,14 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     if is_excluded_by_eq6(base, floor, leaves):
         return PROVED
     problem = build_problem(base, leaves, box)
-    target = new_target(problem, forest.space, region, claim.need, floor, found)
+    need = claim.need
+    if len(claim.conditions.need) > 1:
+        problem = with_conditions(problem, forest, claim, leaves, box, 0.0)
+        prefer_one(problem)
+        weigh(problem, problem.conditions.weight)
+        need = 0.0
+        floor = 0.0
+    target = new_target(problem, forest.space, region, need, floor, found)
     judge = new_judge(forest, claim, region, box, found)
     return search(problem, new_state(problem), target, judge, is_quick, radius, budget)
 

@@ -22,6 +22,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
+from treeproof.kernels.exact.conditions import improve_weights, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.primal import (
     NODES,
@@ -38,7 +39,9 @@ from treeproof.kernels.exact.problem import (
     EDGE,
     FACTOR,
     FEATURE,
+    GROSS,
     HIGH,
+    LEAF_START,
     LOW,
     PAIR_START,
     SEGMENT_START,
@@ -48,7 +51,8 @@ from treeproof.kernels.exact.problem import (
 class NodeStack(NamedTuple):
     """Nodes that are searched later."""
 
-    values: np.ndarray  # (capacity, n_segments + n_cells + 1) float64; multipliers, rest, constant
+    # Multipliers, rest, constant, weights
+    values: np.ndarray  # (capacity, n_segments + n_cells + 1 + n_conditions) float64
     boxes: np.ndarray  # (capacity, 2 * n_slots) int32; lows, then highs
     size: np.ndarray  # (1,) int64
 
@@ -56,7 +60,7 @@ class NodeStack(NamedTuple):
 @inner_kernel
 def new_stack(state, capacity):
     """Empty stack with room for some nodes."""
-    width = len(state.multiplier) + len(state.rest) + 1
+    width = len(state.multiplier) + len(state.rest) + 1 + len(state.weight)
     return NodeStack(
         np.empty((capacity, width), dtype=np.float64),
         np.empty((capacity, 2 * len(state.box)), dtype=np.int32),
@@ -80,7 +84,7 @@ def with_room(stack, memory_bytes):
 
 @noalloc_kernel
 def push(stack, state):
-    """Put multipliers, rest, constant and box of a state onto a stack that has room."""
+    """Put multipliers, rest, constant, weights and box of a state onto a stack that has room."""
     top = stack.size[0]
     values, box = stack.values[top], stack.boxes[top]
     n_segments = len(state.multiplier)
@@ -90,6 +94,8 @@ def push(stack, state):
     for index in range(n_cells):
         values[n_segments + index] = state.rest[index]
     values[n_segments + n_cells] = state.constant[0]
+    for number in range(len(state.weight)):
+        values[n_segments + n_cells + 1 + number] = state.weight[number]
     n_slots = len(state.box)
     for slot in range(n_slots):
         box[slot] = state.box[slot, LOW]
@@ -109,6 +115,8 @@ def pop(stack, state):
     for index in range(n_cells):
         state.rest[index] = values[n_segments + index]
     state.constant[0] = values[n_segments + n_cells]
+    for number in range(len(state.weight)):
+        state.weight[number] = values[n_segments + n_cells + 1 + number]
     n_slots = len(state.box)
     for slot in range(n_slots):
         state.box[slot, LOW] = box[slot]
@@ -200,6 +208,8 @@ FAR_CLOSER = 0.5
 QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
 WORTH_ANOTHER_TRY = 0.8
 """Sweeping goes on in a box of which at most this share of cells is left."""
+SMALL = 0.01
+"""Weight of a boundary between leaves of equal gain, which counts when nothing else is left."""
 PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
 
@@ -226,6 +236,18 @@ def eliminate(problem, state, bound, floor):
 
 
 @noalloc_kernel
+def gain_spread(problem, state, factor):
+    """How far the gains of a factor are apart, over the mean of the largest gains of all trees."""
+    first = problem.factors[factor, LEAF_START]
+    least = np.inf
+    most = -np.inf
+    for leaf in range(first, first + state.n_alive[factor]):
+        least = min(least, state.gain[leaf])
+        most = max(most, state.gain[leaf])
+    return (most - least) * problem.n_trees / (problem.terms[GROSS] + 1e-300)
+
+
+@noalloc_kernel
 def count_boundaries(problem, state, slot, low, high):
     """How much is decided by cutting a slot after each of its cells from low to high - 1.
 
@@ -238,11 +260,14 @@ def count_boundaries(problem, state, slot, low, high):
         pair = problem.slot_pair[index]
         if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
             continue
+        weight = 1024.0
+        if len(state.weight) > 1:
+            weight *= SMALL + gain_spread(problem, state, problem.pairs[pair, FACTOR])
         start = problem.pairs[pair, SEGMENT_START]
         for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
             cell = problem.segments[segment, HIGH]
             if low <= cell < high:
-                boundaries[cell] += 1024.0
+                boundaries[cell] += weight
 
 
 @noalloc_kernel
@@ -300,6 +325,9 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
     floor = target.floor
     if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
         return CLOSED, 0.0
+    has_conditions = len(state.weight) > 1
+    if has_conditions:
+        weigh(problem, state.weight)
     bound = enter_box(problem, state)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
@@ -315,6 +343,9 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
         turn += 1
         if bound < floor and turn < limit:
             continue
+        if has_conditions and turn & (turn - 1) == 0:
+            # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
+            bound = improve_weights(problem, state)
         if is_root:
             if turn == (1 if history == FRESH else 2) and history != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)

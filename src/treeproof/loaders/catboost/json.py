@@ -195,6 +195,15 @@ class _Trees:
         return tuple(number for number in value if number is not None)
 
 
+def loss_and_classes(parameters: Any) -> tuple[str, list[Any]]:
+    """Loss and names of classes in the parameters of training; empty where there are none."""
+    found = parameters if isinstance(parameters, dict) else {}
+    loss, options = found.get("loss_function"), found.get("data_processing_options")
+    name = loss.get("type") if isinstance(loss, dict) else loss
+    names = options.get("class_names") if isinstance(options, dict) else None
+    return str(name)[:100] if name else "", names if isinstance(names, list) else []
+
+
 def checked_json(text: bytes) -> bytes:
     """The same model for CatBoost's reader, without any part that plays no role in predictions.
 
@@ -210,6 +219,15 @@ def checked_json(text: bytes) -> bytes:
     kept["model_info"] = {
         key: info[key] for key in ("class_params", "binclass_probability_threshold") if key in info
     }
+    if "class_params" not in info:
+        # CatBoost then takes classes from the parameters of training, where the loss has classes.
+        parameters = msgspec.json.decode(info.get("params", b"{}"))
+        loss, names = loss_and_classes(parameters)
+        if loss:
+            kept["model_info"]["params"] = {
+                "loss_function": {"type": loss},
+                "data_processing_options": {"class_names": names},
+            }
     return msgspec.json.encode(kept)
 
 

@@ -28,7 +28,7 @@ from treeproof.loaders.base import (
     version_notes,
 )
 from treeproof.loaders.catboost.binary import MAGIC, parse_binary
-from treeproof.loaders.catboost.json import checked_json, parse_json
+from treeproof.loaders.catboost.json import checked_json, loss_and_classes, parse_json
 from treeproof.loaders.catboost.model import (
     CatBoostModel,
     category_key,
@@ -51,6 +51,9 @@ _JSON_NOTE = (
     "Leaf values are those that CatBoost reads from its JSON; some differ in the last bit from the"
     " model that was saved. The .cbm file carries them exactly."
 )
+
+
+_CLASSIFYING = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
 
 
 class CatBoostLoader(Loader):
@@ -173,10 +176,7 @@ def _aggregation(model: CatBoostModel) -> Aggregation:
 
 
 def _loss(model: CatBoostModel) -> str:
-    parameters = model.info.get("params")
-    loss = parameters.get("loss_function") if isinstance(parameters, dict) else None
-    name = loss.get("type") if isinstance(loss, dict) else loss
-    return str(name)[:100] if name else "unknown"
+    return loss_and_classes(model.info.get("params"))[0] or "unknown"
 
 
 def _decision(
@@ -185,10 +185,15 @@ def _decision(
     """How CatBoostClassifier labels; models without classes give scores.
 
     One output: class 1 iff the margin is above the logit of the probability threshold. Several:
-    the first largest margin, also where probabilities are sigmoids of their own.
+    the first largest margin, also where probabilities are sigmoids of their own. Files that do not
+    name their classes are classifiers by their loss; CatBoost takes the names from the parameters
+    of training, or numbers the classes.
     """
     parameters, n_outputs = model.info.get("class_params"), model.n_outputs
     threshold = options.decision_threshold
+    if parameters is None and loss in _CLASSIFYING:
+        known = loss_and_classes(model.info.get("params"))[1]
+        parameters = {"class_names": known, "class_to_label": list(range(max(n_outputs, 2)))}
     if not isinstance(parameters, dict) or (n_outputs > 1 and not loss.startswith("MultiClass")):
         refuse_threshold(threshold, f"loss '{loss}'")
         return Decision(kind="score"), ()

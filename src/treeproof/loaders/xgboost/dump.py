@@ -1,7 +1,8 @@
-"""XGBoost's text dump: ``dump_model(path, dump_format="json")``, the format of treeVerification.
+"""XGBoost's text dumps: ``dump_model(path)``, as plain text or as JSON (that of treeVerification).
 
 A dump is made for people. It rounds numbers to nine digits or fewer and carries neither the base
-score, nor the number of classes and features; these are options, and the model says so in a note.
+score, nor the number of classes and features; these are options, and what is not given is warned
+about. It names features in no order, so that one with names is refused.
 """
 
 import re
@@ -44,6 +45,12 @@ from treeproof.model.ensemble import (
 )
 
 _POSITION = re.compile(r"f?(\d{1,9})")
+_BOOSTER = re.compile(r"booster\[(\d{1,9})\]:?")
+_LEAF = re.compile(r"(\d{1,9}):leaf=([^,\s]+)(?:,.*)?")
+_BRANCH = re.compile(
+    r"(\d{1,9}):\[(.+)\] yes=(\d{1,9}),no=(\d{1,9})(?:,missing=(\d{1,9}))?(?:,.*)?"
+)
+_SET = re.compile(r"(.+):\{([\d, ]*)\}")
 
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -64,24 +71,22 @@ prepare_records(list[_Node])
 
 
 class XGBoostDumpLoader(Loader):
-    """Loads the list of trees that XGBoost's `dump_model` writes."""
+    """Loads the trees that XGBoost's `dump_model` writes, in either of its formats."""
 
     name: ClassVar[str] = "xgboost dump"
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
-        """Whether a file is a JSON list of trees."""
+        """Whether a file is a JSON list of trees, or their plain text."""
         start = head.lstrip(b" \t\r\n")
+        if start.startswith(b"booster["):
+            return True
         return start.startswith(b"[") and (b'"nodeid"' in start or b'"leaf"' in start)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a dump."""
         file = read_model_file(path)
-        try:
-            roots = msgspec.json.decode(file.content, type=list[_Node])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BrokenModelFile(
-                f"The file is no XGBoost dump, or damaged: {str(error)[:200]}."
-            ) from error
+        is_text = file.content.lstrip().startswith(b"booster[")
+        roots = _read_text(file.content) if is_text else _read_json(file.content)
         n_classes = 2 if options.n_classes is None else options.n_classes
         if not 1 <= n_classes <= MAX_OUTPUTS:
             raise InvalidInput(
@@ -101,7 +106,6 @@ class XGBoostDumpLoader(Loader):
             aggregation=Aggregation(precision="float32", start=(start,) * n_outputs),
             decision=rule.decision,
             classes=() if n_classes == 1 else tuple(range(n_classes)),
-            feature_names=forest.names,
             missing_allowed=True,
             infinite_allowed=False,
             provenance=Provenance(
@@ -109,10 +113,88 @@ class XGBoostDumpLoader(Loader):
                 source=path.name,
                 file_sha256=file.sha256,
                 objective=f"{objective} (assumed)",
-                notes=_notes(options, start, n_classes, forest.names),
+                notes=(_DIGITS,),
             ),
         )
-        return Loaded(ensemble, Reference(margins=_no_answer))
+        cautions = _cautions(options, start, n_classes, len(roots))
+        return Loaded(ensemble, Reference(margins=_no_answer), cautions)
+
+
+def _read_json(content: bytes) -> list[_Node]:
+    try:
+        return msgspec.json.decode(content, type=list[_Node])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenModelFile(
+            f"The file is no XGBoost dump, or damaged: {str(error)[:200]}."
+        ) from error
+
+
+def _read_text(content: bytes) -> list[_Node]:
+    """Trees of a plain-text dump: one node per line, below a line for each tree."""
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise BrokenModelFile("The file is no XGBoost dump: it is no text.") from error
+    trees: list[dict[int, _Node]] = []
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if _BOOSTER.fullmatch(line):
+            trees.append({})
+        elif line:
+            node = _node_of_line(line, number)
+            if node.nodeid in trees[-1]:
+                raise BrokenModelFile(f"Line {number} of the dump repeats node {node.nodeid}.")
+            trees[-1][node.nodeid] = node
+    return [_rooted(nodes, number) for number, nodes in enumerate(trees)]
+
+
+def _node_of_line(line: str, number: int) -> _Node:
+    try:
+        if leaf := _LEAF.fullmatch(line):
+            return _Node(int(leaf[1]), leaf=float(leaf[2]))
+        if branch := _BRANCH.fullmatch(line):
+            test, missing = branch[2], branch[5]
+            condition: float | list[int] | None = None
+            if listed := _SET.fullmatch(test):
+                test, condition = listed[1], [int(word) for word in listed[2].split(",") if word]
+            elif "<" in test:
+                test, _, word = test.rpartition("<")
+                condition = float(word)
+            return _Node(
+                int(branch[1]),
+                split=test,
+                split_condition=condition,
+                yes=int(branch[3]),
+                no=int(branch[4]),
+                missing=None if missing is None else int(missing),
+            )
+    except ValueError:
+        pass
+    raise BrokenModelFile(
+        f"Line {number} of the dump must be a leaf or a split. Got {line[:60]!r}."
+        " The file is no XGBoost dump, or damaged."
+    )
+
+
+def _rooted(nodes: dict[int, _Node], tree: int) -> _Node:
+    """The root of a tree, with its nodes below it.
+
+    Sound: no node has two parents and the root has none, so what hangs below the root is a tree.
+    """
+    has_parent = {0}
+    for node in nodes.values():
+        for child in (node.yes, node.no):
+            if child is None:
+                continue
+            if child not in nodes or child in has_parent:
+                raise BrokenModelFile(
+                    f"Tree {tree}, node {node.nodeid}: its children must be nodes of the tree, each"
+                    f" below one node. Got {child}. The file is damaged."
+                )
+            has_parent.add(child)
+            node.children.append(nodes[child])
+    if 0 not in nodes:
+        raise BrokenModelFile(f"Tree {tree} of the dump must have a node 0. The file is damaged.")
+    return nodes[0]
 
 
 def _no_answer(_: FloatArray) -> Never:
@@ -134,52 +216,58 @@ def _n_features(forest: "_Forest", wanted: int | None) -> int:
     used = forest.n_features
     if wanted is None:
         return used
-    least = f"exactly {used}, one per name" if forest.names else f"at least {used}"
-    if wanted < used or wanted > MAX_FEATURES or (forest.names and wanted != used):
-        raise InvalidInput(f"'n_features' must be {least}. Got {wanted}.")
+    if not used <= wanted <= MAX_FEATURES:
+        raise InvalidInput(f"'n_features' must be at least {used}. Got {wanted}.")
     return wanted
 
 
-def _notes(
-    options: LoadOptions, start: float, n_classes: int, names: tuple[str, ...]
-) -> tuple[str, ...]:
-    assumed = "" if options.base_score is not None else " (not given)"
-    classes = "" if options.n_classes is not None else " (not given)"
-    notes = [
-        "A text dump has at most nine digits per number, so thresholds and leaves may differ in"
-        " their last bits from the model that was dumped. Save that one with save_model instead.",
-        f"A text dump has no base score; margins start at {start:g}{assumed}.",
-        f"A text dump does not say how many classes there are; taken as {n_classes}{classes}.",
-    ]
-    if names:
-        notes.append("Features are numbered in the order in which the dump first names them.")
-    return tuple(notes)
+_DIGITS = (
+    "A text dump has at most nine digits per number, so thresholds and leaves may differ in their"
+    " last bits from the model that was dumped. Save that one with save_model instead."
+)
+
+
+def _cautions(options: LoadOptions, start: float, n_classes: int, n_trees: int) -> tuple[str, ...]:
+    """What a dump leaves open and no option says."""
+    cautions: tuple[str, ...] = ()
+    if options.base_score is None:
+        cautions += (
+            f"A text dump has no base score; margins start at {start:g}. Give 'base_score', or save"
+            " the model with save_model.",
+        )
+    if options.n_classes is None:
+        fitting = [str(k) for k in range(3, 11) if n_trees % k == 0]
+        others = f", although its {n_trees} trees fit {', '.join(fitting)}, too" if fitting else ""
+        cautions += (
+            "A text dump does not say how many classes there are; taken as"
+            f" {n_classes}{others}. Give 'n_classes' (1 for a score).",
+        )
+    return cautions
 
 
 class _Forest:
     """Canonical trees of a dump, and the features that they test."""
 
     def __init__(self, roots: list[_Node], n_outputs: int) -> None:
-        self._columns: dict[int | str, int] = {}
+        self.n_features = 0
         self._builder = TreeBuilder()
-        is_position = all(
-            isinstance(split, int) or _POSITION.fullmatch(split) for split in _splits(roots)
-        )
-        self._is_named = not is_position
+        for split in _splits(roots):
+            if isinstance(split, str) and not _POSITION.fullmatch(split):
+                raise UnsupportedModel(
+                    "A text dump must number its features (7, f7), because it does not say in which"
+                    f" order named ones are. Got {split[:60]!r}. Save the model with save_model, or"
+                    " dump it without feature names."
+                )
         for number, root in enumerate(roots):
             self._add(root, number, number % n_outputs)
         self.trees = self._builder.finish()
-        self.names = tuple(str(name) for name in self._columns) if self._is_named else ()
-        self.n_features = max(self._columns.values(), default=-1) + 1
 
     def _column(self, split: int | str, place: str) -> int:
-        """Column that a node tests: a number, ``f`` and a number, or a name."""
-        if self._is_named:
-            return self._columns.setdefault(str(split), len(self._columns))
+        """Column that a node tests: a number, or ``f`` and a number."""
         column = int(str(split).removeprefix("f"))
         if not 0 <= column < MAX_FEATURES:
             raise BrokenModelFile(f"{place}: the feature must be below {MAX_FEATURES}.")
-        self._columns[column] = column
+        self.n_features = max(self.n_features, column + 1)
         return column
 
     def _add(self, root: _Node, number: int, output: int) -> None:

@@ -58,7 +58,10 @@ _DART_NOTE = (
     "dart: XGB* estimators and Booster.predict differ in the last bits; here as the given one does,"
     " and of a file the one that saved it."
 )
-_BINARY_MAGIC = b"binf"
+_BINARY_MAGIC = (b"binf", b"bs64")
+_BOOSTER_NAME = re.compile(
+    rb"(?:\x06\0{7}gbtree|\x08\0{7}gblinear|\x04\0{7}dart)"  # as the old format writes names
+)
 _SPACE = b" \t\r\n"
 
 
@@ -95,7 +98,7 @@ class XGBoostLoader(Loader):
     def accepts_file(self, path: Path, head: bytes) -> bool:
         """Whether a file is an XGBoost document, by its content."""
         start = head.lstrip(_SPACE)
-        if head.startswith(_BINARY_MAGIC):
+        if _is_old_binary(head):
             return True
         if not start.startswith(b"{"):
             return False
@@ -117,10 +120,11 @@ class XGBoostLoader(Loader):
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:
         """Translate a .json or .ubj file."""
         file = read_model_file(path)
-        if file.content.startswith(_BINARY_MAGIC):
+        if _is_old_binary(file.content):
             raise UnsupportedModel(
                 f"The file '{path.name}' has XGBoost's old binary format, which is not documented."
-                " Load it with the XGBoost that wrote it, and save it as .json or .ubj."
+                " Load it with XGBoost 1.0 to 3.0 (xgboost.Booster(model_file=...)), and save it as"
+                " .json or .ubj (save_model)."
             )
         parse = parse_ubjson if _is_ubjson(file.content) else parse_json
         document = parse(file.content)
@@ -141,6 +145,15 @@ class XGBoostLoader(Loader):
                 opened, document, rule, rounds, in_place=source.is_estimator
             ),
         )
+
+
+def _is_old_binary(content: bytes) -> bool:
+    """Whether a file has the binary format of XGBoost before 1.0, which 3.1 gave up.
+
+    Some of its files have a magic word. Others begin with a block of parameters, after which the
+    objective and the booster are named.
+    """
+    return content.startswith(_BINARY_MAGIC) or _BOOSTER_NAME.search(content[:400]) is not None
 
 
 def _is_ubjson(content: bytes) -> bool:

@@ -43,6 +43,7 @@ OBJECTIVES = {
     "reg:pseudohubererror": _PLAIN,
     "reg:absoluteerror": _PLAIN,
     "reg:quantileerror": _PLAIN,
+    "reg:expectileerror": _PLAIN,
     "rank:pairwise": _PLAIN,
     "rank:ndcg": _PLAIN,
     "rank:map": _PLAIN,
