@@ -22,6 +22,7 @@ from treeproof.errors import (
 if TYPE_CHECKING:
     from treeproof.api import (
         anchor_features,
+        diff,
         feature_radius,
         largest_change,
         load,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     )
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
+    from treeproof.results.differences import DiffResult, TreeDifferences
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
     from treeproof.results.properties import PropertyResult, ScoreBounds
@@ -82,6 +84,7 @@ __all__ = [
     "Box",
     "BrokenModelFile",
     "CertificateRejected",
+    "DiffResult",
     "Fair",
     "FeatureResults",
     "FrameMapper",
@@ -107,6 +110,7 @@ __all__ = [
     "SelfTestFailed",
     "SmallNeighbourhood",
     "Stable",
+    "TreeDifferences",
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
@@ -116,6 +120,7 @@ __all__ = [
     "assert_robust",
     "attack",
     "combination",
+    "diff",
     "draw_features",
     "feature_radius",
     "hard_label",
@@ -142,6 +147,7 @@ __all__ = [
 _HOMES = {
     "treeproof.api": (
         "anchor_features",
+        "diff",
         "feature_radius",
         "largest_change",
         "load",
@@ -175,6 +181,7 @@ _HOMES = {
     ),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
+    "treeproof.results.differences": ("DiffResult", "TreeDifferences"),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
