@@ -58,6 +58,12 @@ def percent_up(part: int, whole: int) -> str:
     return _tenths(-(-part * 1000 // whole)) if whole else "–"
 
 
+def share_down(share: float) -> str:
+    """Write the share of what is proved with up to six decimals, never above what it is."""
+    nearest = round(share, 6)
+    return f"{nearest if nearest <= share else math.floor(share * 1e6) / 1e6:.6g}"
+
+
 def _tenths(share: int) -> str:
     return f"{share // 10}.{share % 10}\u00a0%"
 
