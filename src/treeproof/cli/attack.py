@@ -38,7 +38,7 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
         raise click.UsageError(f"--engine of attack must be one of {', '.join(ATTACKS)}.")
     if options.evidence:
         raise click.UsageError("--evidence is about proofs, and an attack gives none.")
-    has_radius = eps is not None or options.threat.eps is not None
+    has_radius = eps is not None or options.threat.has_radius
     kind: Literal["verify", "radius"] = "verify" if has_radius else "radius"
     with run_question(model_path, data_path, options, kind, eps=eps) as (run, runner):
         summary = _summary(run.tally)

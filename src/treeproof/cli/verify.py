@@ -36,7 +36,7 @@ def command(
     from treeproof.results.numbers import share_down
 
     options = QuestionOptions.parse(given)
-    if eps is None and options.threat.eps is None:
+    if eps is None and not options.threat.has_radius:
         raise click.MissingParameter(param_hint="'--eps'", param_type="option")
     with run_question(model_path, data_path, options, "verify", eps=eps) as (run, runner):
         tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
