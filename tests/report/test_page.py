@@ -443,7 +443,7 @@ def test_the_headline_says_what_may_move_and_what_does_not():
     headline, table = moving(ball)
     expected = "however amount moves by up to 25 and hour moves by up to 1, with age and zip fixed."
     assert headline.startswith(expected)
-    assert "1 missing value of what moves elsewhere stays missing." in headline
+    assert "Where it is missing (1 times), what moves stays missing." in headline
     assert re.search(r"amount up and down 50 25 none 0\.\d+ to 0\.\d+ –", table)
     assert "2 features: age, zip fixed" in table
     headline, table = moving(ball | {"frozen": [], "scale": 3.0}, categorical=[3])
@@ -478,6 +478,49 @@ def test_boxes_are_stated():
         " at all, with age fixed."
     )
     assert "amount between bounds from 0 to 9" in table
+
+
+DOMAIN = {"integer": [1], "values": [[2, [1.0, 2.0]]], "groups": [], "categorical": [[3, [0, 1]]],
+          "may_miss": [0], "may_fill": [], "allow_broken_rows": False}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"name": "L1", "eps": None}, "every feature changes, by moves that add up to at most 0.5"),
+        ({"name": "L2", "eps": None, "scale": [1.0, 2.0, 0.0, 1.0]}, "amount, hour, zip change, by"
+         " moves of a length of at most 0.5 of their own units, with age fixed."),
+        ({"name": "L0", "eps": None}, "at most 0.5 of 4 features change"),
+        ({"name": "Cost", "budget": None, "up": [1.0, 2.0, 3.0, "inf"], "down": "inf"},
+         "amount, hour, age change at a cost of at most 0.5, with zip fixed."),
+        ({"name": "LInf", "eps": None, "relative": True},
+         "every feature moves by up to 0.5 times its own value"),
+    ],
+)  # fmt: skip
+def test_other_norms_and_costs_are_told(asked, said):
+    headline, table = moving(asked)
+    assert re.sub(r" (?=[.,])", "", headline).startswith(f"however {said}")
+    if asked["name"] == "Cost":
+        assert "hour up only up 2, down ∞ per 1" in table
+
+
+def test_domains_are_told():
+    headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
+    assert "Categories may change: zip. May go missing: amount." in headline
+    for line in ("hour up and down, whole numbers", "age one of listed values",
+                 "zip category, may change"):  # fmt: skip
+        assert line in table
+    results = many_rows(5, 4)
+    results.header["question"]["perturbation"] |= {"domain": DOMAIN}
+    text = words(render(results))
+    assert "Whole numbers f1 Listed values only f2 Categories that may change f3" in text
+
+
+def test_costs_are_not_called_radii():
+    cost = {"name": "Cost", "budget": None, "up": 1.0, "down": 1.0}
+    page = render(six_rows(perturbation=cost), at=0.5)
+    assert "Proved cost of the rows" in page
+    assert payload(page)["measure"] == "cost"
 
 
 def test_two_models_are_compared_first():

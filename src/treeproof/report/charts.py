@@ -199,21 +199,11 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
         """Add a bar of run k above others, where there is anything to show."""
         if count:
             part = place[1] / len(runs)
-            is_outer = kind in ("broken", "never")
-            is_cut = is_outer and count > highest
-            top = 1.0 if is_cut else (below + count) / highest
-            bar = Bar(
-                x=_px(place[0] + k * part),
-                y=_px(frame.y(top)),
-                width=_px(max(part - 1.0, 0.8)),
-                height=_px((top - below / highest) * frame.plot_height),
-                text=f"{count:,}" if is_outer else "",
-                is_cut=is_cut,
-                run=k,
-                kind=kind,
-                words=f"{runs[k].name}: {words}",
-            )
-            bars.append(bar)
+            size = (below / highest, (below + count) / highest)
+            across = (place[0] + k * part, max(part - 1.0, 0.8))
+            text = f"{count:,}" if kind in ("broken", "never") else ""
+            words = f"{runs[k].name}: {words}"
+            bars.append(_bar(frame, across, size, run=k, kind=kind, words=words, text=text))
 
     for k, (run, counts) in enumerate(zip(runs, bins, strict=True)):
         width = (right - left) / _N_BINS
@@ -235,6 +225,19 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
     ticks = _radius_ticks(axis, frame.tick_gap * 1.1, left, right)
     y_ticks = _count_ticks(frame, highest)
     return {"frame": frame, "bars": bars, "x_ticks": ticks, "y_ticks": y_ticks, "groups": groups}
+
+
+def _bar(frame: Frame, across: tuple[float, float], size: tuple[float, float], **facts: Any) -> Bar:
+    """A bar from its left side and width, and from where to where it stands; cut off at the top."""
+    top = min(size[1], 1.0)
+    return Bar(
+        x=_px(across[0]),
+        y=_px(frame.y(top)),
+        width=_px(across[1]),
+        height=_px((top - size[0]) * frame.plot_height),
+        is_cut=size[1] > 1.0,
+        **facts,
+    )
 
 
 def _count_ticks(frame: Frame, highest: int) -> list[Tick]:

@@ -77,5 +77,5 @@ def _row_words(run: Run, i: int) -> str:
         parts.append(f"{change['name']}: {change['original']} → {change['changed']}{more}")
     radius = radius_words(run, i)
     if radius:
-        parts.append(f"radius {radius}")
+        parts.append(f"{run.measure} {radius}")
     return "; ".join(parts)

@@ -198,6 +198,7 @@ def _context(
         "compared": _compared(runs, start),
         "start": start,
         "with_radii": with_radii,
+        "measure": runs[0].measure,
         "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
@@ -356,6 +357,7 @@ def _payload(
     """Data for the page's script, as JSON in which nothing can end the element around it."""
     data = {
         "withRadii": with_radii,
+        "measure": runs[0].measure,
         "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
         "start": start,
         "eps": runs[0].eps,

@@ -66,8 +66,14 @@ class Run:
     @property
     def eps(self) -> float | None:
         """Radius that was verified; None where the radius itself was asked for, and for boxes."""
-        eps = self.question.get("perturbation", {}).get("eps")
+        asked = self.question.get("perturbation", {})
+        eps = asked.get("eps", asked.get("budget"))
         return None if eps is None else float(eps)
+
+    @property
+    def measure(self) -> str:
+        """What distances are called: costs are no radii."""
+        return "cost" if self.question.get("perturbation", {}).get("name") == "Cost" else "radius"
 
     @property
     def is_attack(self) -> bool:

@@ -28,6 +28,21 @@ _UNCHECKED = (
     " answered and how long it took, names of features and files, the self-test, and other runs"
     " with features frozen"
 )
+_ALLOWED = {
+    "LInf": "what moves by at most {by}, all at once (L∞)",
+    "L1": "moves that add up to at most {by} (L1)",
+    "L2": "moves of a Euclidean length of at most {by} (L2)",
+    "L0": "changes of at most {by} features (L0)",
+    "Cost": "changes that cost at most {by}",
+}
+_DOMAIN = {
+    "integer": "Whole numbers",
+    "values": "Listed values only",
+    "groups": "Groups of columns",
+    "categorical": "Categories that may change",
+    "may_miss": "May go missing",
+    "may_fill": "May be filled in",
+}
 _GOALS = {
     "KeepsLabel": "the label is kept",
     "AvoidsTarget": "one class is never predicted",
@@ -174,9 +189,11 @@ def _perturbation_lines(run: Run) -> Lines:
             ("Lower bounds", _spread(low)),
             ("Upper bounds", _spread(high)),
         ]
-    eps = perturbation.pop("eps", None)
-    by = "the radius" if eps is None else number(float(eps), 6)
-    lines = [("Allowed changes", f"what moves by at most {by}, all at once (L∞)")]
+    eps = perturbation.pop("eps", perturbation.pop("budget", None))
+    by = f"the {run.measure}" if eps is None else number(float(eps), 6)
+    lines = [("Allowed changes", _ALLOWED.get(name, "{name} within {by}").format(name=name, by=by))]
+    if perturbation.pop("relative", False):
+        lines.append(("Units are", "multiples of the row's own values"))
     scale = perturbation.pop("scale", None)
     if scale is not None:
         lines.append(("Unit", _spread(scale)))
@@ -191,7 +208,21 @@ def _perturbation_lines(run: Run) -> Lines:
     for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
         if value != free:
             lines.append((words, _spread(value)))
+    lines += _domain_lines(run, perturbation.pop("domain", None) or {})
     lines += [(str(key), _spread(value)) for key, value in perturbation.items() if value]
+    return lines
+
+
+def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
+    """Which rows there can be, where a domain says so."""
+    lines = []
+    for key, words in _DOMAIN.items():
+        # Features by number, alone or first of what is said of them.
+        entries = [entry[0] if isinstance(entry, list) else entry for entry in domain.get(key, [])]
+        groups = [entry if isinstance(entry, list) else [entry] for entry in entries]
+        said = [" or ".join(run.feature_name(int(f)) for f in group) for group in groups]
+        if said:
+            lines.append((words, ", ".join(said)))
     return lines
 
 

@@ -72,7 +72,7 @@
     });
     compareRuns();
     if (!data.withRadii) return;
-    $("live").textContent = `At radius ${number(radius)}: ${said.join(" · ")}.`;
+    $("live").textContent = `At ${data.measure} ${number(radius)}: ${said.join(" · ")}.`;
     $("radius").setAttribute("aria-valuetext", number(radius));
     document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
       const x = Number(svg.dataset.left) + place(radius) * Number(svg.dataset.plot);
@@ -127,7 +127,7 @@
       const counts = tally(run, r);
       return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percentDown(counts.verified, run.n)}, `}resisting ${percentUp(counts.verified + counts.undecided, run.n)}`;
     });
-    return [`radius ${number(r)}`, ...lines].join("\n");
+    return [`${data.measure} ${number(r)}`, ...lines].join("\n");
   };
   document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
     const hit = svg.querySelector(".hit");
@@ -190,7 +190,7 @@
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
-    if (data.withRadii) columns.push({ name: `${prefix}radius`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
+    if (data.withRadii) columns.push({ name: `${prefix}${data.measure}`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
     columns.push({ name: `${prefix}state`, text: true, key: (l) => stateOf(l, k), cell: (l) => { const cell = element("td", undefined, "text"); cell.append(element("span", stateWords(l, k), `pill ${stateOf(l, k)}`)); return cell; } });
     if (!several) {
       if (run.becomes) columns.push({ name: "Becomes", text: true, key: (l) => run.becomes[l.at[0]], cell: (l) => element("td", run.becomes[l.at[0]] || "–", "text") });
