@@ -16,6 +16,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
 from treeproof.query.description import describe
+from treeproof.query.domain import Features
 from treeproof.query.pairs import (
     PairQuestion,
     Ranges,
@@ -29,7 +30,6 @@ from treeproof.query.pairs import (
 )
 from treeproof.query.perturbations import Box, LInf
 from treeproof.query.properties import (
-    Features,
     Monotone,
     Property,
     ScoreRange,
