@@ -75,8 +75,7 @@ def command(
     if is_property_file(run_path):
         _check_properties(run_path, (model_path, other_path), as_json, options)
         return
-    if other_path is not None:
-        raise InvalidInput("--other is for files of 'treeproof diff --evidence --out'.")
+    _refuse_other(other_path)
     ensemble, header = _model(run_path, model_path, options)
     question = header["question"]
     rows = labels = None
@@ -118,6 +117,11 @@ def command(
             click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
     if failures:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _refuse_other(other_path: str | None) -> None:
+    if other_path is not None:
+        raise InvalidInput("--other is for files of 'treeproof diff --evidence --out'.")
 
 
 def _check_properties(
