@@ -61,13 +61,14 @@ def main() -> None:
         query, wanted = random_question(seed)
         found = find_reasons(query, wanted, Budget())
         try:
-            n_rows = check_reasons(query, wanted, found)
+            n_rows, n_open = check_reasons(query, wanted, found)
         except AssertionError as error:
             raise SystemExit(f"seed {seed}: {error}") from error
         trees = query.ensemble
         counts.update(
             models=1,
             rows=n_rows,
+            rows_with_near_ties=n_open,
             sets=sum(map(len, found.sets)),
             changes=sum(map(len, found.changes)),
             intervals=0 if found.intervals is None else sum(map(len, found.intervals)),

@@ -4,20 +4,30 @@ from typing import Any
 
 import numpy as np
 
+from tests.contract.engine_checks import may_be_near_tie
 from tests.oracle.reasons import Features, RowTruth, interval_cells
 from treeproof.query.query import Query
 from treeproof.results.reasons import Reasons
 from treeproof.search.reasons import NO_SET, Wanted, in_domain
 
 
-def check_reasons(query: Query, wanted: Wanted, found: Reasons) -> int:
-    """Hold everything that was found within no limits against the truth; returns how many rows."""
+def check_reasons(query: Query, wanted: Wanted, found: Reasons) -> tuple[int, int]:
+    """Hold everything that was found within no limits against the truth.
+
+    Returns how many rows were compared in all respects, and how many only in what is claimed: those
+    in which a near tie, which only the rounding of a softmax decides, may leave something open.
+    """
     assert np.array_equal(found.sufficient & query.already_broken, np.zeros(len(query), bool))
     boxed = in_domain(query)
     rows = np.flatnonzero(~query.already_broken).tolist()
+    n_open = 0
     for row in rows:
         truth = RowTruth(boxed, row, wanted.groups)
-        use = _Preferences(truth, wanted)
+        use = Preferences(truth, wanted)
+        if may_be_near_tie(boxed, row):
+            check_claims(truth, use, found, row)
+            n_open += 1
+            continue
         assert found.sufficient[row] == bool(use.allowed)
         if not use.allowed:
             assert found.reason[row] == NO_SET
@@ -27,10 +37,31 @@ def check_reasons(query: Query, wanted: Wanted, found: Reasons) -> int:
         _check_changes(query, truth, wanted, found, row)
         if found.intervals is not None:
             _check_intervals(boxed, truth, found, row)
-    return len(rows)
+    return len(rows) - n_open, n_open
 
 
-class _Preferences:
+def check_claims(truth: RowTruth, use: "Preferences", found: Reasons, row: int) -> None:
+    """Hold what is claimed about a row against the truth, however little that is."""
+    assert bool(use.allowed) or not found.sufficient[row]
+    sets = [truth.units(features.tolist()) for features in found.sets[row]]
+    assert all(map(truth.suffices, sets))
+    assert bool(sets) == bool(found.sufficient[row])
+    if found.minimal[row]:
+        assert sets[0] in use.allowed
+    elif found.sufficient[row]:
+        assert found.reason[row]
+    if sets:
+        assert found.size_lower_bound[row] <= min(map(use.weight, use.allowed))
+    if found.complete[row]:
+        assert set(sets) == use.allowed
+    changes = truth.changes()
+    known = [truth.units(features.tolist()) for features in found.changes[row]]
+    assert all(any(change <= one for change in changes) for one in known)
+    if found.all_changes[row]:
+        assert set(known) == changes
+
+
+class Preferences:
     """Minimal sets that keep to what must and must not be used, and the weight of a set."""
 
     def __init__(self, truth: RowTruth, wanted: Wanted) -> None:
@@ -48,7 +79,7 @@ class _Preferences:
         return sum(self.weights[unit] for unit in features - self.always)
 
 
-def _check_sets(truth: RowTruth, use: _Preferences, found: Reasons, row: int) -> None:
+def _check_sets(truth: RowTruth, use: Preferences, found: Reasons, row: int) -> None:
     """Sets suffice and are minimal; all of them, and the lightest, where that is said."""
     sets = [truth.units(features.tolist()) for features in found.sets[row]]
     assert found.minimal[row]
@@ -72,7 +103,7 @@ def _changed(query: Query, row: int, point: Any) -> list[int]:
 
 
 def _check_witnesses(
-    query: Query, truth: RowTruth, use: _Preferences, found: Reasons, row: int
+    query: Query, truth: RowTruth, use: Preferences, found: Reasons, row: int
 ) -> None:
     """Every feature of the set has a row that breaks the claim without it."""
     kept = truth.units(found.features[row].tolist())
@@ -102,7 +133,7 @@ def _check_changes(query: Query, truth: RowTruth, wanted: Wanted, found: Reasons
     # Duality: a sufficient set meets every change.
     assert all(truth.units(one.tolist()) & change for one in found.sets[row] for change in known)
     if wanted.minimum:
-        weight = _Preferences(truth, wanted).weight
+        weight = Preferences(truth, wanted).weight
         least = min(map(weight, changes), default=np.inf)
         assert found.change_lower_bound[row] == least
         assert not known or weight(known[0]) == least

@@ -26,6 +26,7 @@ from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
+from treeproof.report.reasons import reasons_context
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent
@@ -39,6 +40,7 @@ class ReportOptions(TypedDict, total=False):
 
     checks: Sequence[Sequence[RowCheck] | None] | None
     properties: str | PathLike[str] | None
+    reasons: str | PathLike[str] | None
 
 
 def write_report(
@@ -78,6 +80,8 @@ def write_report(
           shown, and all others are undecided.
         * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
           their own.
+        * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
+          its own.
     """
     require_backend("jinja2", "report")
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -109,6 +113,8 @@ def write_report(
     environment.filters |= {"number": number, "percent": percent, "duration": duration}
     context = _context(shown, frozen_runs, at, shape, title)
     context["properties"] = [] if properties is None else property_cards(properties)
+    reasons = options.get("reasons")
+    context["reasons"] = None if reasons is None else reasons_context(reasons, shape)
     page = environment.get_template("page.html.j2").render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Context, Decimal
 from os import PathLike
 from typing import Any
 
@@ -204,7 +204,7 @@ class Reasons(FeatureTable):
         said = self._claim(row)
         if not self.sufficient[row]:
             return f"{said} is not fixed by any set: {self.reason[row]}"
-        parts = self.conditions(row)
+        parts = [f"{name} {text}".strip() for name, text in self.conditions(row)]
         besides = self.kept_names(row)
         stays = f", while {listed(besides)} stay as they are" if besides else ""
         if not parts:
@@ -213,14 +213,24 @@ class Reasons(FeatureTable):
             text = f"{said} is fixed by {_joined(parts)}{stays}; nothing else matters"
         if not self.minimal[row]:
             text += " (perhaps not all of it is needed)"
+        return text + "".join(f"; it changes with {moves}" for moves in self.change_texts(row))
+
+    def change_texts(self, row: int = 0) -> list[str]:
+        """What each change of one row gives its features, such as ``age = 45 and income = 12``.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        texts = []
         for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
             moved = [f for f in features.tolist() if point[f] != self.values[row, f]]
-            moves = [f"{self.name(f)} = {_exactly(point[f])}" for f in moved]
-            text += f"; it changes with {_joined(moves)}"
-        return text
+            texts.append(_joined([f"{self.name(f)} = {_exactly(point[f])}" for f in moved]))
+        return texts
 
-    def conditions(self, row: int = 0) -> list[str]:
-        """What fixes the answer of one row, feature by feature, such as ``age in [31, 44]``.
+    def conditions(self, row: int = 0) -> list[tuple[str, str]]:
+        """What fixes the answer of one row: features, and conditions such as ``in [31, 44]``.
 
         Parameters
         ----------
@@ -231,17 +241,17 @@ class Reasons(FeatureTable):
         for place, feature in enumerate(self.features[row].tolist()):
             name, value = self.name(feature), float(self.values[row, feature])
             if self.intervals is None:
-                parts.append(f"{name} = {_exactly(value)}")
+                parts.append((name, f"= {_exactly(value)}"))
                 continue
             ends = self.intervals[row][place]
             decimals = column_format(self.values[:, feature]).decimals
             low, high = (_inwards(end, value, decimals) for end in ends.tolist())
             if low == high:
-                parts.append(name if low is None else f"{name} = {low}")
+                parts.append((name, "" if low is None else f"= {low}"))
             elif low is None or high is None:
-                parts.append(f"{name} <= {high}" if low is None else f"{name} >= {low}")
+                parts.append((name, f"<= {high}" if low is None else f">= {low}"))
             else:
-                parts.append(f"{name} in [{low}, {high}]")
+                parts.append((name, f"in [{low}, {high}]"))
         return parts
 
     def _claim(self, row: int) -> str:
@@ -375,19 +385,17 @@ def _inwards(end: float, value: float, decimals: int | None) -> str | None:
     if math.isinf(end):
         return None
     exponent = Decimal(f"{end:.{_DIGITS}g}").normalize().as_tuple().exponent
-    places = max(-int(exponent) - 1, 0)
-    places = places if decimals is None else max(places, decimals)
-    if abs(end) >= 2.0**53 or places > _MOST_PLACES:
-        return _exactly(value)
+    places = max(-int(exponent) - 1, decimals or 0, 0)
     # The lower end belongs to the interval, the upper one does not.
     is_lower = end <= value
-    for digits in range(places, _MOST_PLACES + 1):
+    for digits in range(places, _MOST_PLACES + 1 if abs(end) < 2.0**53 else 0):
         step = Decimal(1).scaleb(-digits)
-        rounding = ROUND_CEILING if is_lower else ROUND_FLOOR
-        shown = Decimal(end).quantize(step, rounding=rounding, context=_EXACT)
-        if not is_lower and float(shown) >= end:
-            shown -= step
-        if (shown <= Decimal(value)) if is_lower else (shown >= Decimal(value)):
+        shown = Decimal(end).quantize(step, context=_EXACT)
+        if (float(shown) < end) if is_lower else (float(shown) >= end):
+            shown += step if is_lower else -step
+        number = float(shown)
+        if end <= number <= value if is_lower else value <= number < end:
             text = f"{shown:f}"
-            return text.rstrip("0").rstrip(".") if "." in text else text
-    return _exactly(value)
+            text = text.rstrip("0").rstrip(".") if "." in text else text
+            return "0" if text == "-0" else text
+    return repr(value).removesuffix(".0")

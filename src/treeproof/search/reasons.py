@@ -448,16 +448,15 @@ def _write_short(query: Query, row: int, point: FloatArray) -> None:
         first = max(low[feature], cuts[cell - 1] if cell else -np.inf)
         end = cuts[cell] if cell < len(cuts) else np.inf
         decimals = column_format(query.rows[:, feature]).decimals or 0
+        is_up = point[feature] > values[feature]
+        edge = first if is_up else min(end, high[feature])
+        if not abs(edge) < 2.0**53:
+            continue
         for places in range(decimals, decimals + 3):
-            step = 10.0**-places
-            if point[feature] > values[feature]:
-                near = np.ceil(first / step) * step
-            else:
-                near = (np.ceil(end / step) - 1.0) * step
-                near = min(near, np.floor(high[feature] / step) * step)
-            if not np.isfinite(near):
-                break
-            near = evaluate.cast_rows(query.ensemble, np.array([round(float(near), places)]))[0]
+            near = round(edge, places)
+            if near < edge if is_up else near >= end:
+                near += 10.0**-places if is_up else -(10.0**-places)
+            near = evaluate.cast_rows(query.ensemble, np.array([round(near, places)]))[0]
             if first <= near <= high[feature] and near < end:
                 point[feature] = near
                 break
