@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from treeproof.kernels.exact.priced_leaves import AtomSpace
 from treeproof.kernels.exact.priced_rows import PricedBatch
 from treeproof.query.axes import NUMERIC, Axes
-from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_up
 from treeproof.results.results import Results
@@ -19,7 +18,7 @@ from treeproof.results.results import Results
 def atom_space(axes: Axes) -> AtomSpace:
     """The axes of a question as kernels take them."""
     is_numeric = [axis.kind == NUMERIC for axis in axes.axes]
-    sizes = [0 if plain else axis.choices.size for plain, axis in zip(is_numeric, axes.axes)]
+    sizes = [0 if plain else axis.choices.size for plain, axis in zip(is_numeric, axes.axes, strict=True)]
     start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     columns = [axis.columns for axis in axes.axes]
     return AtomSpace(
@@ -54,9 +53,11 @@ def _twins(axes: Axes) -> NDArray[np.int32]:
 
 
 def priced_batch(
-    query: Query, pricing: Pricing, skip: NDArray[np.bool_], part: slice, *, asks_radius: bool
+    query: Query, skip: NDArray[np.bool_], part: slice, *, asks_radius: bool
 ) -> PricedBatch:
     """A slice of the rows, with the prices of their atoms, as kernels take them."""
+    pricing = query.pricing
+    assert pricing is not None, "a question without prices"
     prices, limit = pricing.prices(part), pricing.limit
     return PricedBatch(
         space=atom_space(pricing.axes),
@@ -72,20 +73,23 @@ def priced_batch(
     )
 
 
-def settle_costs(query: Query, pricing: Pricing, results: Results, confirmed: NDArray[np.bool_]) -> None:
+def settle_costs(query: Query, results: Results, confirmed: NDArray[np.bool_]) -> None:
     """Turn totals of prices into costs: roots of those of L2, and witnesses in fractions.
 
     As for balls, the upper bound is the largest double that is not above the least cost of what the
     witness stands for, and it is attained iff the witness itself has that very cost.
     """
+    pricing = query.pricing
+    assert pricing is not None, "a question without prices"
+    is_met = results.lower == results.upper
     if pricing.is_square:
         # Sound: a root of doubles is right to half a unit, so the double before is not above it.
         results.lower[:] = np.maximum(np.nextafter(np.sqrt(results.lower), -np.inf), 0.0)
-        results.upper[:] = np.sqrt(results.upper)
     for row in np.flatnonzero(confirmed).tolist():
-        least, is_met = pricing.least_cost(row, results.witness[row])
+        point = results.witness[row]
+        least = pricing.least_cost(row, point)
         upper = pricing.rounded_down(least)
         is_exact = Fraction(upper) ** (2 if pricing.is_square else 1) == least
         results.upper[row] = upper
-        results.attained[row] = is_met and is_exact
-        results.lower[row] = min(results.lower[row], upper)
+        results.attained[row] = is_exact and pricing.exact_cost(row, point) == least
+        results.lower[row] = upper if is_met[row] else min(results.lower[row], upper)

@@ -503,8 +503,9 @@ WITHIN, AT_THE_LIMIT, ABOVE = 0, 1, 2
 def side_of_limit(problem, quest):
     """On which side of the limit the quest's point lies.
 
-    A price beyond its double makes a point at the limit lie above. Sound: sums are taken with their
-    errors; what these leave unclear is not decided.
+    Where any violation within the limit is sought, a price beyond its double makes a point at the
+    limit lie above. Sound: sums are taken with their errors; what these leave unclear is not
+    decided.
     """
     is_max, prices, kept = quest.prices.is_max, quest.prices, quest.kept
     total = 0.0
@@ -523,7 +524,7 @@ def side_of_limit(problem, quest):
     unclear = 0.0 if is_max or error == 0.0 else 2.0**-100 * problem.n_slots * total
     if abs(excess) <= unclear and unclear > 0.0:
         return AT_THE_LIMIT
-    if excess > 0.0 or (excess == 0.0 and is_beyond):
+    if excess > 0.0 or (excess == 0.0 and is_beyond and prices.takes_any):
         return ABOVE
     return WITHIN
 
@@ -532,8 +533,8 @@ def side_of_limit(problem, quest):
 def judge_priced(problem, quest):
     """Judge the quest's point by its values; a violation becomes the witness, and lowers the limit.
 
-    Points above the limit are not judged: HOLDS. Of points too near to it only those that hold are
-    judged; others are AMBIGUOUS where any violation is sought, since none may be there.
+    Points above the limit are not judged: HOLDS. Where any violation within the limit is sought,
+    one that is too near to it is AMBIGUOUS.
     """
     found, kept, space = quest.found, quest.kept, quest.space
     side = side_of_limit(problem, quest)
