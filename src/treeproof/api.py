@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treeproof.engines.base import Engine
+    from treeproof.query.domain import Features
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.properties import Features, Property
+    from treeproof.query.properties import Property
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
     from treeproof.results.reasons import Reasons

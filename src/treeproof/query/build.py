@@ -16,7 +16,14 @@ from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal, KeepsLabel
-from treeproof.query.perturbations import Ball, Box, in_order, resolve
+from treeproof.query.perturbations import (
+    Ball,
+    Box,
+    in_order,
+    is_priced,
+    resolve,
+    warn_of_categories,
+)
 from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
 
 Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
@@ -42,6 +49,8 @@ def build_query(
         raise InvalidInput(
             f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {perturbation!r}."
         )
+    if not is_priced(perturbation):
+        warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)

@@ -29,7 +29,8 @@ def describe(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
-            if field.name in _LATER and value == field.default:
+            is_said = field.metadata.get("described", True)
+            if not is_said or (field.name in _LATER and value == field.default):
                 continue
             is_part = dataclasses.is_dataclass(value)
             words[field.name] = describe(value) if is_part else plain(_without_arrays(value))

@@ -20,11 +20,11 @@ from treeproof.query.constraints import (
     rising_cut,
     rounding_unit,
 )
+from treeproof.query.domain import Features
 from treeproof.query.names import feature_number, in_feature_order, numbers_of
 from treeproof.query.perturbations import Box, LInf, in_order, is_priced, resolve
 from treeproof.query.properties import (
     Fair,
-    Features,
     HighConfidence,
     Monotone,
     Property,

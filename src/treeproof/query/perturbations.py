@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
@@ -9,9 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeproof.errors import InvalidInput
-from treeproof.query.domain import Domain
-from treeproof.query.names import feature_number, in_feature_order, numbers_of
+from treeproof.errors import InvalidInput, NoEffectWarning
+from treeproof.query.domain import Domain, Features
+from treeproof.query.names import feature_number, in_feature_order, listed, numbers_of
 from treeproof.query.prices import Tariff
 from treeproof.query.rounding import FloatArray, move_rounded_down
 
@@ -27,17 +28,18 @@ class _Ball:
     scale: PerFeature | None = None
     below: PerFeature = 1.0
     above: PerFeature = 1.0
-    frozen: int | str | Sequence[int | str] = ()
+    frozen: Features = ()
     low: PerFeature = -np.inf
     high: PerFeature = np.inf
+    # Another word for frozen, which is what questions are described and known by.
+    moving: Features | None = field(default=None, metadata={"described": False})
     relative: bool = False
     domain: Domain | None = None
 
     def __post_init__(self) -> None:
-        """Refuse radii that are no distance; one frozen feature is a sequence of one."""
+        """Refuse radii that are no distance; one feature is a sequence of one."""
         _check_limit(type(self).__name__, "eps", self.eps)
-        if isinstance(self.frozen, str | int | np.integer):
-            object.__setattr__(self, "frozen", (self.frozen,))
+        _list_features(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class LInf(_Ball):
         Features that do not move, by name or number.
     low, high : float, dict, Series or array-like of shape (n_features,), optional
         Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
+    moving : str, int or sequence of them, optional
+        The only features that move, by name or number: all others are frozen.
     relative : bool
         Whether scales are multiples of the row's own absolute value: ``LInf(0.1, relative=True)``
         is 10 % up or down, and a value of 0 does not move. Categories, groups and missing values
@@ -81,7 +85,7 @@ class L1(_Ball):
     ----------
     eps : float or None
         Largest sum of moves; None where the least one is what is asked for.
-    scale, below, above, frozen, low, high, relative, domain
+    scale, below, above, frozen, low, high, moving, relative, domain
         See `LInf`; a move costs its size divided by the unit of its feature and direction.
     """
 
@@ -94,7 +98,7 @@ class L2(_Ball):
     ----------
     eps : float or None
         Largest root of the sum of squares; None where the least one is what is asked for.
-    scale, below, above, frozen, low, high, relative, domain
+    scale, below, above, frozen, low, high, moving, relative, domain
         See `LInf`.
     """
 
@@ -110,7 +114,7 @@ class L0(_Ball):
         of one-hot columns is one feature.
     scale : dict, Series or array-like of shape (n_features,), optional
         A change of a feature counts ``1 / scale``; default 1.
-    below, above, frozen, low, high, relative, domain
+    below, above, frozen, low, high, moving, relative, domain
         See `LInf`; of the directions only whether they are 0 matters.
     """
 
@@ -130,7 +134,7 @@ class Cost:
     table : dict, optional
         Prices of other categories, ``{feature: {before: {after: price}}}``. In a group the feature
         is any column of it, and categories are columns. What is not listed costs one unit.
-    frozen, low, high
+    frozen, low, high, moving
         See `LInf`.
     relative : bool
         Whether `up` and `down` are prices of moving by the row's own absolute value, so that 0.01
@@ -144,22 +148,29 @@ class Cost:
     down: PerFeature = 1.0
     fixed: PerFeature = 0.0
     table: Mapping[Any, Any] = field(default_factory=dict)
-    frozen: int | str | Sequence[int | str] = ()
+    frozen: Features = ()
     low: PerFeature = -np.inf
     high: PerFeature = np.inf
+    # Another word for frozen, which is what questions are described and known by.
+    moving: Features | None = field(default=None, metadata={"described": False})
     relative: bool = False
     domain: Domain | None = None
 
     def __post_init__(self) -> None:
-        """Refuse budgets that are no cost; one frozen feature is a sequence of one."""
+        """Refuse budgets that are no cost; one feature is a sequence of one."""
         _check_limit("Cost", "budget", self.budget)
-        if isinstance(self.frozen, str | int | np.integer):
-            object.__setattr__(self, "frozen", (self.frozen,))
+        _list_features(self)
 
     @property
     def eps(self) -> float | None:
         """The budget, by the name that it has in the other perturbations."""
         return self.budget
+
+
+def _list_features(perturbation: Any) -> None:
+    for name in ("frozen", "moving"):
+        if isinstance(getattr(perturbation, name), str | int | np.integer):
+            object.__setattr__(perturbation, name, (getattr(perturbation, name),))
 
 
 def _check_limit(what: str, name: str, limit: Any) -> None:
@@ -270,7 +281,40 @@ def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) 
                 names[feature_number(item, n_features, names)] if isinstance(item, str) else item
                 for item in value
             ]
+        elif part.name == "moving" and value is not None:
+            moving = {feature_number(item, n_features, names) for item in value}
+            given["frozen"] += [
+                names[number] if names else number
+                for number in range(n_features)
+                if number not in moving
+            ]
+            given["moving"] = None
     return replace(perturbation, **given)
+
+
+def warn_of_categories(
+    perturbation: Ball | Box, names: Sequence[str], is_categorical: NDArray[np.bool_]
+) -> None:
+    """Warn where moves of a categorical feature are given by its name, since it never moves."""
+    for part in fields(perturbation):
+        value = getattr(perturbation, part.name)
+        said = list(value) if isinstance(value, Mapping) else []
+        if part.name == "moving":
+            said = list(value or ())
+        numbers = [feature_number(item, len(is_categorical), names) for item in said]
+        stay = [said[at] for at, number in enumerate(numbers) if is_categorical[number]]
+        if stay:
+            where = f"'{part.name}' of {type(perturbation).__name__}"
+            warn_of_no_effect(f"{where} has no effect on {listed(stay)}", stacklevel=4)
+
+
+def warn_of_no_effect(what: str, stacklevel: int = 3) -> None:
+    """Warn of moves of categorical features."""
+    warnings.warn(
+        f"{what}: categories never move. Proofs are about the categories that rows have.",
+        NoEffectWarning,
+        stacklevel=stacklevel,
+    )
 
 
 def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
