@@ -64,12 +64,14 @@ def priced_batch(
         groups=query.group[part].copy(),
         rows=query.rows[part].copy(),
         cost=prices.cost,
-        is_beyond=prices.is_beyond,
+        is_open=prices.is_open,
+        is_exact=prices.is_exact,
         value=prices.value,
         grid=np.array([prices.grid(row) for row in range(len(prices.rows))]),
         skip=skip[part].copy(),
         is_max=pricing.total == "max",
         limit=np.inf if asks_radius or limit is None else round_up(limit),
+        is_limit_exact=asks_radius or limit is None or Fraction(round_up(limit)) == limit,
     )
 
 
@@ -84,7 +86,9 @@ def settle_costs(query: Query, results: Results, confirmed: NDArray[np.bool_]) -
     is_met = results.lower == results.upper
     if pricing.is_square:
         # Sound: a root of doubles is right to half a unit, so the double before is not above it.
-        results.lower[:] = np.maximum(np.nextafter(np.sqrt(results.lower), -np.inf), 0.0)
+        root = np.sqrt(results.lower)
+        results.lower[:] = np.where(np.isinf(root), root, np.nextafter(root, -np.inf))
+        np.maximum(results.lower, 0.0, out=results.lower)
     for row in np.flatnonzero(confirmed).tolist():
         point = results.witness[row]
         least = pricing.least_cost(row, point)

@@ -42,13 +42,15 @@ class PriceList(NamedTuple):
 
     row: np.ndarray  # (n_features,) float64
     cost: np.ndarray  # (n_atoms,) float64; rounded down, infinite where not allowed
-    is_beyond: np.ndarray  # (n_atoms,) bool; exceeds that double, or is only approached
+    is_open: np.ndarray  # (n_atoms,) bool; only approached
+    is_exact: np.ndarray  # (n_atoms,) bool; that double is the price, or its infimum
     value: np.ndarray  # (n_atoms,) float64; of the witness, on numeric axes
     # Of two sums of prices that differ, the difference is at least this; 0 where nothing is known
     grid: float
     is_max: bool  # a point costs its dearest atom, otherwise the sum of its atoms
     takes_any: bool  # any violation within the limit will do, otherwise the cheapest is sought
     limit: float  # no point beyond this is asked about
+    is_limit_exact: bool  # otherwise it was rounded up
 
 
 class Kept(NamedTuple):
@@ -67,11 +69,17 @@ class Kept(NamedTuple):
 
 
 @inlined_kernel
+def is_beyond(prices, atom):
+    """Whether an atom costs more than its double, or only approaches it."""
+    return prices.is_open[atom] or not prices.is_exact[atom]
+
+
+@inlined_kernel
 def is_cheaper(prices, atom, other):
     """Whether an atom costs less than another, or as much without being beyond it."""
     cost = prices.cost[atom]
     return cost < prices.cost[other] or (
-        cost == prices.cost[other] and prices.is_beyond[other] and not prices.is_beyond[atom]
+        cost == prices.cost[other] and is_beyond(prices, other) and not is_beyond(prices, atom)
     )
 
 
@@ -120,7 +128,7 @@ def keep_affordable(space, prices, limit):
                 price < np.inf
                 and best[space.twin[atom]] == atom
                 and (price + others) * shrink <= limit
-                and not (prices.is_max and price == limit and prices.is_beyond[atom])
+                and not (prices.is_max and price == limit and is_beyond(prices, atom))
             ):
                 if count > start[axis] and atom < last and price != cost[count - 1]:
                     is_valley[axis] = is_valley[axis] and (price > cost[count - 1] or not is_rising)

@@ -8,7 +8,7 @@ from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.cells import FIXED
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.status import NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import enter_box, new_state
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, locate, new_holders
@@ -55,12 +55,14 @@ class PricedBatch(NamedTuple):
     groups: np.ndarray  # (n_rows,) int64; group of alternatives of each row
     rows: np.ndarray  # (n_rows, n_features) float64
     cost: np.ndarray  # (n_rows, n_atoms) float64; see `PriceList`
-    is_beyond: np.ndarray  # (n_rows, n_atoms) bool
+    is_open: np.ndarray  # (n_rows, n_atoms) bool
+    is_exact: np.ndarray  # (n_rows, n_atoms) bool
     value: np.ndarray  # (n_rows, n_atoms) float64
     grid: np.ndarray  # (n_rows,) float64
     skip: np.ndarray  # (n_rows,) bool; rows that are left out
     is_max: bool
     limit: float
+    is_limit_exact: bool
 
 
 class Outlook(NamedTuple):
@@ -318,7 +320,7 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
         worst = PROVED
         sweeps = found.counts[SWEEPS]
         for way in range(n_ways):
-            if found.upper[0] < np.inf:
+            if found.upper[0] < np.inf and not prices.takes_any:
                 searched = min(searched, next_limit(prices, found.upper[0]))
             if lowest[way] > searched:
                 continue
@@ -327,9 +329,9 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
                 forest, claim, space, prices, searched, is_quick, found, budget
             )  # fmt: skip
             worst = max(worst, status)
-            if status > UNDECIDED:
+            if status > UNDECIDED and status != NEAR_TIE:
                 return status
-            if prices.takes_any and found.upper[0] < np.inf:
+            if prices.takes_any and status == UNDECIDED:
                 return PROVED
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
@@ -342,6 +344,8 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
                     found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
                     return PROVED
             found.lower[0] = max(found.lower[0], searched)
+        if worst == NEAR_TIE:
+            return NEAR_TIE
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
@@ -374,9 +378,10 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
             continue
         started = seconds_now(clock)
         prices = PriceList(
-            batch.rows[number], batch.cost[number], batch.is_beyond[number], batch.value[number],
+            batch.rows[number], batch.cost[number], batch.is_open[number],
+            batch.is_exact[number], batch.value[number],
             batch.grid[number], batch.is_max, not is_cheapest,
-            batch.limit,
+            batch.limit, batch.is_limit_exact,
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],

@@ -503,14 +503,15 @@ WITHIN, AT_THE_LIMIT, ABOVE = 0, 1, 2
 def side_of_limit(problem, quest):
     """On which side of the limit the quest's point lies.
 
-    Where any violation within the limit is sought, a price beyond its double makes a point at the
-    limit lie above. Sound: sums are taken with their errors; what these leave unclear is not
-    decided.
+    Where any violation within the limit is sought, a price that is only approached makes a point at
+    the limit lie above. Sound: sums are taken with their errors; what these or rounded prices leave
+    unclear is not decided.
     """
     is_max, prices, kept = quest.prices.is_max, quest.prices, quest.kept
     total = 0.0
     error = 0.0
-    is_beyond = False
+    is_open = False
+    is_exact = prices.is_limit_exact
     for slot in range(problem.n_slots):
         cell = quest.point[slot]
         cost = quest.cost[cell]
@@ -519,12 +520,19 @@ def side_of_limit(problem, quest):
         else:
             total, lost = two_sum(total, cost)
             error += lost
-            is_beyond = is_beyond or prices.is_beyond[kept.atom[quest.place[cell]]]
+            atom = kept.atom[quest.place[cell]]
+            is_open = is_open or prices.is_open[atom]
+            is_exact = is_exact and prices.is_exact[atom]
     excess = (total - quest.limit[0]) + error
-    unclear = 0.0 if is_max or error == 0.0 else 2.0**-100 * problem.n_slots * total
-    if abs(excess) <= unclear and unclear > 0.0:
-        return AT_THE_LIMIT
-    if excess > 0.0 or (excess == 0.0 and is_beyond and prices.takes_any):
+    if prices.takes_any and not is_max:
+        # A rounded price is off by less than a unit in its last place, a limit likewise.
+        unclear = 0.0 if error == 0.0 else 2.0**-100 * problem.n_slots * total
+        unclear = unclear if is_exact else 2.0**-50 * problem.n_slots * max(total, quest.limit[0])
+        if unclear > 0.0 and abs(excess) <= unclear:
+            return AT_THE_LIMIT
+        if excess == 0.0 and is_open:
+            return ABOVE
+    if excess > 0.0:
         return ABOVE
     return WITHIN
 
@@ -534,7 +542,7 @@ def judge_priced(problem, quest):
     """Judge the quest's point by its values; a violation becomes the witness, and lowers the limit.
 
     Points above the limit are not judged: HOLDS. Where any violation within the limit is sought,
-    one that is too near to it is AMBIGUOUS.
+    one that is too near to it is noted and AMBIGUOUS: who reads what was found decides.
     """
     found, kept, space = quest.found, quest.kept, quest.space
     side = side_of_limit(problem, quest)
@@ -550,13 +558,13 @@ def judge_priced(problem, quest):
         put_value(space, quest.prices, axis, kept.atom[quest.place[quest.point[slot]]], point)
     verdict = judge(quest.forest, quest.claim, point, quest.fixed, quest.total)
     if verdict == BROKEN:
-        if side == AT_THE_LIMIT and quest.prices.takes_any:
-            return np.int64(AMBIGUOUS)
         cost = point_cost(problem, quest, quest.point)
         found.upper[0] = (
             max(cost, quest.elsewhere) if quest.prices.is_max else cost + quest.elsewhere
         )
         copy_into(found.values, point)
+        if side == AT_THE_LIMIT:
+            return np.int64(AMBIGUOUS)
         set_limit(problem, quest, next_limit(quest.prices, found.upper[0]))
     return verdict
 
@@ -662,8 +670,9 @@ def look_closer_priced(problem, state, quest, may_propose):
 def search_priced(problem, state, quest, is_quick, budget):
     """Search the kept atoms for violations within the limit; what is found is noted at once.
 
-    A quick search looks at the root only. Where points cost their dearest atom, or where a witness
-    is far cheaper than the limit, the search ends UNDECIDED, for the trees to be restricted anew.
+    A quick search looks at the root only. With a witness the search ends UNDECIDED where any will do,
+    where points cost their dearest atom, and where it is far cheaper than the limit: the trees are
+    worth restricting anew.
 
     Returns
     -------
@@ -706,7 +715,7 @@ def search_priced(problem, state, quest, is_quick, budget):
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
                 if prices.takes_any:
-                    return PROVED
+                    return UNDECIDED
                 if prices.is_max or (
                     n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at
                 ):
