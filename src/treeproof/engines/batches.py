@@ -112,10 +112,11 @@ class BatchSearch:
         def search(part: slice) -> None:
             if left_out[part].all():
                 return
+            query, pricing = self._query, self._query.pricing
             batch: Any = (
-                batch_of(self._query, self._sides, left_out, part)
-                if self._query.pricing is None
-                else priced_batch(self._query, left_out, part, asks_radius=self._asks_radius)
+                batch_of(query, self._sides, left_out, part)
+                if pricing is None
+                else priced_batch(query, pricing, left_out, part, asks_radius=self._asks_radius)
             )
             columns = self.part_of(part)
             kernel(
@@ -142,7 +143,7 @@ class BatchSearch:
         table.witness[refuted] = np.nan
         table.attained[:] = self.confirmed & ~columns.is_open
         if self._query.pricing is not None and self._asks_radius:
-            settle_costs(self._query, table, self.confirmed)
+            settle_costs(self._query.pricing, table, self.confirmed)
         for number, name in enumerate(_COUNTS):
             table.statistics[name] = columns.counts[:, number]
         mark_broken(self._query, table, np.flatnonzero(self.skip))

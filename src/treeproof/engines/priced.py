@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from treeproof.kernels.exact.priced_leaves import AtomSpace
 from treeproof.kernels.exact.priced_rows import PricedBatch
 from treeproof.query.axes import NUMERIC, Axes
+from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_up
 from treeproof.results.results import Results
@@ -18,7 +19,9 @@ from treeproof.results.results import Results
 def atom_space(axes: Axes) -> AtomSpace:
     """The axes of a question as kernels take them."""
     is_numeric = [axis.kind == NUMERIC for axis in axes.axes]
-    sizes = [0 if plain else axis.choices.size for plain, axis in zip(is_numeric, axes.axes, strict=True)]
+    sizes = [
+        0 if plain else axis.choices.size for plain, axis in zip(is_numeric, axes.axes, strict=True)
+    ]
     start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     columns = [axis.columns for axis in axes.axes]
     return AtomSpace(
@@ -53,11 +56,9 @@ def _twins(axes: Axes) -> NDArray[np.int32]:
 
 
 def priced_batch(
-    query: Query, skip: NDArray[np.bool_], part: slice, *, asks_radius: bool
+    query: Query, pricing: Pricing, skip: NDArray[np.bool_], part: slice, *, asks_radius: bool
 ) -> PricedBatch:
     """A slice of the rows, with the prices of their atoms, as kernels take them."""
-    pricing = query.pricing
-    assert pricing is not None, "a question without prices"
     prices, limit = pricing.prices(part), pricing.limit
     return PricedBatch(
         space=atom_space(pricing.axes),
@@ -75,14 +76,12 @@ def priced_batch(
     )
 
 
-def settle_costs(query: Query, results: Results, confirmed: NDArray[np.bool_]) -> None:
+def settle_costs(pricing: Pricing, results: Results, confirmed: NDArray[np.bool_]) -> None:
     """Turn totals of prices into costs: roots of those of L2, and witnesses in fractions.
 
     As for balls, the upper bound is the largest double that is not above the least cost of what the
     witness stands for, and it is attained iff the witness itself has that very cost.
     """
-    pricing = query.pricing
-    assert pricing is not None, "a question without prices"
     is_met = results.lower == results.upper
     if pricing.is_square:
         # Sound: a root of doubles is right to half a unit, so the double before is not above it.

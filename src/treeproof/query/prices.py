@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InternalError, InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.query.axes import NUMERIC, Axes
 from treeproof.query.domain import ColumnTypes, feature_name
@@ -225,7 +225,10 @@ class Pricing:
         Values just below a threshold stand for all numbers up to it; the point must have a price.
         """
         least = self.exact_cost(row, self._thresholds_of(row, point))
-        assert least is not None, "a point that stands for numbers without a price"
+        if least is None:
+            raise InternalError(
+                f"A point of row {row} must have a price. Got none. Please report it."
+            )
         return least
 
     def rounded_down(self, exact: Fraction) -> float:

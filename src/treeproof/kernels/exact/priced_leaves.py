@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.cells import NEXT, NOTHING, TESTED, CellBox
-from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import (
     HIGH,
     LOW,

@@ -11,7 +11,6 @@ from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import enter_box, new_state
-from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, locate, new_holders
 from treeproof.kernels.exact.priced_leaves import (
     AtomSpace,
     PriceList,
@@ -31,6 +30,7 @@ from treeproof.kernels.exact.priced_search import (
     set_limit,
     set_price,
 )
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, locate, new_holders
 from treeproof.kernels.exact.problem import (
     BASE,
     FEATURE,
@@ -205,7 +205,10 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
 
 @noalloc_kernel
 def first_price(problem, state, quest):
-    """α to begin with: part of that at which the cheapest point is as good as a violation at the limit."""
+    """α to begin with.
+
+    Part of that at which the cheapest point is as good as a violation that costs the limit.
+    """
     enter_box(problem, state)
     decode_cheapest(problem, state, quest)
     missing = quest.need - locate(quest.pure, state, quest.point, quest.holders)
@@ -282,7 +285,7 @@ def highest_total(space, prices):
 
 @inner_kernel
 def search_priced_row(forest, space, alternatives, group, prices, guess, found, budget):
-    """Find the cheapest violation of a row, or any within its limit; ``found`` is valid at any time.
+    """Find the cheapest violation of a row, or any within its limit; ``found`` is always valid.
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
     Limits grow until a witness is found; then every alternative is searched below its cost.
@@ -385,7 +388,8 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],
-            columns.witness[number], columns.counts[number], columns.eq6_radius[number : number + 1],
+            columns.witness[number], columns.counts[number],
+            columns.eq6_radius[number : number + 1],
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)
         status = search_priced_row(

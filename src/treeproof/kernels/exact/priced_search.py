@@ -28,6 +28,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.conditions import improve_weights, lighten, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
 from treeproof.kernels.exact.primal import (
     ATTEMPT_STEP,
     ATTEMPTS,
@@ -39,10 +40,8 @@ from treeproof.kernels.exact.primal import (
     locate,
     meets_conditions,
     move_slot,
-    new_holders,
     slot_values,
 )
-from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
 from treeproof.kernels.exact.problem import (
     BASE,
     CELL_START,
@@ -461,7 +460,7 @@ def is_candidate(problem, state, quest, is_thorough):
 
 @noalloc_kernel
 def weigh_claim(quest, weight):
-    """Make the pure problem's terms the weighted sum of the claim's conditions, without the cost."""
+    """Make the pure problem's terms the weighted sum of the claim's conditions, without cost."""
     if not quest.prices.is_max:
         weight[len(weight) - 1] = 0.0
     weigh(quest.pure, weight)
@@ -670,9 +669,9 @@ def look_closer_priced(problem, state, quest, may_propose):
 def search_priced(problem, state, quest, is_quick, budget):
     """Search the kept atoms for violations within the limit; what is found is noted at once.
 
-    A quick search looks at the root only. With a witness the search ends UNDECIDED where any will do,
-    where points cost their dearest atom, and where it is far cheaper than the limit: the trees are
-    worth restricting anew.
+    A quick search looks at the root only. With a witness the search ends UNDECIDED where any will
+    do, where points cost their dearest atom, and where it is far cheaper than the limit: the trees
+    are worth restricting anew.
 
     Returns
     -------
@@ -716,9 +715,7 @@ def search_priced(problem, state, quest, is_quick, budget):
                 history = np.int64(WITNESSED)
                 if prices.takes_any:
                     return UNDECIDED
-                if prices.is_max or (
-                    n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at
-                ):
+                if prices.is_max or (n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at):
                     return UNDECIDED
             if outcome == SPLIT:
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
