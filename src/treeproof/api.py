@@ -74,6 +74,7 @@ class ReasonOptions(AnchorOptions, total=False):
     weights: PerFeature | None
     always: int | str | Sequence[int | str]
     never: int | str | Sequence[int | str]
+    groups: Sequence[Sequence[int | str]]
 
 
 def load(
@@ -446,6 +447,8 @@ def reasons(
           features of larger weight are left out first, and `minimum` is that of the sum.
         * ``always``, ``never`` (names or numbers of features): what sets must and must not use;
           without `n_changes`.
+        * ``groups`` (lists of names or numbers): features that are one, such as the columns of a
+          category or a patch of an image; kept or left open together, and counted once.
         * ``evidence`` (bool): prove every set once more, on record, for ``treeproof check``.
 
     Returns
