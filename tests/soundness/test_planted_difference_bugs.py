@@ -22,7 +22,8 @@ BUGS = [
         "trees without a partner are forgotten",
         "    for mine, theirs in partners:\n        left",
         "    for mine, theirs in partners:\n"
-        "        if NO_TREE in (mine, theirs) and len(root) > 1:\n            continue\n        left",
+        "        if NO_TREE in (mine, theirs) and len(root) > 1:\n"
+        "            continue\n        left",
     ),
     Bug(
         "thresholds of float32 rows are those of doubles",
