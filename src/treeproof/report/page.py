@@ -32,16 +32,11 @@ from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
 from treeproof.report.reasons import reasons_context
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
-from treeproof.report.threat import (
-    THREAT_LINES,
-    movement,
-    stillness,
-    threat_of,
-    threat_table,
-)
+from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent, percent_down
 from treeproof.results.results import Results
+from treeproof.results.threat import movement, stillness
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -246,7 +241,7 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
 def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
     n, n_wrong = run.n_attacked, run.n_broken
     n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
-    clean, threat = clean_share(run.results), threat_of(run)
+    clean, threat = clean_share(run.results), run.threat
     changes = [("the row changes within radius ", None), (number(start), 1.0)]
     return {
         "index": k,
@@ -280,8 +275,7 @@ def _threats(runs: list[Run]) -> list[dict[str, Any]]:
     """What may move in each run, feature by feature; once where it is the same in both."""
     tables: list[dict[str, Any]] = []
     for k, run in enumerate(runs):
-        threat = threat_of(run)
-        lines = [] if threat is None else threat_table(run, threat)
+        lines = [] if run.threat is None else threat_table(run, run.threat)
         if lines and not any(table["lines"] == lines for table in tables):
             tables.append({"index": k, "name": run.name, "lines": lines})
     if len(tables) == 1:
