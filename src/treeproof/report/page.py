@@ -29,7 +29,7 @@ from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
-from treeproof.report.properties import property_cards
+from treeproof.report.properties import property_section
 from treeproof.report.reasons import reasons_context
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.report.threat import THREAT_LINES, threat_table
@@ -51,7 +51,7 @@ class ReportOptions(TypedDict, total=False):
     """What else a page shows; `write_report` explains it."""
 
     checks: Sequence[Sequence[RowCheck] | None] | None
-    properties: str | PathLike[str] | None
+    properties: str | PathLike[str] | Sequence[str | PathLike[str]] | None
     reasons: str | PathLike[str] | None
     date: datetime.date | None
 
@@ -91,8 +91,8 @@ def write_report(
         * ``checks`` (sequence of sequences of RowCheck): for each run what
           `treeproof.checker.check_run` said of its rows. Then only answers that it accepted are
           shown, and all others are undecided.
-        * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
-          their own.
+        * ``properties`` (str or path, or a sequence): answers of ``treeproof prove --out`` and
+          ``diff --out``, each of which gets a section of its own.
         * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
           its own.
         * ``date`` (datetime.date): day that the page is dated with; by default today.
@@ -117,13 +117,21 @@ def write_report(
     _check_frozen(shown, frozen_runs)
     context = _context(shown, frozen_runs, at, shape, title)
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
-    context["properties"] = [] if properties is None else property_cards(properties)
+    context["properties"] = _properties(properties, shown)
     reasons = options.get("reasons")
     context["reasons"] = None if reasons is None else reasons_context(reasons, shape)
     page = _template().render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
         file.write(page.encode("utf-8", "replace"))
+
+
+def _properties(
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[Run]
+) -> list[dict[str, Any]]:
+    given = [paths] if isinstance(paths, str | PathLike) else paths or []
+    known = {str(run.model.get("fingerprint")) for run in runs}
+    return [property_section(path, known) for path in given]
 
 
 def _template() -> Template:

@@ -21,6 +21,12 @@ FIXED, CATEGORY = "fixed", "category, never moves"
 STILL = {FIXED: 1, CATEGORY: 2}
 """Ways in which nothing moves, in the order of tables."""
 
+_DOMAIN_NOTES = {
+    "integer": "Whole numbers only",
+    "values": "Listed values only",
+    "may_miss": "May go missing",
+    "may_fill": "May be filled in",
+}
 _VERBS = {"up and down": "move", "up only": "rise", "down only": "fall", "between bounds": "lie"}
 
 
@@ -212,8 +218,10 @@ def _notes(
         said.append(f"Categories may change: {listed(changing)}.")
     if domain.get("groups"):
         said.append("Of each group of columns one changes place with another.")
-    for key, words in (("may_miss", "May go missing"), ("may_fill", "May be filled in")):
-        features = [feature_name(header, int(f)) for f in domain.get(key, [])]
+    for key, words in _DOMAIN_NOTES.items():
+        # Numbers of features, alone or first of what is said of them.
+        numbers = [entry[0] if isinstance(entry, list) else entry for entry in domain.get(key, [])]
+        features = [feature_name(header, int(f)) for f in numbers if ways[int(f)] != FIXED]
         if features:
             said.append(f"{words}: {listed(features)}.")
     moving = [f for f, way in enumerate(ways) if way not in STILL]
