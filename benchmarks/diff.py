@@ -129,7 +129,7 @@ def asked(first: Any, second: Any, data: Data, seconds: float, **options: Any) -
 def line(
     name: str, trees: str, found: Any, times: tuple[float, float], replayed: str, n: str
 ) -> str:
-    ends = f"{found.lower:.6g}" if found.exact else f"{found.lower:.6g} to {found.upper:.6g}"
+    ends = f"{found.lower:.5g} to {found.upper:.5g}"
     labels = "" if found.labels is None else str(found.labels.verdict)
     return (
         f"| {name} | {trees} | {found.verdict} | {ends} | {replayed} | {n} | {labels} |"
