@@ -66,6 +66,9 @@ class Words:
         array = np.asarray(getattr(self.ball, name), dtype=np.float64)
         value = array if array.ndim == 0 else array[..., feature]
         value = value if value.ndim == 0 else value[row]
+        if self.domain is not None and feature in self.domain.ranges:
+            own = self.domain.ranges[feature]
+            value = max(value, own[0]) if name == "low" else min(value, own[1])
         if self.ensemble.input_precision == "float32":
             with np.errstate(over="ignore"):
                 return float(np.float32(value))

@@ -121,7 +121,7 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
         "unimportant": treeproof.unimportant_features,
         "anchors": partial(treeproof.anchor_features, engine=options.engine, **options.limits),
     }[what]
-    if what != "radius" and ball.eps is None:
+    if what != "radius" and ball.eps is None and isinstance(ball, treeproof.LInf):
         # Anywhere within the bounds of the data; frozen features keep the row's values.
         ball = dataclasses.replace(ball, eps=math.inf, scale=None)
     shared = {"goal": options.goal, "arithmetic": options.threat.arithmetic}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
+from treeproof.query.description import plain
 from treeproof.query.names import feature_number, numbers_of
 
 Features = int | str | Sequence[int | str]
@@ -28,6 +29,9 @@ class Domain:
         Features whose values are whole numbers, by name or number.
     values : dict, optional
         The only values that a feature may take, by name or number of the feature.
+    ranges : dict, optional
+        Least and largest value of features, by name or number; in addition to bounds of the
+        perturbation.
     one_hot : sequence of groups of features, optional
         Exactly one feature of each group is 1 and all others are 0. A group is one feature to
         every cost.
@@ -48,6 +52,7 @@ class Domain:
 
     integer: Features = ()
     values: Mapping[Any, Any] = field(default_factory=dict)
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
     one_hot: Sequence[Sequence[int | str]] = ()
     at_most_one: Sequence[Sequence[int | str]] = ()
     categorical: Features | Mapping[Any, Any] = ()
@@ -56,6 +61,56 @@ class Domain:
     rules: str | Sequence[str] = ()
     allow_broken_rows: bool = False
 
+    @classmethod
+    def from_frame(cls, X: Any) -> Domain:
+        """Guess the domain of a data frame, to be printed, corrected and passed on.
+
+        Parameters
+        ----------
+        X : data frame
+            Rows, of pandas, polars or pyarrow; the more, the better the guess.
+
+        Returns
+        -------
+        Domain
+            Columns of whole numbers are integers, those of 0 and 1 have these values, unless they
+            are a group: columns that share the start of their names and of which exactly one is 1
+            in every row, or at most one and mostly one. Texts and categories are categorical.
+            Ranges are those of the rows. Nothing may go missing or be filled in.
+        """
+        from treeproof.query.frames import guessed_domain
+
+        return cls(**guessed_domain(X))
+
+    def __str__(self) -> str:
+        """What the domain says, as Python that gives it again; one part in a line."""
+        lines = []
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, str) or not isinstance(value, Sequence | Mapping):
+                is_said = value is not False and value != ()
+            else:
+                is_said = len(value) > 0
+            if is_said:
+                lines.append(f"    {part.name}={_listing(value)},")
+        return "\n".join(["Domain(", *lines, ")"]) if lines else "Domain()"
+
+
+def _listing(value: Any) -> str:
+    """A value as Python; what is long has a line for each entry."""
+    text = repr(value)
+    if len(text) <= _LINE or isinstance(value, str) or not isinstance(value, Sequence | Mapping):
+        return text
+    if isinstance(value, Mapping):
+        entries, ends = [f"{name!r}: {item!r}" for name, item in value.items()], "{}"
+    else:
+        entries, ends = [repr(item) for item in value], "[]"
+    return "\n        ".join([ends[0], *(f"{entry}," for entry in entries)]) + f"\n    {ends[1]}"
+
+
+_LINE = 88
+"""Characters of a part of a printed domain that stay on one line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnTypes:
@@ -63,6 +118,8 @@ class ColumnTypes:
 
     integer: NDArray[np.bool_]  # (n_features,)
     values: dict[int, FloatArray]  # by feature: sorted distinct values
+    low: FloatArray  # (n_features,) least values
+    high: FloatArray  # (n_features,) largest values
     groups: tuple[tuple[tuple[int, ...], bool], ...]  # features, and whether exactly one is 1
     # By feature that may change its category: codes that there are, or codes after each code.
     may_become: dict[int, FloatArray | dict[float, FloatArray]]
@@ -75,6 +132,12 @@ class ColumnTypes:
         return {
             "integer": np.flatnonzero(self.integer).tolist(),
             "values": [[f, values.tolist()] for f, values in self.values.items()],
+            "ranges": [
+                [feature, plain(self.low[feature]), plain(self.high[feature])]
+                for feature in np.flatnonzero(
+                    ~np.isneginf(self.low) | ~np.isposinf(self.high)
+                ).tolist()
+            ],
             "groups": [[list(columns), exactly] for columns, exactly in self.groups],
             "categorical": [
                 [feature, [[code, list(after)] for code, after in codes.items()]]
@@ -101,7 +164,10 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
         for name in ("one_hot", "at_most_one")
         for group in getattr(domain, name)
     )
+    low, high = _ranges(domain.ranges, ensemble)
     types = ColumnTypes(
+        low=low,
+        high=high,
         integer=_mask("integer", domain.integer, ensemble),
         values=_values(domain.values, ensemble),
         groups=groups,
@@ -191,6 +257,23 @@ def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArra
         # Rounded as rows are, so that a row's own value is one of them.
         found[number] = np.unique(evaluate.cast_rows(ensemble, array))
     return found
+
+
+def _ranges(given: Mapping[Any, Any], ensemble: Ensemble) -> tuple[FloatArray, FloatArray]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"'ranges' of Domain must be a dict. Got {given!r}.")
+    low = np.full(ensemble.n_features, -np.inf)
+    high = np.full(ensemble.n_features, np.inf)
+    for feature, ends in given.items():
+        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+        array = numbers_of(f"'ranges' of Domain for {feature!r}", list(ends))
+        if array.shape != (2,) or not array[0] <= array[1]:
+            raise InvalidInput(
+                f"'ranges' of Domain for {feature!r} must be (low, high) with low <= high."
+                f" Got {ends!r}."
+            )
+        low[number], high[number] = evaluate.cast_rows(ensemble, array)
+    return low, high
 
 
 def _transitions(given: Any, ensemble: Ensemble) -> dict[int, FloatArray | dict[float, FloatArray]]:

@@ -261,6 +261,8 @@ class Pricing:
             if axis.is_group:
                 own = self.axes.atom_of(number, rows[:, list(axis.columns)])
                 broken[:, axis.columns[0]] = own >= axis.n_known
+        is_outside = (rows < types.low) | (rows > types.high)
+        broken |= is_outside
         if not broken.any():
             return
         row, feature = (int(index) for index in np.argwhere(broken)[0])
@@ -269,6 +271,8 @@ class Pricing:
         rule = "must be one of the values that the domain lists"
         if axis.is_group:
             rule = "must have a single 1, as a group of the domain"
+        elif is_outside[row, feature]:
+            rule = f"must lie from {types.low[feature]} to {types.high[feature]}"
         elif types.integer[feature]:
             rule = "must be an integer"
         n_more = int(broken.any(axis=1).sum()) - 1
