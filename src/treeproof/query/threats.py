@@ -289,7 +289,7 @@ def _with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
         if isinstance(value, dict):
             return {known_feature(name, names): item for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [known(item) for item in value]
+            return type(value)(known(item) for item in value)
         return known_feature(value, names)
 
     parts = {part.name: getattr(domain, part.name) for part in fields(domain)}

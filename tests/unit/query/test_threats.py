@@ -228,7 +228,7 @@ allow_broken_rows = true
     assert cost.fixed.tolist() == [0.0, 0.5, 0.0]
     assert cost.table == {2: {"0": {"2": 4.0}}}
     assert cost.domain == tp.Domain(
-        integer=["income"],
+        integer=("income",),
         categorical={"job": [0, 1, 2]},
         ranges={"income": [0, 100]},
         values={1: [0, 1]},
