@@ -268,7 +268,7 @@ def n_points(options: list[list[Option]]) -> int:
 def cheapest(query: Query, perturbation: Ball | Box, row: int) -> Cheapest:
     """The least cost of a violation of a row, squared for L2."""
     words = Words(perturbation, query.ensemble)
-    options = [_undominated(query, choices) for choices in options_of_row(words, query.rows, row)]
+    options = [undominated(query, choices) for choices in options_of_row(words, query.rows, row)]
     combinations = list(itertools.product(*options))
     points = np.tile(query.rows[row], (len(combinations), 1))
     for number, combination in enumerate(combinations):
@@ -285,7 +285,7 @@ def cheapest(query: Query, perturbation: Ball | Box, row: int) -> Cheapest:
     return Cheapest(best[0], best[1], best_point)
 
 
-def _undominated(query: Query, options: list[Option]) -> list[Option]:
+def undominated(query: Query, options: list[Option]) -> list[Option]:
     """The cheapest of options that no node tells apart."""
     from treeproof.model import evaluate
 

@@ -137,7 +137,6 @@ def _print_rows(runner: "Runner", *, everything: bool) -> None:
     asks_radius = runner.tally.asks_radius
     states = _RADIUS_STATES if asks_radius else {name: name for name in _RADIUS_STATES}
     columns = ("row", "label", "radius" if asks_radius else "verdict", "lower", "upper", "note")
-    names = runner.header["model"]["feature_names"]
     n_rows = runner.tally.n_rows
     records = runner.first_records(None if everything else ROWS_SHOWN)
     shown = [
@@ -147,7 +146,7 @@ def _print_rows(runner: "Runner", *, everything: bool) -> None:
             states[record["verdict"]],
             _figure(record["lower"], 6),
             _figure(record["upper"], 6),
-            record["reason"] or _changes(record, names),
+            record["reason"] or _changes(record, runner.header),
         )
         for record in records
     ]
@@ -160,18 +159,19 @@ def _figure(value: Any, n_digits: int) -> str:
     return "nan" if value is None else f"{float(value):.{n_digits}g}"
 
 
-def _changes(record: dict[str, Any], names: Sequence[str]) -> str:
+def _changes(record: dict[str, Any], header: dict[str, Any]) -> str:
     """Say in a few words what the witness of a row changes."""
+    from treeproof.results.changes import changes_between
+
     if record["witness"] is None:
         return ""
-    pairs = list(zip(record["values"], record["witness"], strict=True))
-    changed = [f for f, (old, new) in enumerate(pairs) if old != new and new is not None]
-    said = [
-        f"{names[f] if names else f'feature {f}'}: "
-        + " → ".join(_figure(value, 7) for value in pairs[f])
-        for f in changed[:_CHANGES_SHOWN]
-    ]
-    more = f", and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
+    values, witness = (
+        [float("nan") if value is None else float(value) for value in record[side]]
+        for side in ("values", "witness")
+    )
+    changes = changes_between(header, values, witness)
+    said = [str(change) for change in changes[:_CHANGES_SHOWN]]
+    more = f", and {len(changes) - _CHANGES_SHOWN} more" if len(changes) > _CHANGES_SHOWN else ""
     return ", ".join(said) + more
 
 

@@ -137,6 +137,14 @@ def assemble_results(
     return results
 
 
+def _category_names(query: Query) -> dict[str, list[Any]]:
+    return {
+        str(feature): [plain_value(name) for name in query.ensemble.categories.get(feature, ())]
+        for feature in (query.pricing.types.may_become if query.pricing is not None else ())
+        if query.ensemble.categories.get(feature)
+    }
+
+
 def model_words(query: Query) -> dict[str, Any]:
     """What headers say of the model of a question."""
     ensemble = query.ensemble
@@ -153,6 +161,8 @@ def model_words(query: Query) -> dict[str, Any]:
         "self_test": provenance.self_test,
         "notes": list(provenance.notes),
         "classes": [plain_value(label) for label in ensemble.classes],
+        # Where a witness may change them.
+        **({"categories": _category_names(query)} if query.pricing is not None else {}),
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),
