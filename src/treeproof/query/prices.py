@@ -8,6 +8,7 @@ maximum. All numbers are doubles with an exact meaning: `Pricing.exact_cost` com
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -154,6 +155,23 @@ class Pricing:
     tables: dict[int, ChoiceTable]
     listed: dict[int, dict[tuple[int, int], float]]
     stays: Bools
+
+    def words(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Domain and cost table as plain data, where a description of the perturbation has them.
+
+        A line of the table has the features of an axis, their values before and after, the price.
+        """
+        found: dict[str, Any] = {}
+        if "domain" in said:
+            found["domain"] = self.types.words()
+        if "table" in said:
+            found["table"] = [
+                [list(axis.columns), *(axis.choices[atom].tolist() for atom in pair), price]
+                for number, prices in self.listed.items()
+                for pair, price in prices.items()
+                for axis in (self.axes.axes[number],)
+            ]
+        return found
 
     def take(self, selection: Any) -> Pricing:
         """Return the same for a selection of the rows."""
