@@ -30,6 +30,7 @@ from treeproof.report.feature_changes import SHOWN, breaking_features, change_co
 from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
+from treeproof.report.reasons import reasons_context
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.report.threat import (
     THREAT_LINES,
@@ -56,6 +57,7 @@ class ReportOptions(TypedDict, total=False):
 
     checks: Sequence[Sequence[RowCheck] | None] | None
     properties: str | PathLike[str] | None
+    reasons: str | PathLike[str] | None
     date: datetime.date | None
 
 
@@ -96,6 +98,8 @@ def write_report(
           shown, and all others are undecided.
         * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
           their own.
+        * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
+          its own.
         * ``date`` (datetime.date): day that the page is dated with; by default today.
     """
     require_backend("jinja2", "report")
@@ -119,6 +123,8 @@ def write_report(
     context = _context(shown, frozen_runs, at, shape, title)
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
     context["properties"] = [] if properties is None else property_cards(properties)
+    reasons = options.get("reasons")
+    context["reasons"] = None if reasons is None else reasons_context(reasons, shape)
     page = _template().render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
