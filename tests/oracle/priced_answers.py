@@ -2,6 +2,7 @@
 
 import dataclasses
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from treeproof.results.verdict import UnknownReason, Verdict
 
 MOST_POINTS = 30_000
 BUDGET = Budget(time_limit_s=60.0)
+EXACT = ExactEngine()
 
 
-def compare(seed: int) -> int:
+def compare(seed: int, engine: Any = EXACT) -> int:
     """Ask about a random case in every way; returns how many answers were compared."""
     rng = np.random.default_rng([22, 2, seed])
     case = random_case(rng)
@@ -28,17 +30,17 @@ def compare(seed: int) -> int:
     words = domains.Words(case.perturbation, query.ensemble)
     for row in range(len(query)):
         options = domains.options_of_row(words, query.rows, row)
-        if domains.n_points([domains._undominated(query, o) for o in options]) > MOST_POINTS:
+        if domains.n_points([domains.undominated(query, o) for o in options]) > MOST_POINTS:
             return 0
     truths = [domains.cheapest(query, case.perturbation, row) for row in range(len(query))]
     if not query.reach.is_ball:
-        return _compare_verdicts(case, query, truths)
-    count = _compare_radii(case, query, truths)
+        return _compare_verdicts(engine, case, query, truths)
+    count = _compare_radii(engine, case, query, truths)
     for budget in _budgets(query, truths):
         name = "budget" if isinstance(case.perturbation, Cost) else "eps"
         perturbation = dataclasses.replace(case.perturbation, **{name: budget})
         asked = build_query(case.ensemble, case.rows, None, perturbation, arithmetic=arithmetic)
-        count += _compare_verdicts(case, asked, truths)
+        count += _compare_verdicts(engine, case, asked, truths)
     return count
 
 
@@ -53,10 +55,10 @@ def _budgets(query: Query, truths: list[domains.Cheapest]) -> list[float]:
     return [cost, *beside, 0.7 * cost, 1.3 * cost]
 
 
-def _compare_radii(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+def _compare_radii(engine: Any, case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
     pricing = query.pricing
     assert pricing is not None
-    results, attacked = ExactEngine().radius(query, BUDGET), AttackEngine().radius(query, BUDGET)
+    results, attacked = engine.radius(query, BUDGET), AttackEngine().radius(query, BUDGET)
     power = 2 if pricing.is_square else 1
     count = 0
     for row, truth in enumerate(truths):
@@ -88,10 +90,10 @@ def _compare_radii(case: Case, query: Query, truths: list[domains.Cheapest]) -> 
     return count
 
 
-def _compare_verdicts(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+def _compare_verdicts(engine: Any, case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
     pricing = query.pricing
     assert pricing is not None
-    results, limit = ExactEngine().verify(query, BUDGET), pricing.limit
+    results, limit = engine.verify(query, BUDGET), pricing.limit
     count = 0
     for row, truth in enumerate(truths):
         if results.verdict[row] == Verdict.UNKNOWN:

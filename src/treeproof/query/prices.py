@@ -242,7 +242,9 @@ class Pricing:
 
         Values just below a threshold stand for all numbers up to it; the point must have a price.
         """
-        least = self.exact_cost(row, self._thresholds_of(row, point))
+        # Axes that the point changes, also where the threshold is the row's own value.
+        moved, changed = self._thresholds_of(row, point), self._changed_axes(row, point)
+        least = self._total([self._axis_cost(row, number, moved) for number in changed])
         if least is None:
             raise InternalError(
                 f"A point of row {row} must have a price. Got none. Please report it."
@@ -336,10 +338,11 @@ class Pricing:
         return axes
 
     def _axis_cost(self, row: int, number: int, point: FloatArray) -> Fraction | None:
+        """Cost of an axis that changes."""
         axis = self.axes.axes[number]
         columns = list(axis.columns)
         own, new = self.rows[row, columns], point[columns]
-        if np.array_equal(own, new, equal_nan=True) or self.is_box:
+        if self.is_box:
             return Fraction(0)
         if self.stays[row]:
             return None

@@ -28,9 +28,7 @@ ROW = [14.0, 120.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
         ({}, ""),
     ],
 )
-def test_changes_are_said_by_group_and_category(
-    changed: dict[int, float], said: str
-) -> None:
+def test_changes_are_said_by_group_and_category(changed: dict[int, float], said: str) -> None:
     witness = [changed.get(feature, value) for feature, value in enumerate(ROW)]
     assert ", ".join(map(str, changes_between(HEADER, ROW, witness))) == said
 
