@@ -14,6 +14,7 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
 from treeproof.query.description import plain
 from treeproof.query.names import feature_number, numbers_of
+from treeproof.query.rules import Rule, read_rules
 
 Features = int | str | Sequence[int | str]
 """A feature by name or number, or several of them."""
@@ -44,7 +45,9 @@ class Domain:
     may_miss, may_fill : features, optional
         Features that may go missing, and features that may get a value where they are missing.
     rules : str or sequence of str, optional
-        Relations between features, such as ``"open_accounts <= total_accounts"``.
+        Linear relations between features and implications, such as ``"open <= total + 1"`` and
+        ``"loans > 0 => income > 0"``. Names with blanks are quoted, ``x[3]`` is feature 3, and rows
+        that miss one of the features obey.
     allow_broken_rows : bool
         Whether rows that are not of this domain are accepted. Such a row stays as it is where
         nothing changes; what changes is of the domain.
@@ -126,6 +129,7 @@ class ColumnTypes:
     may_miss: NDArray[np.bool_]  # (n_features,)
     may_fill: NDArray[np.bool_]  # (n_features,)
     allow_broken_rows: bool
+    rules: tuple[Rule, ...] = ()
 
     def words(self) -> dict[str, Any]:
         """The domain as plain data, with features by number and categories by code."""
@@ -148,6 +152,7 @@ class ColumnTypes:
             "may_miss": np.flatnonzero(self.may_miss).tolist(),
             "may_fill": np.flatnonzero(self.may_fill).tolist(),
             "allow_broken_rows": self.allow_broken_rows,
+            **({"rules": [rule.text for rule in self.rules]} if self.rules else {}),
         }
 
 
@@ -157,8 +162,6 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
         domain = Domain()
     if not isinstance(domain, Domain):
         raise InvalidInput(f"'domain' must be a Domain. Got {domain!r}.")
-    if domain.rules:
-        raise UnsupportedQuery("Rules between features cannot be asked about yet. Leave them out.")
     groups = tuple(
         (_group(name, group, ensemble), name == "one_hot")
         for name in ("one_hot", "at_most_one")
@@ -175,6 +178,7 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
         may_miss=_mask("may_miss", domain.may_miss, ensemble),
         may_fill=_mask("may_fill", domain.may_fill, ensemble),
         allow_broken_rows=bool(domain.allow_broken_rows),
+        rules=read_rules(domain.rules, ensemble),
     )
     _refuse_contradictions(types, ensemble)
     return types
@@ -205,6 +209,14 @@ def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
                 f"'values' of Domain must be whole for {feature_name(ensemble, feature)}, which is"
                 f" an integer. Got {values.tolist()}."
             )
+    for rule in types.rules:
+        for feature in rule.features:
+            changes = types.may_miss[feature] or types.may_fill[feature]
+            if changes or is_code[feature] or roles.get(feature) == "categorical":
+                raise UnsupportedQuery(
+                    f"The rule {rule.text!r} must be about numbers and groups that neither go"
+                    f" missing nor are filled in. Got {feature_name(ensemble, feature)}."
+                )
     for name in ("may_miss", "may_fill"):
         for feature in np.flatnonzero(getattr(types, name)).tolist():
             cannot = not ensemble.missing_allowed or feature in ensemble.required

@@ -54,9 +54,13 @@ class Question:
     ) -> Results:
         """Answer it about some rows; for `unit_rows` see `Query`."""
         from treeproof.search.radius import find_radius
+        from treeproof.search.relations import answer_within_rules
 
         engine, query, budget = self._resolved(model, X, y, n_jobs, unit_rows)
-        if self.kind == "verify":
+        if query.pricing is not None and query.pricing.types.rules:
+            asks = self.kind == "radius"
+            found = answer_within_rules(engine, query, budget, asks_radius=asks, n_jobs=n_jobs)
+        elif self.kind == "verify":
             found = engine.verify(query, budget, n_jobs=n_jobs)
         else:
             found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
