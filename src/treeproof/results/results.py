@@ -19,6 +19,7 @@ from treeproof.query.arithmetic import summary_lines
 from treeproof.results.changes import Change, changes_between
 from treeproof.results.curves import attacked_rows, certified_share
 from treeproof.results.summary import RunSummary
+from treeproof.results.threat import threat_lines
 from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
@@ -161,7 +162,8 @@ class Results:
             return "0 rows"
         summary = RunSummary(self.asks_radius)
         summary.add(self)
-        return "\n".join(summary.lines() + summary_lines(self.header))
+        said = threat_lines(self.header) + summary_lines(self.header)
+        return "\n".join(summary.lines() + said)
 
     def changes(self, position: int) -> list[Change]:
         """What the witness of a row changes.
