@@ -47,9 +47,10 @@ class Query:
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
         Class index that the model gives each unchanged row; None for scores.
-    unit_rows : int
-        A search may learn from rows before it: from those of its own block of so many rows only,
-        so that blocks may be asked about together or not; 0 where all are one block.
+    first_guess : tuple of float, or None
+        Where a search for radii looks first, as the engine's `first_guess` gave it, so that the
+        answer about a row does not depend on the others; None lets later rows learn from earlier
+        ones.
     """
 
     ensemble: Ensemble
@@ -62,7 +63,7 @@ class Query:
     description: dict[str, Any] = field(default_factory=dict)
     deployed: Ensemble | None = None
     predicted: NDArray[np.int64] | None = None
-    unit_rows: int = 0
+    first_guess: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

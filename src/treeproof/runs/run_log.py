@@ -188,6 +188,16 @@ class RunLog:
                 file.seek(int(offsets[place]))
                 yield msgspec.json.decode(file.readline())
 
+    def read(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Records of those of some rows that are in the file."""
+        places = np.flatnonzero(np.isin(np.array(self._rows, dtype=np.int64), list(rows)))
+        with self.path.open("rb") as file:
+            records = []
+            for place in places.tolist():
+                file.seek(self._offsets[place])
+                records.append(msgspec.json.decode(file.readline()))
+        return records
+
     def __len__(self) -> int:
         return len(self._rows)
 
