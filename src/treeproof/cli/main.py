@@ -13,7 +13,7 @@ import click
 
 import treeproof
 from treeproof.cli.console import print_error, print_note
-from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError
+from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError, nearest
 
 EXIT_WRONG_INPUT = 2
 
@@ -74,13 +74,10 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], COMMANDS, n=1) if args else []
+            near = nearest(args[0], COMMANDS) if args else ""
             if not near or "Did you mean" in error.message:
                 raise
-            message = f"{error.message} Did you mean '{near[0]}'?"
-            raise click.UsageError(message, ctx) from error
+            raise click.UsageError(f"{error.message}{near}", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what treeproof refuses becomes a sentence, bugs keep their traceback."""

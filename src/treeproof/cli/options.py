@@ -3,9 +3,15 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from treeproof.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treeproof.model.ensemble import Ensemble
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -96,6 +102,9 @@ _row_option = section("Rows")
 label_option = _row_option(
     "--label", metavar="COLUMN", help="Column of DATA with the labels of the rows."
 )
+id_option = _row_option(
+    "--id", metavar="COLUMN", help="Column of DATA that rows are known by, such as a number."
+)
 rows_option = _row_option(
     "--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, counted from 0."
 )
@@ -172,6 +181,38 @@ def load_model(model_path: str, *, no_self_test: bool, **options: Any) -> Any:
     import treeproof
 
     return treeproof.load(model_path, self_test=not no_self_test, **options)
+
+
+def load_model_of_run(
+    header: dict[str, Any], model_path: str, *, no_self_test: bool = False, **options: Any
+) -> "tuple[Ensemble, dict[str, Any]]":
+    """Load the model of a run, without anything compiled, as the run did.
+
+    Gives the options, too. Those of a command line come before those of the run, which are all for
+    the same file; another file of the model, such as in another format, has the same threshold and
+    classes, and one that treeproof wrote has them in it.
+    """
+    from treeproof.loaders import load_ensemble
+    from treeproof.loaders.base import LoadOptions, read_model_file
+    from treeproof.model.file_format import is_saved
+
+    model, path = header["model"], Path(model_path)
+    known = model.get("loading") or {}
+    if known and path.is_file():
+        file = read_model_file(path)
+        if is_saved(file.content[:16]):
+            known = {}
+        elif file.sha256 != model.get("file_sha256"):
+            known = {n: v for n, v in known.items() if n in ("decision_threshold", "classes")}
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        loading = LoadOptions(**(known | given))
+    except TypeError as error:
+        raise InvalidInput(
+            f"The run was made with load options that are unknown: {error}."
+        ) from error
+    ensemble = load_ensemble(model_path, options=loading, self_test=not no_self_test)
+    return ensemble, known | given
 
 
 def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:

@@ -74,6 +74,7 @@ class Answer:
         for piece in self.pieces:
             part = slice(start, start + len(piece))
             piece.row = batch.rows.number[part]
+            piece.id = None if batch.rows.ids is None else batch.rows.ids[part]
             left = self.left[part]
             pieces.append(piece.take(~left) if left.any() else piece)
             start = part.stop

@@ -49,6 +49,7 @@ class RunOptions(AskOptions, total=False):
 
     engine: "str | Engine"
     label: str | None
+    id: str | None
     rows: str | None
     client: Any
     radii: Sequence[float]
@@ -91,8 +92,8 @@ def run(
     **options
         The engine and the options of `verify`, such as ``time_limit_s`` or ``evidence``, and:
 
-        * ``label``, ``rows`` (str): column of the labels, and a range such as ``0:500``, for data
-          files.
+        * ``label``, ``id``, ``rows`` (str): columns of the labels, and of what the user knows rows
+          by, and a range such as ``0:500``, for data files.
         * ``client`` (distributed.Client): a Dask cluster that answers instead of threads of this
           process.
         * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
@@ -114,14 +115,14 @@ def run(
         ball = in_order(ball, asked.feature_names, asked.n_features)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
-    label, rows = options.pop("label", None), options.pop("rows", None)
+    label, rows, ids = (options.pop(name, None) for name in ("label", "rows", "id"))  # type: ignore[misc]
     kind: Literal["radius", "verify"] = "verify"
     if isinstance(ball, LInf) and ball.eps is None:
         kind = "radius"
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(asked.ensemble, data, label=label, rows=rows)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=ids)
     else:
         source = ArraySource(asked.ensemble, data, y)
     path = None if out is None else Path(out)

@@ -179,6 +179,7 @@ def model_words(query: Query) -> dict[str, Any]:
         "file_sha256": provenance.file_sha256,
         "self_test": provenance.self_test,
         "notes": list(provenance.notes),
+        "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
