@@ -18,7 +18,9 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.query.constraints import Alternatives, alternatives_of, breaks_claim
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf, Reach, resolve
+from treeproof.query.perturbations import Ball, Box, Reach, is_priced, resolve
+from treeproof.query.prices import Pricing
+from treeproof.query.pricing import pricing_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,10 @@ class Query:
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
         Class index that the model gives each unchanged row; None for scores.
+    pricing : Pricing or None
+        What changes cost and which are allowed, where the question has costs, relative units or a
+        domain; its axes and atoms are what is searched then, and of the reach only the radius says
+        something. None for plain L∞ balls and boxes.
     first_guess : tuple of float, or None
         Where a search for radii looks first, as the engine's `first_guess` gave it, so that the
         answer about a row does not depend on the others; None lets later rows learn from earlier
@@ -63,6 +69,7 @@ class Query:
     description: dict[str, Any] = field(default_factory=dict)
     deployed: Ensemble | None = None
     predicted: NDArray[np.int64] | None = None
+    pricing: Pricing | None = None
     first_guess: tuple[float, float] | None = None
 
     def __len__(self) -> int:
@@ -78,6 +85,7 @@ class Query:
             group=self.group[selection],
             already_broken=self.already_broken[selection],
             predicted=None if self.predicted is None else self.predicted[selection],
+            pricing=None if self.pricing is None else self.pricing.take(selection),
         )
 
     def replay(
@@ -115,12 +123,18 @@ class Query:
     def never_moved(self) -> NDArray[np.bool_]:
         """Entries (n_rows, n_features) that keep their value, though the model looks at them.
 
-        These are codes of categories and missing values; nothing is proved about other values of
-        them.
+        These are codes of categories and missing values, unless a domain lets them change; nothing
+        is proved about other values of them.
         """
         is_used = np.zeros(self.ensemble.n_features, dtype=bool)
         is_used[self.ensemble.trees.feature[self.ensemble.trees.feature >= 0]] = True
-        return (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
+        never = (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
+        if self.pricing is not None:
+            types = self.pricing.types
+            changes = types.may_fill & np.isnan(self.rows)
+            changes[:, list(types.may_become)] |= ~np.isnan(self.rows[:, list(types.may_become)])
+            never &= ~changes
+        return never
 
 
 @cached_per_ensemble
@@ -139,7 +153,7 @@ def resolve_query(
     rows: FloatArray,
     accumulators: NDArray[np.floating],
     labels: NDArray[np.int64] | None,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     *,
     goal: Goal | None = None,
 ) -> Query:
@@ -157,13 +171,17 @@ def resolve_query(
         predicted = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
         labels = predicted if labels is None else labels
     alternatives, group = alternatives_of(ensemble, goal, labels, accumulators)
+    reach = resolve(perturbation, rows, ensemble.feature_names)
     return Query(
         ensemble=ensemble,
         rows=rows,
         labels=labels,
-        reach=resolve(perturbation, rows, ensemble.feature_names),
+        reach=reach,
         alternatives=alternatives,
         group=group,
         already_broken=breaks_claim(ensemble, alternatives, group, accumulators),
         predicted=predicted,
+        pricing=pricing_of(perturbation, ensemble, rows, reach)
+        if is_priced(perturbation)
+        else None,
     )

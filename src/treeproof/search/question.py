@@ -18,7 +18,7 @@ from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Ball, Box
 from treeproof.query.query import Query
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
@@ -33,7 +33,7 @@ class Question:
     """
 
     kind: Literal["verify", "radius"]
-    perturbation: LInf | Box
+    perturbation: Ball | Box
     engine: str | Engine = "exact"
     search: PaperProtocol | None = None
     goal: Goal | None = None
