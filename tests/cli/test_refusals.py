@@ -82,7 +82,7 @@ DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
         "rows.npy",
         lambda path: np.save(path, np.zeros((2, 1))),
         ["--label", "kind"],
-        "A label column can be named for CSV, Parquet and NPZ files only. Got 'rows.npy'.",
+        "A label column can be named for CSV, JSON lines, Parquet, Arrow and NPZ files only.",
     ),
     (
         "rows.npy",
@@ -95,7 +95,7 @@ DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
         "rows.npz",
         lambda path: save_npz(path, X=np.zeros((2, 1)), y=np.zeros(3)),
         [],
-        "Array 'y' of 'rows.npz' must have one label per row (2). Got shape (3,).",
+        "Array 'y' of 'rows.npz' must have one entry per row (2). Got shape (3,).",
     ),
     (
         "rows.npz",
@@ -159,7 +159,6 @@ THREATS = [
     ("[features.0]\nway = 1", "'features.0.way' in 'threat.toml' is no key of a threat model."),
     ("[features.0]\ndirection = 'in'", "must be one of both, up, down. Got 'in'."),
     ("[features.0]\nfrozen = 1", "'features.0.frozen' in 'threat.toml' must be true or false."),
-    ("[features.0]\neps = 1", "must have one for all others, too. Set 'eps' (0 freezes the others"),
     ("[features.height]\nlow = 1", "The model must have a feature named 'height'."),
     ("low = 2\nhigh = 1", "'low' of LInf must not exceed 'high'"),
 ]

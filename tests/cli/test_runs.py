@@ -160,18 +160,18 @@ def test_a_full_disk_keeps_what_is_finished(
 
     def full(number: int) -> None:
         calls.append(number)
-        if len(calls) == 3:  # header, one batch, and then no more
+        if len(calls) == 4:  # header, two stages, and then no more
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     result = run(*words, "--jobs", "1")
     assert result.exit_code == 2
-    assert "cannot be written: No space left on device. The 32 rows that are finished are in" in (
+    assert "cannot be written: No space left on device. The 16 rows that are finished are in" in (
         result.stderr
     )
     assert "--resume goes on from there." in result.stderr
     monkeypatch.undo()
-    assert len(tp.load_results(tmp_path / "run.jsonl")) == 32
+    assert len(tp.load_results(tmp_path / "run.jsonl")) == 16
     assert run(*words, "--resume").exit_code == 0
     assert len(tp.load_results(tmp_path / "run.jsonl")) == N_ROWS
 

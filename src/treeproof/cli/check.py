@@ -78,7 +78,7 @@ def command(
         _check_properties(run_path, model_path, as_json, options)
         return
     header = reasons_header(run_path) or read_header(run_path)
-    chosen = _model_path(header, model_path)
+    chosen = model_path or _named_model(header, run_path)
     ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
     rows = labels = None
@@ -174,17 +174,14 @@ def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
     return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
 
 
-def _model_path(header: dict[str, Any], model_path: str | None) -> str:
-    """The model file, by default the one that the run names."""
-    if model_path is not None:
-        return model_path
+def _named_model(header: dict[str, Any], run_path: str) -> str:
+    """The model file that the run names, here or beside the run."""
     source = str(header["model"].get("source") or "")
-    if not Path(source).is_file():
-        named = f"'{source}', which the run names, is no file here" if source else "no name of it"
-        raise InvalidInput(
-            f"The model of the run must be given with --model. Got none, and {named}."
-        )
-    return source
+    for path in (Path(source), Path(run_path).parent / source):
+        if path.is_file():
+            return str(path)
+    named = f"'{source}', which the run names, is no file here" if source else "no name of it"
+    raise InvalidInput(f"The model of the run must be given with --model. Got none, and {named}.")
 
 
 def _reading(

@@ -16,6 +16,8 @@ from treeproof.cli.console import print_error, print_note
 from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError, nearest
 
 EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 130
+"""What shells report of a program that Ctrl-C ended."""
 
 COMMANDS = {
     "radius": "Find how far every row may change before the answer does.",
@@ -89,6 +91,9 @@ class LazyGroup(click.Group):
                 return super().invoke(ctx)
         except TreeproofError as error:
             raise CommandFailed(str(error)) from error
+        except KeyboardInterrupt as interrupt:
+            print_note("interrupted.")
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from interrupt
 
 
 def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
@@ -112,5 +117,5 @@ def main() -> None:
     """Exact robustness proofs for tree ensembles.
 
     Exit status: 0 done, 1 a gate failed, 2 wrong use or input, 3 undecided rows under --strict or
-    evidence rejected.
+    evidence rejected, 130 interrupted.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treeproof.cli.console import log_to
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, example: str, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.example = example
+        self.params += _MESSAGE_OPTIONS
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it does is said where that is asked for."""
+        log_to(ctx.params.pop("verbose"), ctx.params.pop("log_file"))
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section below its title."""
@@ -76,6 +83,23 @@ class _SectionOption(click.Option):
     def __init__(self, *names: Any, section: str, **settings: Any) -> None:
         super().__init__(*names, **settings)
         self.section = section
+
+
+_MESSAGE_OPTIONS = [
+    _SectionOption(
+        ["-v", "--verbose"],
+        count=True,
+        section="Output",
+        help="Say on standard error what is done; -vv says more.",
+    ),
+    _SectionOption(
+        ["--log-file"],
+        type=FILE,
+        metavar="FILE",
+        section="Output",
+        help="Append to a file what is done, with times.",
+    ),
+]
 
 
 def section(title: str) -> Callable[..., Decorator]:
@@ -178,9 +202,13 @@ load_options = all_of(
 
 def load_model(model_path: str, *, no_self_test: bool, **options: Any) -> Any:
     """Load the model of a command line, with what `load_options` were given."""
+    import logging
+
     import treeproof
 
-    return treeproof.load(model_path, self_test=not no_self_test, **options)
+    model = treeproof.load(model_path, self_test=not no_self_test, **options)
+    logging.getLogger("treeproof").info("loaded '%s': %r", model_path, model)
+    return model
 
 
 def load_model_of_run(

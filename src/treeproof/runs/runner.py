@@ -3,6 +3,7 @@
 import contextlib
 import heapq
 import itertools
+import logging
 import operator
 import signal
 import tempfile
@@ -29,6 +30,7 @@ from treeproof.runs.executors import Executor, Finished, ThreadExecutor
 from treeproof.runs.run_log import (
     NOTHING_FOUND,
     Found,
+    Record,
     RunLog,
     check_same,
     open_log,
@@ -39,6 +41,8 @@ from treeproof.search.question import Question
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
+
+_LOG = logging.getLogger("treeproof.runs")
 
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
@@ -242,6 +246,13 @@ class Runner:
             executor = DaskExecutor(self.model, self.question, client)
         sizer = BatchSizer(executor.target_s, batch_rows or 1, batch_rows is not None)
         total = self.source.n_rows
+        _LOG.info(
+            "%s: %d rows are answered already, of %s; %d at a time",
+            self.out or "run",
+            self.tally.n_rows,
+            "an unknown number" if total is None else total,
+            executor.n_threads,
+        )
         is_complete = False
         try:
             for _ in self._writes(executor, sizer):
@@ -259,6 +270,7 @@ class Runner:
             executor.stop()
         if is_complete:
             self._finish()
+            _LOG.info("%d rows are answered, %d of them now", self.tally.n_rows, self.n_new)
         path = self.out if is_complete or self.out is None else log_path(self.out)
         return Run(self.header, self.tally, path, self.n_new, is_complete)
 
@@ -291,6 +303,8 @@ class Runner:
                 if not batch.is_alone:
                     sizer.learn(len(batch), answer.seconds)
                 for row in np.flatnonzero(answer.left):
+                    number, patience_s = batch.rows.number[row], batch.patience_s
+                    _LOG.info("row %d takes more than %.3g s: alone", number, patience_s)
                     executor.submit(batch.alone(int(row)))
             if finished:
                 yield
@@ -320,6 +334,8 @@ class Runner:
                 keys.append(batch.key[~answer.left])
         if not pieces:
             return
+        n_rows = sum(map(len, pieces))
+        _LOG.debug("%d rows, %d in all", n_rows, self.tally.n_rows + n_rows)
         if self.log is not None:
             self.log.append(pieces, np.concatenate(keys))
         for piece in pieces:
@@ -356,15 +372,20 @@ class Runner:
             return
         self.log.set_state(COMPLETE)
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Row records in the order of the rows, where they were kept."""
+    def records(
+        self,
+        keep: Callable[[Record], bool] | None = None,
+        key: Callable[[Record], Any] | None = None,
+    ) -> Iterator[Record]:
+        """Row records where they were kept: those that a function keeps, in the order of a key."""
         if self.log is None:
             return iter(())
         if self.out is not None and not self.log.path.exists():  # packed by `_finish`
             from treeproof.results.run_parquet import parquet_records
 
-            return parquet_records(self.out)[1]
-        return self.log.records()
+            records = filter(keep or (lambda record: True), parquet_records(self.out)[1])
+            return records if key is None else iter(sorted(records, key=key))
+        return self.log.records(keep, key)
 
     def first_records(self, n_rows: int | None) -> Iterator[dict[str, Any]]:
         """Records of the rows of the lowest numbers; of all rows without a number."""

@@ -281,7 +281,7 @@ def test_more_rows_can_be_added_to_a_complete_run(
         tp.run(model, X[:64], y[:64], out=out)
         assert tp.load_results(out).header["n_rows"] == 64
         run = tp.run(model, X, y, out=out, resume=True)
-        assert run.n_new == N_ROWS - 16
+        assert run.n_new == N_ROWS - 64
         assert run.header["n_rows"] == run.load().header["n_rows"] == N_ROWS
         assert_same(run.load(), answers)
 
