@@ -20,6 +20,7 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 
@@ -97,8 +98,16 @@ def require_backend(module: str, extra: str) -> None:
     except ImportError as error:
         raise BackendMissing(
             f"This needs the library '{module}', which cannot be imported ({error})."
-            f" Install it with: pip install 'treeproof[{extra}]'."
+            f" Install it with: {install_command(extra)}."
         ) from error
+
+
+def install_command(extra: str) -> str:
+    """The command that brings an extra: of a clone, from its folder."""
+    folder = Path(__file__).resolve().parents[2]
+    if (folder / "pyproject.toml").is_file():
+        return f"pip install -e '{folder}[{extra}]'"
+    return f"pip install 'treeproof[{extra}]'"
 
 
 def check_real(

@@ -192,6 +192,12 @@ load_options = all_of(
         help="What counts as missing, for treelite checkpoints.",
     ),
     _load_option(
+        "--classes",
+        metavar="NAME,NAME,...",
+        callback=lambda ctx, parameter, value: None if value is None else value.split(","),
+        help="Names of the classes, in the model's order, where labels were encoded.",
+    ),
+    _load_option(
         "--rounds",
         type=click.Choice(["best", "all"]),
         help="Rounds of an XGBoost model that stopped early. [default: as who saved the file]",

@@ -7,6 +7,7 @@ of one of its *alternatives* and the model's own arithmetic confirms it. Rows th
 alternatives form a *group* (for classifiers: one group per label).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +58,8 @@ class Query:
         Where a search for radii looks first, as the engine's `first_guess` gave it, so that the
         answer about a row does not depend on the others; None lets later rows learn from earlier
         ones.
+    on_answered : callable or None
+        Told how many more rows are answered, while others are not; from any thread.
     """
 
     ensemble: Ensemble
@@ -71,6 +74,7 @@ class Query:
     predicted: NDArray[np.int64] | None = None
     pricing: Pricing | None = None
     first_guess: tuple[float, float] | None = None
+    on_answered: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

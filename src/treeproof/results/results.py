@@ -23,7 +23,7 @@ from treeproof.results.verdict import UnknownReason, Verdict
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class Results:
     """Answers for every row; row i of each array belongs to row i of the question.
 
@@ -119,6 +119,9 @@ class Results:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def __repr__(self) -> str:
+        return f"<treeproof.Results: {self.summary().splitlines()[0]}>"
 
     @property
     def asks_radius(self) -> bool:

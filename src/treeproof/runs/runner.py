@@ -37,6 +37,7 @@ from treeproof.runs.run_log import (
     run_header,
     write_log,
 )
+from treeproof.search.progress import progress_bar
 from treeproof.search.question import Question
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class RunOptions(AskOptions, total=False):
     radii: Sequence[float]
     batch_rows: int | None
     on_progress: Progress | None
+    progress: bool
 
 
 def run(
@@ -103,6 +105,7 @@ def run(
         * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
         * ``batch_rows`` (int): rows per batch; by default as many as take a small part of a
           second.
+        * ``progress`` (bool): show a bar of the rows that are answered.
         * ``on_progress`` (callable): called with the rows answered so far, and with all rows (or
           None, where that is not known).
 
@@ -117,6 +120,7 @@ def run(
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
+    progress = options.pop("progress", False)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
     label, rows, ids = (options.pop(name, None) for name in ("label", "rows", "id"))  # type: ignore[misc]
@@ -135,7 +139,10 @@ def run(
         from treeproof.runs.cluster import require_worker
 
         require_worker(client)  # before an earlier run file is replaced
-    with runner.opened():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(runner.opened())
+        if progress and on_progress is None:
+            on_progress = stack.enter_context(progress_bar(source.n_rows))
         return runner.answer(n_jobs, client, on_progress=on_progress, batch_rows=batch_rows)
 
 

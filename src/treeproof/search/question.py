@@ -22,6 +22,7 @@ from treeproof.query.perturbations import Ball, Box
 from treeproof.query.query import Query
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
+from treeproof.search.progress import Progress, row_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +58,18 @@ class Question:
         *,
         n_jobs: int = 1,
         first_guess: tuple[float, float] | None = None,
+        progress: Progress = False,
     ) -> Results:
-        """Answer it about some rows; for `first_guess` see `Query`."""
+        """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
         from treeproof.search.radius import find_radius
 
         engine, query, budget = self._resolved(model, X, y, n_jobs)
-        query = dataclasses.replace(query, first_guess=first_guess)
-        if self.kind == "verify":
-            found = engine.verify(query, budget, n_jobs=n_jobs)
-        else:
-            found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
+        with row_progress(progress, len(query)) as tell:
+            query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
+            if self.kind == "verify":
+                found = engine.verify(query, budget, n_jobs=n_jobs)
+            else:
+                found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
         proving = budget if self.evidence else None
         return assemble_results(query, found, self._words(engine), proving, n_jobs)
 
