@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     type=FILE,
     help="Answers of `treeproof prove --out`, which get a section of their own.",
 )
+@click.option(
+    "--reasons",
+    metavar="FILE",
+    type=FILE,
+    help="A file of `treeproof reasons --out`, which gets a section of its own.",
+)
 def command(
     run_paths: tuple[str, ...],
     out: str,
@@ -68,6 +74,7 @@ def command(
     frozen: tuple[str, ...],
     model_paths: tuple[str, ...],
     properties: str | None,
+    reasons: str | None,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -100,6 +107,7 @@ def command(
         if model_paths
         else None,
         properties=properties,
+        reasons=reasons,
     )
     print_note(f"the report is in {out}.")
 

@@ -6,7 +6,7 @@ forest_rows.py.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from treeproof.kernels.core.status import (
     UNDECIDED,
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
+from treeproof.kernels.exact.priced_rows import solve_priced
 from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch
 from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
@@ -61,6 +62,7 @@ class ExactEngine:
     name: ClassVar[str] = "exact"
     is_complete: ClassVar[bool] = True
     stages: ClassVar[tuple[int, ...]] = STAGES
+    answers_prices: ClassVar[bool] = True
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked."""
@@ -70,8 +72,9 @@ class ExactEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
-        search.run(solve_batch, FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
-        _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
+        search.run(_kernel(query), FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
+        if query.pricing is None:
+            _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -86,11 +89,13 @@ class ExactEngine:
         """Find the minimal perturbation of every row."""
         search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
         if query.first_guess is None:
-            self._search_in_stages(search, limits, len(query), n_jobs)
+            self._search_in_stages(search, limits, query, n_jobs)
         else:
             rows = range(0, len(query), LARGEST_CHUNK)
-            search.run(solve_batch, FirstGuess(*query.first_guess), limits, rows, n_jobs)
-        _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
+            guess = FirstGuess(*query.first_guess)
+            search.run(_kernel(query), guess, limits, rows, n_jobs)
+        if query.pricing is None:
+            _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)
@@ -104,14 +109,14 @@ class ExactEngine:
         return results
 
     def _search_in_stages(
-        self, search: BatchSearch, limits: Limits, n_rows: int, n_jobs: int
+        self, search: BatchSearch, limits: Limits, query: Query, n_jobs: int
     ) -> None:
         """Learn the scale of later rows from the first ones.
 
         Each stage learns from all rows before it, and from nothing else, so that results do not
         depend on the number of threads.
         """
-        first = 0
+        first, n_rows = 0, len(query)
         for last in (*(stage for stage in STAGES if stage < n_rows), n_rows):
             before = search.part_of(slice(0, first))
             expected_s = before.seconds.sum() / max(first, 1) * (last - first)
@@ -119,7 +124,7 @@ class ExactEngine:
             step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
             rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
             guess = self.first_guess(before.upper, before.eq6_radius)
-            search.run(solve_batch, FirstGuess(*guess), limits, rows, threads)
+            search.run(_kernel(query), FirstGuess(*guess), limits, rows, threads)
             first = last
 
     def first_guess(self, radius: FloatArray, eq6_radius: FloatArray) -> tuple[float, float]:
@@ -136,6 +141,11 @@ class ExactEngine:
         median = float(np.sort(radius[known])[len(ratio) // 2])
         margin = float(ratio[int(MOST * len(ratio))])
         return median, min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
+
+
+def _kernel(query: Query) -> Any:
+    """The search of a question: in balls and boxes of cells, or over atoms with prices."""
+    return solve_batch if query.pricing is None else solve_priced
 
 
 def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: int) -> None:
