@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("treeproof.cli")
 """What is said on standard error anyway; a log file has it, too."""
+_LOG.addHandler(logging.NullHandler())  # not once more on standard error where nothing is logged
 
 _KEPT_CONTROLS = {"\n", "\t"}
 _PLAIN_WIDTH = 120

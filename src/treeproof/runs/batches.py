@@ -21,7 +21,7 @@ from treeproof.search.question import Question
 
 LARGEST_BATCH = 8192
 _GROWTH = 4
-_PATIENCE = 20
+_PATIENCE = 10
 """By what factor a batch may take longer than it should before its slow rows are left out."""
 
 

@@ -47,7 +47,7 @@ class ThreadExecutor:
     They are daemons: a process that is told to end does not wait for rows under way.
     """
 
-    target_s = 0.05
+    target_s = 0.1
 
     def __init__(self, model: Model, question: Question, n_jobs: int) -> None:
         self._model = model

@@ -433,7 +433,10 @@ def test_progress_counts_all_rows(model: tp.Model, rows: tuple[Any, Any], tmp_pa
         n_jobs=1,
         on_progress=lambda *x: seen.append(x),
     )
-    assert [done for done, _ in seen] == [128, N_ROWS]
+    done = [count for count, _ in seen]
+    assert done == sorted(set(done))
+    assert done[0] > 96
+    assert done[-1] == N_ROWS
     assert {total for _, total in seen} == {N_ROWS}
 
 
