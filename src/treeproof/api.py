@@ -611,7 +611,7 @@ def score_range(
 class DiffOptions(ProveOptions, total=False):
     """Options of `diff`."""
 
-    delta: float
+    delta: float | None
     labels: bool | None
     gap: float
 
@@ -635,8 +635,9 @@ def diff(
     **options
         What counts as the same, and the options of `prove`; limits are for all questions together:
 
-        * ``delta`` (float): scores that differ by no more are the same, by default 1e-4. Sums of
-          floats are rounded, so two libraries rarely agree to the last digit.
+        * ``delta`` (float): scores that differ by no more are the same. Sums of floats are rounded,
+          so two libraries rarely agree to the last digit; by default 1e-4, or the largest rounding
+          of both models' sums where that is more.
         * ``labels`` (bool): whether every row must get the same label, however near the decision it
           is. By default that is asked only where it does not follow, up to `delta`, from scores.
         * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;
@@ -652,7 +653,7 @@ def diff(
 
     refuse_others("diff", options, DiffOptions)
     sameness = Sameness(
-        delta=options.pop("delta", 1e-4),
+        delta=options.pop("delta", None),
         labels=options.pop("labels", None),
         share=options.pop("gap", 0.0),
     )

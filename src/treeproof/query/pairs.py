@@ -533,7 +533,7 @@ def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
         if is_mean or name in ("gini", "entropy"):
             return ScoreMeaning("probability")
         log_odds["scikit-learn"] = ("log_loss",) if ensemble.n_outputs == 1 else ()
-    elif library == "onnx" and ensemble.decision.kind == "threshold":
+    elif library == "ONNX" and ensemble.decision.kind == "threshold":
         if objective.endswith("LOGISTIC"):
             return ScoreMeaning("log-odds")
         # onnxruntime takes sums without a negative part for probabilities.
