@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from treeproof.checker import RowCheck
     from treeproof.data.sources import FileSource
 
 SHOWN = 20
@@ -120,13 +121,17 @@ def command(
             click.echo(printable(f"{name} {_shown(value)}"))
         click.echo(printable(_compared_words(header, **compared)))
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
-        for failure in failures[:SHOWN]:
-            where = f"row {failure.row}: " if failure.row >= 0 else ""
-            click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
-        if len(failures) > SHOWN:
-            click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
+        _print_failures(failures)
     if failures:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _print_failures(failures: "list[RowCheck]") -> None:
+    for failure in failures[:SHOWN]:
+        where = f"row {failure.row}: " if failure.row >= 0 else ""
+        click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
+    if len(failures) > SHOWN:
+        click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
 
 
 def _refuse_other(other_path: str | None) -> None:
