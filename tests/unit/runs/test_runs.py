@@ -409,7 +409,7 @@ def test_batches_grow_with_speed_and_shrink_with_cost() -> None:
     for _ in range(10):
         sizer.learn(sizer.n_rows, sizer.n_rows * 1e-4)
     assert sizer.n_rows == 5000  # half a second
-    assert sizer.patience_s(5000) == pytest.approx(2e-3)  # no batch takes longer than ten seconds
+    assert sizer.patience_s(5000) == pytest.approx(1e-3)  # no batch takes longer than five seconds
     sizer.learn(sizer.n_rows, 1e-9)
     assert sizer.n_rows == batches_module.LARGEST_BATCH
     sizer.learn(sizer.n_rows, 1e6)
