@@ -54,9 +54,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--properties",
+    multiple=True,
     metavar="ANSWERS",
     type=FILE,
-    help="Answers of `treeproof prove --out`, which get a section of their own.",
+    help="Answers of `treeproof prove --out` or `diff --out`, which get a section of their own;"
+    " may be repeated.",
 )
 @click.option(
     "--reasons",
@@ -73,7 +75,7 @@ def command(
     shape: str | None,
     frozen: tuple[str, ...],
     model_paths: tuple[str, ...],
-    properties: str | None,
+    properties: tuple[str, ...],
     reasons: str | None,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.

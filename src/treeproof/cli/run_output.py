@@ -54,6 +54,7 @@ def conclude(
         print_row_table,
     )
     from treeproof.query.arithmetic import in_words
+    from treeproof.results.threat import threat_lines
 
     arithmetic = in_words(runner.header)
     chosen = is_wanted(options.only), order_by(options.sort)
@@ -64,7 +65,7 @@ def conclude(
         print_note(f"arithmetic: {arithmetic}.")
         print_csv_rows(runner.records(*chosen), runner.header)
     else:
-        for line in (*lines, f"arithmetic: {arithmetic}"):
+        for line in (*lines, *threat_lines(runner.header), f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         print_row_table(runner, options)
     failure = None
