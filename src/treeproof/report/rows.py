@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
+from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import number
 from treeproof.results.threat import units_of
@@ -141,9 +142,9 @@ def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     row, witness = run.rows[i], run.results.witness[i]
     axis = next(axis for axis in run.naming.axes(len(row)) if feature in axis)
     said = run.naming.change(axis, row[list(axis)].tolist(), witness[list(axis)].tolist())
-    if isinstance(said.before, str) or isinstance(said.after, str):
+    if not (isinstance(said.before, float) and isinstance(said.after, float)):
         before, after = (
-            side if isinstance(side, str) else run.formats[feature].text(side)
+            run.formats[feature].text(side) if isinstance(side, float) else side or MISSING
             for side in (said.before, said.after)
         )
         return {"name": said.name, "original": before, "changed": after, "difference": ""}

@@ -15,7 +15,7 @@ class Change(NamedTuple):
 
     name: str
     features: tuple[int, ...]
-    before: Any  # a number, or a text for categories, groups and missing values
+    before: Any  # a number, a text for categories and groups, None where it is missing
     after: Any
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Naming:
 
     def _value(self, feature: int, value: float) -> Any:
         if math.isnan(value):
-            return MISSING
+            return None
         named = self._categories.get(str(feature)) or []
         is_code = value == math.floor(value) and 0 <= value < len(named)
         return str(named[int(value)]) if is_code else value
@@ -104,4 +104,6 @@ def _differ(before: float, after: float) -> bool:
 
 
 def _figure(value: Any) -> str:
+    if value is None:
+        return MISSING
     return value if isinstance(value, str) else f"{value:.7g}"
