@@ -1,5 +1,6 @@
 """The options of commands that ask about the rows of a data file, and what they say."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from treeproof.cli.options import (
     rows_option,
     section,
 )
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, NoEffectWarning
 
 if TYPE_CHECKING:
     from treeproof.data.sources import FileSource, Rows
@@ -258,7 +259,28 @@ class QuestionOptions:
                 "A model that gives scores has no label to keep."
                 " Say with --score-change by how much its raw score may move."
             )
+        self._warn_of_no_effect(data_path)
         return FileSource(model.ensemble, data_path, **self.reading)
+
+    def _warn_of_no_effect(self, data_path: str) -> None:
+        """Warn of options about rows that were given and change nothing."""
+        from treeproof.data.readers import LibsvmFile, open_data
+
+        context = click.get_current_context()
+        given = {
+            name
+            for name in ("seed", "first_index", "absent")
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        }
+        if "seed" in given and "sample" not in self.reading:
+            warnings.warn("--seed has no effect without --sample.", NoEffectWarning, stacklevel=2)
+        if given - {"seed"} and not isinstance(open_data(data_path), LibsvmFile):
+            warnings.warn(
+                f"--first-column and --absent have no effect on '{data_path}': they are for LIBSVM"
+                " files.",
+                NoEffectWarning,
+                stacklevel=2,
+            )
 
     def read_rows(self, source: "FileSource") -> "Rows":
         """All rows in memory, for commands that answer them at once; runs stream them instead."""
