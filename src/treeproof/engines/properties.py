@@ -93,9 +93,11 @@ def solve(
     budget: Budget,
     *,
     n_jobs: int = 1,
+    cells: PairCells | None = None,
 ) -> list[PairOutcome]:
-    """Answer a question about every box."""
-    cells = PairCells(models.joint, ranges, question.changed)
+    """Answer a question about every box; `cells` are worked out where none are given."""
+    if cells is None:
+        cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
     low, high, nearest = boxes_of(cells, question)
     limits = limits_of(budget)
