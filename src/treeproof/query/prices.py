@@ -224,7 +224,18 @@ class Pricing:
 
         Values just below a threshold stand for all numbers up to it; the point must have a price.
         """
-        least = self.exact_cost(row, self._thresholds_of(row, point))
+        ends = self._thresholds_of(row, point)
+        costs = []
+        for number in self._changed_axes(row, point):
+            feature = self.axes.axes[number].columns[0]
+            if feature in ends:
+                # Just below the row's own value there is no distance, but a charge.
+                moved = Fraction(ends[feature]) - Fraction(float(self.rows[row, feature]))
+                cost = self._move_cost(row, feature, moved)
+                costs.append(cost**2 if self.is_square and cost is not None else cost)
+            else:
+                costs.append(self._axis_cost(row, number, point))
+        least = self._total(costs)
         if least is None:
             raise InternalError(
                 f"A point of row {row} must have a price. Got none. Please report it."
@@ -350,9 +361,11 @@ class Pricing:
             return Fraction(listed)
         return change_of_choice(self.tariff, self.axes, number, before, after)
 
-    def _thresholds_of(self, row: int, point: FloatArray) -> FloatArray:
-        """The point with values just below a threshold, that moved down, replaced by it."""
-        moved = point.copy()
+    def _thresholds_of(self, row: int, point: FloatArray) -> dict[int, float]:
+        """Thresholds that values of a point are just below of, by feature, where it moved down."""
+        found: dict[int, float] = {}
+        if self.is_box:
+            return found
         real = np.dtype(self.ensemble.input_precision).type
         for feature in np.flatnonzero(point < self.rows[row]).tolist():
             if self.axes.axes[int(self.axes.axis_of[feature])].kind != NUMERIC:
@@ -364,8 +377,8 @@ class Pricing:
             above = np.nextafter(real(point[feature]), real(np.inf))
             in_reach = cell < len(cuts) and cuts[cell] <= self.high[row, feature]
             if in_reach and float(above) == cuts[cell]:
-                moved[feature] = cuts[cell]
-        return moved
+                found[feature] = float(cuts[cell])
+        return found
 
     def _broken_axis(self, row: int, number: int, point: FloatArray) -> str | None:
         """Which rule about the values of an axis a point breaks; a row's own values break none."""
