@@ -228,8 +228,9 @@ class RunChecker:
         elif claim is None:
             case.settle("unproved", case.unproved)
         else:
-            has_table = bool(getattr(self.header.question.perturbation, "table", None))
-            require(not has_table, "claim: tables of prices cannot be checked")
+            asked = self.header.question.perturbation
+            plain = not getattr(asked, "table", None) and not (asked.domain and asked.domain.rules)
+            require(plain, "claim: tables of prices and rules cannot be checked")
             require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
@@ -259,8 +260,12 @@ class RunChecker:
             return None
         reach = dict(question.reach(row.row, [], number))
         sides = [np.array([reach[name]], dtype=np.float64) for name in ("low", "high")]
-        low, high = (evaluate.cast_rows(self.forest.ensemble, side)[0].tolist() for side in sides)
-        return low, high
+        domain = self.header.question.perturbation.domain
+        for feature, low, high in domain.ranges if domain is not None else ():
+            sides[0][0, feature] = max(sides[0][0, feature], float(low))
+            sides[1][0, feature] = min(sides[1][0, feature], float(high))
+        least, most = (evaluate.cast_rows(self.forest.ensemble, side)[0].tolist() for side in sides)
+        return least, most
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""

@@ -34,11 +34,13 @@ class Domain(_Closed):
 
     integer: list[Count] = []
     values: list[tuple[Count, list[float]]] = []
+    ranges: list[tuple[Count, Real, Real]] = []
     groups: list[tuple[list[Count], bool]] = []
     categorical: list[tuple[Count, list[float | tuple[float, list[float]]]]] = []
     may_miss: list[Count] = []
     may_fill: list[Count] = []
     allow_broken_rows: bool = False
+    rules: list[str] = []
 
 
 class _Ball(_Closed, tag_field="name"):
@@ -78,7 +80,7 @@ class Cost(_Closed, tag_field="name", tag="Cost"):
     up: Numbers
     down: Numbers
     fixed: Numbers
-    table: dict[str | int, Any]
+    table: list[Any]
     frozen: list[int | str]
     low: Numbers
     high: Numbers
