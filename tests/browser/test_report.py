@@ -108,6 +108,16 @@ def test_filters_narrow_the_table(open_page):
     assert "No row fits the filter" in page.inner_text("#all-rows")
 
 
+def test_rows_are_found_by_their_identifier(open_page):
+    results = six_rows()
+    results.id = np.array([f"p-{k}" for k in range(6)], dtype=object)
+    results.header["data"] = {"id": "payment"}
+    page = open_page(results).page
+    assert page.locator("#all-rows thead th").nth(1).inner_text().startswith("payment")
+    page.fill("#search", "P-3")
+    assert cells(page, 2) == ["p-3"]
+
+
 def test_a_row_shows_its_witness(open_page):
     page = open_page(six_rows(), shape=(1, 2)).page
     page.get_by_role("button", name="Show what changes in row 1").click()

@@ -165,7 +165,7 @@
   }));
   const lines = [...known].map(([row, at]) => {
     const k = at.findIndex((i) => i >= 0);
-    return { row, at, label: runs[k].label[at[k]] };
+    return { row, at, label: runs[k].label[at[k]], id: runs[k].id ? runs[k].id[at[k]] : "" };
   });
   // Names of changed features are put together when somebody searches.
   const wordsOf = (line) => {
@@ -196,6 +196,7 @@
   const named = (name, tag = "span") => { const made = element(tag, undefined, "name"); for (const part of name.split(/(?<=[_/:=|])|(?<=\p{L}[.\-])(?=\p{L})/u)) made.append(part, document.createElement("wbr")); return made; };
   const largest = (line) => { const change = changesOf(0, line.at[0])[0]; return change ? [change.name, ` ${change.original} → ${change.changed}`] : ["–", ""]; };
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
+  if (runs[0].id) columns.splice(1, 0, { name: runs[0].idName, text: true, key: (l) => l.id, cell: (l) => element("td", l.id, "text") });
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
     if (data.withRadii) columns.push({ name: `${prefix}${data.measure}`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
@@ -247,7 +248,7 @@
     } else if (wanted && !runs.some((_, k) => stateOf(line, k) === wanted)) return false;
     if ($("label") && $("label").value && line.label !== $("label").value) return false;
     const text = $("search").value.trim().toLowerCase();
-    return !text || String(line.row) === text || line.label.toLowerCase() === text || wordsOf(line).includes(text);
+    return !text || String(line.row) === text || line.id.toLowerCase() === text || line.label.toLowerCase() === text || wordsOf(line).includes(text);
   };
   function showTable(restart) {
     const sign = sorting.up ? 1 : -1;
