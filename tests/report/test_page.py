@@ -484,7 +484,8 @@ def test_boxes_are_stated():
 
 
 DOMAIN = {"integer": [1], "values": [[2, [1.0, 2.0]]], "groups": [], "categorical": [[3, [0, 1]]],
-          "may_miss": [0], "may_fill": [], "allow_broken_rows": False}  # fmt: skip
+          "may_miss": [0], "may_fill": [], "allow_broken_rows": False,
+          "rules": ["amount <= age"]}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -510,7 +511,7 @@ def test_other_norms_and_costs_are_told(asked, said):
 def test_domains_are_told():
     headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
     assert "Categories may change: zip. Whole numbers only: hour. Listed values" in headline
-    assert "May go missing: amount." in headline
+    assert "May go missing: amount. Rows must keep amount <= age." in headline
     for line in ("hour up and down, whole numbers", "age one of listed values",
                  "zip category, may change"):  # fmt: skip
         assert line in table
@@ -518,6 +519,7 @@ def test_domains_are_told():
     results.header["question"]["perturbation"] |= {"domain": DOMAIN}
     text = words(render(results))
     assert "Whole numbers f1 Listed values only f2 Categories that may change f3" in text
+    assert "Rule amount <= age" in text
 
 
 def test_costs_are_not_called_radii():

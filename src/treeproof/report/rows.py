@@ -133,8 +133,7 @@ def _by_size(run: Run, i: int) -> list[int]:
     size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
     order = [int(f) for f in changed[np.argsort(-size, kind="stable")]]
     # The columns of a group are one feature: the first of them that changes stands for all.
-    group_of = {f: axis for axis in run.naming.axes(run.rows.shape[1]) for f in axis}
-    return list({group_of[f]: f for f in reversed(order)}.values())[::-1]
+    return list({run.axis_of[f]: f for f in reversed(order)}.values())[::-1]
 
 
 def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
@@ -146,7 +145,7 @@ def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
 def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
     row, witness = run.rows[i], run.results.witness[i]
-    axis = next(axis for axis in run.naming.axes(len(row)) if feature in axis)
+    axis = run.axis_of[feature]
     said = run.naming.change(axis, row[list(axis)].tolist(), witness[list(axis)].tolist())
     if not (isinstance(said.before, float) and isinstance(said.after, float)):
         before, after = (

@@ -70,6 +70,11 @@ class Run:
         """Names of features, groups and categories."""
         return Naming(self.header)
 
+    @cached_property
+    def axis_of(self) -> dict[int, tuple[int, ...]]:
+        """The group that each feature belongs to, alone where there is none."""
+        return {f: axis for axis in self.naming.axes(self.rows.shape[1]) for f in axis}
+
     @property
     def eps(self) -> float | None:
         """Radius that was verified; None where the radius itself was asked for, and for boxes."""
@@ -132,7 +137,7 @@ class Run:
         """Which entries each witness changes; None where rows were not recorded."""
         return changed_features(self.results)
 
-    @property
+    @cached_property
     def rows(self) -> NDArray[np.float64]:
         """The rows themselves; NaN where they were not recorded."""
         values = self.results.values

@@ -227,7 +227,7 @@ def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
         said = [" or ".join(run.feature_name(int(f)) for f in group) for group in groups]
         if said:
             lines.append((words, ", ".join(said)))
-    return lines
+    return [*lines, *(("Rule", str(rule)) for rule in domain.get("rules", []))]
 
 
 def _answer_lines(run: Run) -> Lines:
