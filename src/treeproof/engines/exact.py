@@ -78,11 +78,14 @@ class ExactEngine:
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
+        # With prices, what was found within rounding of the budget is for the replay to decide.
+        is_cost_tie = (search.columns.status == NEAR_TIE) & np.isfinite(search.results.upper)
         results = search.finish()
         mark_witnessed(query, results, np.flatnonzero(search.confirmed))
         mark_verified(query, results, np.flatnonzero(proved))
         for row in np.flatnonzero(~search.skip & ~search.confirmed & ~proved):
-            mark_unknown(query, results, int(row), _reason(search, row))
+            reason = UnknownReason.COST_TIE if is_cost_tie[row] else _reason(search, row)
+            mark_unknown(query, results, int(row), reason)
         return results
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
