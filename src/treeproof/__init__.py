@@ -13,6 +13,7 @@ from treeproof.errors import (
     InternalError,
     InvalidInput,
     ModelWarning,
+    NoEffectWarning,
     SelfTestFailed,
     TreeproofError,
     UnsupportedModel,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         SmallNeighbourhood,
         Stable,
     )
+    from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
@@ -93,6 +95,7 @@ __all__ = [
     "Model",
     "ModelWarning",
     "Monotone",
+    "NoEffectWarning",
     "PaperProtocol",
     "PropertyResult",
     "Reasons",
@@ -122,6 +125,7 @@ __all__ = [
     "largest_change",
     "load",
     "load_results",
+    "load_threat",
     "lp",
     "merge_runs",
     "milp",
@@ -173,6 +177,7 @@ _HOMES = {
         "SmallNeighbourhood",
         "Stable",
     ),
+    "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),

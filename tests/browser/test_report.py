@@ -42,7 +42,7 @@ def test_the_slider_changes_counts_cursor_and_table(open_page):
     page.fill("#radius-number", "0.5")
     assert numbers(page) == [1, 2, 2]
     assert page.locator('[data-live="radius"]').inner_text() == "0.5"
-    assert page.locator('[data-live="certified-0"]').inner_text() == "16.7 %"
+    assert page.locator('[data-live="certified-0"]').inner_text() == "16.7\u00a0%"
     assert float(page.locator("svg.wide .cursor").get_attribute("x1")) > before
     page.focus("#radius")
     page.keyboard.press("Home")
@@ -117,7 +117,7 @@ def test_an_attack_is_shown_by_what_it_found(open_page):
     page = opened.page
     assert cells(page, 3) == ["0", "≤ 0.25", "≤ 0.5", "≤ 1", "–", "–"]
     page.fill("#radius-number", "0.6")
-    assert page.inner_text("[data-live='attacked-0']") == "33.3 %"
+    assert page.inner_text("[data-live='attacked-0']") == "33.3\u00a0%"
     assert page.inner_text("#live") == (
         "At radius 0.6: 3 without a known breaking change, 2 broken, 1 wrong as they stand."
     )
@@ -241,7 +241,7 @@ def test_ten_thousand_rows_are_shown_page_by_page(open_page):
 def test_without_scripts_everything_but_the_table_is_there(open_page):
     opened = open_page(six_rows(), at=0.25, context={"java_script_enabled": False})
     page = opened.page
-    assert "50.0 % are proved" in page.inner_text(".sentence").replace("\n", " ")
+    assert "50.0\u00a0% are proved" in page.inner_text(".sentence").replace("\n", " ")
     assert page.locator('[data-live="n-verified-0"]').inner_text() == "3"
     assert page.locator("svg.wide").first.is_visible()
     assert page.locator("mark").first.is_visible()

@@ -80,4 +80,4 @@ def test_quantiles_stay_defined_with_infinite_radii():
     cells = dict(quantiles(run_of(six_rows())))
     assert cells["least"] == "0"
     assert cells["largest"] == "∞"
-    assert cells["undecided"] == "33.3 %"
+    assert cells["undecided"] == "33.3\u00a0%"

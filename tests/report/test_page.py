@@ -231,7 +231,7 @@ def test_an_attack_is_never_said_to_prove():
     assert payload(page)["runs"][0]["attack"] is True
     # It opens at the median of what was found, not at the proved radius, which is 0.
     assert 'data-live="radius">0.5</b>' in page
-    assert 'data-live="attacked-0">33.3 %</b>' in page
+    assert 'data-live="attacked-0">33.3\u00a0%</b>' in page
     assert "Distance of what the attack found" in page
     assert "no breaking change was found 2 rows" in text
 

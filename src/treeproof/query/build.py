@@ -16,7 +16,7 @@ from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal, KeepsLabel
-from treeproof.query.perturbations import Box, LInf, in_order, resolve
+from treeproof.query.perturbations import Box, LInf, in_order, resolve, warn_of_categories
 from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
 
 Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
@@ -40,6 +40,7 @@ def build_query(
     """
     if not isinstance(perturbation, LInf | Box):
         raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
+    warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)

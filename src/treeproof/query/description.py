@@ -28,6 +28,8 @@ def describe(thing: Any) -> dict[str, Any]:
     words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
+            if not field.metadata.get("described", True):
+                continue
             words[field.name] = plain(_without_arrays(getattr(thing, field.name)))
     return words
 

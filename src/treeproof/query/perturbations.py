@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeproof.errors import InvalidInput
-from treeproof.query.names import feature_number, in_feature_order, numbers_of
+from treeproof.errors import InvalidInput, NoEffectWarning
+from treeproof.query.names import feature_number, in_feature_order, listed, numbers_of
 from treeproof.query.rounding import FloatArray, move_rounded_down
 
 PerFeature = ArrayLike | Mapping[Any, Any]
@@ -34,6 +35,8 @@ class LInf:
         Features that do not move, by name or number.
     low, high : float, dict, Series or array-like of shape (n_features,), optional
         Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
+    moving : str, int or sequence of them, optional
+        The only features that move, by name or number: all others are frozen.
 
     Notes
     -----
@@ -49,11 +52,16 @@ class LInf:
     frozen: int | str | Sequence[int | str] = ()
     low: PerFeature = -np.inf
     high: PerFeature = np.inf
+    # Another word for frozen, which is what questions are described and known by.
+    moving: int | str | Sequence[int | str] | None = field(
+        default=None, metadata={"described": False}
+    )
 
     def __post_init__(self) -> None:
-        """Refuse radii that are no distance; one frozen feature is a sequence of one."""
-        if isinstance(self.frozen, str | int | np.integer):
-            object.__setattr__(self, "frozen", (self.frozen,))
+        """Refuse radii that are no distance; one feature is a sequence of one."""
+        for name in ("frozen", "moving"):
+            if isinstance(getattr(self, name), str | int | np.integer):
+                object.__setattr__(self, name, (getattr(self, name),))
         if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
             raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
 
@@ -125,18 +133,51 @@ Perturbation = TypeVar("Perturbation", bound=LInf | Box)
 def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) -> Perturbation:
     """Return the same perturbation with numbers in the order of a model's features, not names."""
     what, given = type(perturbation).__name__, {}
-    for field in fields(perturbation):
-        value = getattr(perturbation, field.name)
-        if field.name in _LEFT_OUT:
-            default = _LEFT_OUT[field.name]
-            said = f"'{field.name}' of {what}"
-            given[field.name] = in_feature_order(said, value, names, n_features, default)
-        elif field.name == "frozen":  # by the model's own spelling of their names
+    for part in fields(perturbation):
+        value = getattr(perturbation, part.name)
+        if part.name in _LEFT_OUT:
+            default = _LEFT_OUT[part.name]
+            said = f"'{part.name}' of {what}"
+            given[part.name] = in_feature_order(said, value, names, n_features, default)
+        elif part.name == "frozen":  # by the model's own spelling of their names
             given["frozen"] = [
                 names[feature_number(item, n_features, names)] if isinstance(item, str) else item
                 for item in value
             ]
+        elif part.name == "moving" and value is not None:
+            moving = {feature_number(item, n_features, names) for item in value}
+            given["frozen"] += [
+                names[number] if names else number
+                for number in range(n_features)
+                if number not in moving
+            ]
+            given["moving"] = None
     return replace(perturbation, **given)
+
+
+def warn_of_categories(
+    perturbation: LInf | Box, names: Sequence[str], is_categorical: NDArray[np.bool_]
+) -> None:
+    """Warn where moves of a categorical feature are given by its name, since it never moves."""
+    for part in fields(perturbation):
+        value = getattr(perturbation, part.name)
+        said = list(value) if isinstance(value, Mapping) else []
+        if part.name == "moving":
+            said = list(value or ())
+        numbers = [feature_number(item, len(is_categorical), names) for item in said]
+        stay = [said[at] for at, number in enumerate(numbers) if is_categorical[number]]
+        if stay:
+            where = f"'{part.name}' of {type(perturbation).__name__}"
+            warn_of_no_effect(f"{where} has no effect on {listed(stay)}", stacklevel=4)
+
+
+def warn_of_no_effect(what: str, stacklevel: int = 3) -> None:
+    """Warn of moves of categorical features."""
+    warnings.warn(
+        f"{what}: categories never move. Proofs are about the categories that rows have.",
+        NoEffectWarning,
+        stacklevel=stacklevel,
+    )
 
 
 def resolve(perturbation: LInf | Box, rows: FloatArray, names: Sequence[str] = ()) -> Reach:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.report.axes import Axis, number, percent
+from treeproof.report.axes import Axis
 from treeproof.report.runs import Run
 from treeproof.results.curves import certified_share, resisting_share
+from treeproof.results.numbers import number, percent
 
 FloatArray = NDArray[np.float64]
 

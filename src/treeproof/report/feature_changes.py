@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.report.axes import number, percent
 from treeproof.report.runs import Run, frozen_features
+from treeproof.results.numbers import number, percent
 
 SHOWN = 12
 """Features with a bar; the others are listed in a table."""

@@ -21,13 +21,14 @@ from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import replacing
 from treeproof.report import rows, text
-from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
+from treeproof.report.axes import Axis, axis_for, round_number
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.results.curves import clean_share
+from treeproof.results.numbers import duration, number, percent
 from treeproof.results.results import Results
 
 Source = Results | str | PathLike[str]

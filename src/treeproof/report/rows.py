@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.query.description import plain
-from treeproof.report.axes import number
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
 from treeproof.results.curves import certified_at_lower
+from treeproof.results.numbers import number
 
 CARDS = 6
 """Rows in each gallery."""
@@ -128,24 +128,14 @@ def _by_size(run: Run, i: int) -> list[int]:
 
 def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
-    before, after = run.rows[i, feature], run.results.witness[i, feature]
-    texts = [number(before), number(after)]
-    if texts[0] == texts[1]:
-        # Two numbers that differ must look different.
-        texts = [_all_digits(value, run.model.get("input_precision")) for value in (before, after)]
-    difference = number(after - before, 3)
+    written = run.formats[feature]
+    change = written.change(run.rows[i, feature], run.results.witness[i, feature])
     return {
         "name": run.feature_name(feature),
-        "original": texts[0],
-        "changed": texts[1],
-        "difference": difference if difference.startswith("−") else f"+{difference}",
+        "original": change.before,
+        "changed": change.after,
+        "difference": change.difference,
     }
-
-
-def _all_digits(value: float, precision: Any) -> str:
-    """As many digits as tell a number from its neighbours in the model's precision."""
-    text = str(np.float32(value) if precision == "float32" else np.float64(value))
-    return text.replace("-", "−")
 
 
 def radius_words(run: Run, i: int) -> str:

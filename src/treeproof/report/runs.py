@@ -19,6 +19,7 @@ from treeproof.results.curves import (
     has_radii,
     resisting_share,
 )
+from treeproof.results.numbers import ColumnFormat, column_formats
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
 
@@ -103,6 +104,11 @@ class Run:
         """The rows themselves; NaN where they were not recorded."""
         values = self.results.values
         return np.full(self.results.witness.shape, np.nan) if values is None else values
+
+    @cached_property
+    def formats(self) -> list[ColumnFormat]:
+        """How the values of each feature are written, in the precision of the rows."""
+        return column_formats(self.rows)
 
     @cached_property
     def moves(self) -> NDArray[np.float64]:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from treeproof.query.arithmetic import in_words
-from treeproof.report.axes import duration, number
 from treeproof.report.runs import Run
+from treeproof.results.numbers import duration, number
 
 Lines = list[tuple[str, str]]
 

@@ -12,11 +12,14 @@
     if (Number.isNaN(value) || value === null) return "–";
     if (!Number.isFinite(value)) return "∞";
     if (value === 0) return "0";
-    const size = Math.abs(value);
-    const text = size < 1e-4 || size >= 1e6 ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(digits)));
-    return text.replace("-", "−");
+    // The rules of numbers.py: a few digits, but whole thousands.
+    const [mantissa, power] = value.toExponential(digits - 1).split("e");
+    const exponent = Number(power);
+    const plain = exponent > -5 && exponent < 15;
+    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0) }) : `${Number(mantissa)}e${exponent}`;
+    return text.replaceAll("-", "−");
   };
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
   const count = (n) => n.toLocaleString("en-US");
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
