@@ -1,8 +1,9 @@
 """Default forests of scikit-learn, whose radii are large and whose trees are deep, beside Veritas.
 
-Run ``python -m benchmarks.large_boxes [--rows N] [--limit S] [--forests a,b] [--veritas N]``; the
-tables go to ``benchmarks/results/large_boxes.md``, or only to the terminal with ``--dry``. Data is
-found by TREEPROOF_PAPER_DATA, by default ../shared.
+Run ``python -m benchmarks.large_boxes [--rows N] [--limit S] [--forests a;b] [--veritas N]``; the
+tables go to ``benchmarks/results/large_boxes.md``, with the lines of forests that were measured
+before, or only to the terminal with ``--dry``. Data is found by TREEPROOF_PAPER_DATA, by default
+../shared.
 
 Forests have default settings and random_state 0. The first rows of the test part that a forest gets
 right are asked about one at a time, on one thread; seconds, also those of limits, are those of the
@@ -18,6 +19,7 @@ them. Its upper bound is the nearest of its points that the forest confirms.
 import argparse
 import contextlib
 import io
+import json
 import os
 import platform
 import sys
@@ -286,6 +288,35 @@ def table(columns: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
+def saved() -> dict[str, dict[str, list[str]]]:
+    """Lines of the forests that were measured before, by forest."""
+    path = RESULTS.with_suffix(".json")
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def save(name: str, lines: dict[str, list[str]]) -> str:
+    """Put the lines of a forest among those of others; returns the page."""
+    everything = saved() | {name: lines}
+    order = [f"{name}, {kind}" for name in FORESTS for kind in KINDS]
+    everything = {name: everything[name] for name in order if name in everything}
+    RESULTS.with_suffix(".json").write_text(json.dumps(everything, indent=1) + "\n")
+    text = page(everything)
+    RESULTS.write_text(text)
+    return text
+
+
+def page(everything: dict[str, dict[str, list[str]]]) -> str:
+    """Both tables."""
+    versions = sorted({words for lines in everything.values() for words in lines["versions"]})
+    text = "# Large boxes: default forests\n\n" + "; ".join(versions)
+    text += f"; one thread, {UNIT}. Made by `benchmarks/large_boxes.py`.\n\n"
+    text += table(COLUMNS, [tuple(lines["ours"]) for lines in everything.values()])
+    veritas = [tuple(lines["veritas"]) for lines in everything.values() if lines["veritas"]]
+    if veritas:
+        text += "\n## Veritas on the first rows\n\n" + table(VERITAS_COLUMNS, veritas)
+    return text
+
+
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -296,28 +327,23 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
     names = options.forests.split(";") if options.forests else list(FORESTS)
-    lines, veritas_lines = [], []
+    versions = (
+        f"treeproof {treeproof.__version__}, scikit-learn {sklearn.__version__},"
+        f" numba {numba.__version__}, Python {platform.python_version()}, {platform.machine()},"
+        f" at most {options.limit:g} s a row"
+    )
+    if options.veritas:
+        versions += f", Veritas {version('dtai-veritas')}"
     for case in cases(names, options.rows):
         line, answers, soon = line_of(case, options.limit)
-        lines.append(line)
-        print(line, file=sys.stderr, flush=True)
+        lines = {"versions": [versions], "ours": list(line), "veritas": []}
         if options.veritas:
-            veritas_lines.append(veritas_line(case, answers, soon, options.veritas, options.limit))
-            print("Veritas", veritas_lines[-1], file=sys.stderr, flush=True)
-    text = (
-        "# Large boxes: default forests\n\n"
-        f"treeproof {treeproof.__version__}, scikit-learn {sklearn.__version__},"
-        f" numba {numba.__version__}, Python {platform.python_version()}, {platform.machine()};"
-        f" at most {options.limit:g} s a row, one thread, {UNIT}. Made by"
-        " `benchmarks/large_boxes.py`.\n\n" + table(COLUMNS, lines)
-    )
-    if veritas_lines:
-        text += f"\n## Veritas {version('dtai-veritas')} on the first rows\n\n" + table(
-            VERITAS_COLUMNS, veritas_lines
-        )
-    print(text)
-    if not options.dry:
-        RESULTS.write_text(text)
+            other = veritas_line(case, answers, soon, options.veritas, options.limit)
+            lines["veritas"] = list(other)
+        print(lines, file=sys.stderr, flush=True)
+        if not options.dry:
+            save(case.name, lines)
+    print(page(saved()))
 
 
 if __name__ == "__main__":

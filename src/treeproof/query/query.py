@@ -79,6 +79,23 @@ class Query:
             predicted=None if self.predicted is None else self.predicted[selection],
         )
 
+    def without_target(self) -> "Query":
+        """Ask whether the rows keep the labels that the model gives them, and nothing else.
+
+        Each row is a block of its own.
+        """
+        labels = self.labels if self.predicted is None else self.predicted
+        sums = np.zeros((len(self), self.ensemble.n_outputs))
+        alternatives, group = alternatives_of(self.ensemble, None, labels, sums)
+        return replace(
+            self,
+            labels=labels,
+            alternatives=alternatives,
+            group=group,
+            already_broken=np.zeros(len(self), dtype=bool),
+            unit_rows=1,
+        )
+
     def replay(
         self, points: FloatArray, rows: slice | NDArray[np.int64] = slice(None)
     ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
