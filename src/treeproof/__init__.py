@@ -23,6 +23,7 @@ from treeproof.errors import (
 if TYPE_CHECKING:
     from treeproof.api import (
         anchor_features,
+        diff,
         feature_radius,
         largest_change,
         load,
@@ -48,9 +49,10 @@ if TYPE_CHECKING:
         verified_accuracy_scorer,
     )
     from treeproof.prediction import Model
+    from treeproof.query.domain import Domain
     from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.perturbations import Box, LInf
+    from treeproof.query.perturbations import L0, L1, L2, Box, Cost, LInf
     from treeproof.query.properties import (
         Fair,
         HighConfidence,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
+    from treeproof.results.differences import DiffResult, TreeDifferences
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
     from treeproof.results.properties import PropertyResult, ScoreBounds
@@ -78,12 +81,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "L0",
+    "L1",
+    "L2",
     "AnchorResults",
     "AvoidsTarget",
     "BackendMissing",
     "Box",
     "BrokenModelFile",
     "CertificateRejected",
+    "Cost",
+    "DiffResult",
+    "Domain",
     "Fair",
     "FeatureResults",
     "FrameMapper",
@@ -110,6 +119,7 @@ __all__ = [
     "SelfTestFailed",
     "SmallNeighbourhood",
     "Stable",
+    "TreeDifferences",
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
@@ -119,6 +129,7 @@ __all__ = [
     "assert_robust",
     "attack",
     "combination",
+    "diff",
     "draw_features",
     "feature_radius",
     "hard_label",
@@ -146,6 +157,7 @@ __all__ = [
 _HOMES = {
     "treeproof.api": (
         "anchor_features",
+        "diff",
         "feature_radius",
         "largest_change",
         "load",
@@ -165,9 +177,10 @@ _HOMES = {
     "treeproof.engines.baselines.smt": ("smt=SmtEngine",),
     "treeproof.gates": ("assert_robust", "verified_accuracy_score", "verified_accuracy_scorer"),
     "treeproof.prediction": ("Model",),
+    "treeproof.query.domain": ("Domain",),
     "treeproof.query.goals": ("AvoidsTarget", "KeepsLabel", "ScoreChange", "ScoreWithin"),
     "treeproof.query.paper_protocol": ("PaperProtocol",),
-    "treeproof.query.perturbations": ("Box", "LInf"),
+    "treeproof.query.perturbations": ("Box", "Cost", "L0", "L1", "L2", "LInf"),
     "treeproof.query.properties": (
         "Fair",
         "HighConfidence",
@@ -180,6 +193,7 @@ _HOMES = {
     "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
+    "treeproof.results.differences": ("DiffResult", "TreeDifferences"),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),

@@ -6,7 +6,7 @@ forest_rows.py.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from treeproof.kernels.core.status import (
     UNDECIDED,
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
+from treeproof.kernels.exact.priced_rows import solve_priced
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
 from treeproof.query.query import Query
 from treeproof.results.results import Results
@@ -65,6 +66,7 @@ class ExactEngine:
 
     name: ClassVar[str] = "exact"
     is_complete: ClassVar[bool] = True
+    answers_prices: ClassVar[bool] = True
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked."""
@@ -74,8 +76,9 @@ class ExactEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
-        search.run(solve_batch, FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
-        _take_turns(search, query, FirstGuess(0.0, 1.0), limits, n_jobs)
+        search.run(_kernel(query), FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
+        if query.pricing is None:
+            _take_turns(search, query, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -89,7 +92,7 @@ class ExactEngine:
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
-        if _has_conditions(query):
+        if _has_conditions(query) and query.pricing is None:
             limits = limits._replace(patience=TARGET_PATIENCE)
         # The first rows tell the scale of the others: each stage learns from all rows before it,
         # and from nothing else, so that results do not depend on the number of threads.
@@ -103,11 +106,12 @@ class ExactEngine:
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
                 step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
                 rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
-                search.run(solve_batch, _first_guess(before), limits, rows, threads)
+                search.run(_kernel(query), _first_guess(before), limits, rows, threads)
                 first = last
-        if _has_conditions(query):
-            self._bound_by_untargeted(search, query, budget, n_jobs)
-        _take_turns(search, query, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
+        if query.pricing is None:
+            if _has_conditions(query):
+                self._bound_by_untargeted(search, query, budget, n_jobs)
+            _take_turns(search, query, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)
@@ -132,7 +136,7 @@ class ExactEngine:
         seconds_left = budget.time_limit_s - float(columns.seconds[rows].max())
         part = Budget(
             time_limit_s=max(UNTARGETED_SHARE * seconds_left, 1e-9),
-            node_limit=PATIENCE,
+            node_limit=CLIQUE_PATIENCE,
             memory_limit_mb=budget.memory_limit_mb,
         )
         found = self.radius(query.take(rows).without_target(), part, n_jobs=n_jobs)
@@ -143,6 +147,11 @@ class ExactEngine:
 def _has_conditions(query: Query) -> bool:
     """Whether a violation has to meet several conditions at once, as a target of many classes."""
     return bool(np.any(np.diff(query.alternatives.alternative_start) > 1))
+
+
+def _kernel(query: Query) -> Any:
+    """The search of a question: in balls and boxes of cells, or over atoms with prices."""
+    return solve_batch if query.pricing is None else solve_priced
 
 
 def _take_turns(

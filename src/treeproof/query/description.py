@@ -28,16 +28,26 @@ def describe(thing: Any) -> dict[str, Any]:
     words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
-            if not field.metadata.get("described", True):
+            value = getattr(thing, field.name)
+            is_said = field.metadata.get("described", True)
+            if not is_said or (field.name in _LATER and value == field.default):
                 continue
-            words[field.name] = plain(_without_arrays(getattr(thing, field.name)))
+            is_part = dataclasses.is_dataclass(value)
+            words[field.name] = describe(value) if is_part else plain(_without_arrays(value))
     return words
+
+
+_LATER = ("relative", "domain")
+"""Options that the first questions did not have: left out where they say nothing."""
 
 
 def _without_arrays(value: Any) -> Any:
     # Columns of data frames are arrays to NumPy, but not to JSON.
     if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # groups of different sizes
+        return [_without_arrays(part) for part in value]
     # Names and numbers side by side would all become text.
     return array.tolist() if array.dtype.kind in "biuf" else list(value)

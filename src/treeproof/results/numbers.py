@@ -126,9 +126,10 @@ class ColumnFormat:
             return _DIGITS - 1
         if not self.has_grid or not math.isfinite(value):
             return self.decimals
+        # A thousandth of a step beside the grid is on it, for a reader, and so is a float32.
+        near = max(1e-3 * 10.0**-self.decimals, 2.0 * _CLOSE * abs(value))
         for decimals in range(self.decimals, self.decimals + _GRID):
-            # A thousandth of a step beside the grid is on it, for a reader.
-            if abs(value - round(value, decimals)) <= 1e-3 * 10.0**-self.decimals:
+            if abs(value - round(value, decimals)) <= near:
                 return decimals
         return self.decimals + _GRID
 
@@ -140,6 +141,10 @@ class ColumnFormat:
         if self.decimals is None:
             return number(value, decimals + 1)
         text = f"{value:,.{decimals}f}"
+        # Beyond the decimals of the column zeros say nothing.
+        extra = max(decimals - self.decimals, 0)
+        kept = len(text) - min(extra, len(text) - len(text.rstrip("0")))
+        text = text[:kept].rstrip(".") if extra else text
         # Minus nothing is nothing.
         return _typeset(text if text.strip("-0.,") else text.lstrip("-"))
 
