@@ -91,7 +91,13 @@ def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any
     image = None
     if pixels is not None and first.values is not None:
         image = grey_image(first.values[position], pixels.shape, pixels.low, pixels.high)
-    return {"row": row, "label": text_of(first.label[position]), "image": image, "views": views}
+    return {
+        "row": row,
+        "name": runs[0].row_name(position),
+        "label": text_of(first.label[position]),
+        "image": image,
+        "views": views,
+    }
 
 
 def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
@@ -204,6 +210,8 @@ def table_columns(run: Run) -> dict[str, Any]:
         "attack": run.is_attack,
         "features": {str(feature): run.naming.axis(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
+        "idName": run.id_name,
+        "id": _texts(results.id),
         "label": [text_of(label) for label in results.label],
         "predicted": _texts(results.predicted),
         "becomes": _texts(results.witness_label),

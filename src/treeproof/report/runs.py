@@ -19,7 +19,7 @@ from treeproof.query.description import plain
 from treeproof.results.changes import Naming
 from treeproof.results.curves import (
     attacked_rows,
-    certified_at_lower,
+    certified_rows,
     changed_features,
     count_broken,
     count_certified,
@@ -180,11 +180,21 @@ class Run:
 
     def is_certified(self, radius: float) -> NDArray[np.bool_]:
         """Which attacked rows are proved to keep their claim within a radius."""
-        results = self.results
         if not self.has_radii:
-            return np.asarray((results.verdict == "verified") & self.attacked)
-        closed = (results.lower == radius) & certified_at_lower(results)
-        return np.asarray(((results.lower > radius) | closed) & self.attacked)
+            return np.asarray((self.results.verdict == "verified") & self.attacked)
+        return certified_rows(self.results, radius)
+
+    @property
+    def id_name(self) -> str:
+        """Column that rows are known by; empty where they are known by their numbers only."""
+        if self.results.id is None:
+            return ""
+        return str(dict(self.header.get("data") or {}).get("id") or "id")
+
+    def row_name(self, i: int) -> str:
+        """What a reader knows a row by: its number, and its identifier where there is one."""
+        known = "" if self.results.id is None else f" · {self.id_name} {self.results.id[i]}"
+        return f"Row {self.results.row[i]}{known}"
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or its number."""
