@@ -118,6 +118,9 @@ class RuleSearch:
 
     def _split(self, parts: list[Part]) -> list[Part]:
         """Ask the engine about parts; returns what is left to ask."""
+        parts = [part for part in parts if self._is_affordable(part)]
+        if not parts:
+            return []
         found = self._ask(parts)
         left = []
         power = 2 if self.pricing.is_square else 1
@@ -146,6 +149,23 @@ class RuleSearch:
             if self._is_settled(part.bound):
                 self.lower = min(self.lower, part.bound)
         return [part for part in left if not self._is_settled(part.bound)]
+
+    def _is_affordable(self, part: Part) -> bool:
+        """Whether the cheapest values of a box, claim or not, are allowed and within the budget.
+
+        Sound: prices are rounded down, and their sum is exact.
+        """
+        prices = dataclasses.replace(
+            self.relaxed, low=part.low[np.newaxis], high=part.high[np.newaxis]
+        ).prices()
+        axes = self.pricing.axes
+        least = [prices.cost[0, axes.atoms_of(axis)].min() for axis in range(axes.n_axes)]
+        if not np.isfinite(least).all():
+            return False
+        exact = [Fraction(float(cost)) for cost in least]
+        total = max(exact) if self.pricing.total == "max" else sum(exact, Fraction(0))
+        limit = None if self.asks_radius else self.pricing.limit
+        return limit is None or total <= limit
 
     def _ask(self, parts: list[Part]) -> Results:
         """Answers without rules, in the boxes of parts."""
