@@ -103,7 +103,7 @@ def _assembled(header: dict[str, Any], rows: list[ReasonsRow]) -> Reasons:
             getattr(found, name)[at] = getattr(row, name)
         found.size_lower_bound[at] = float(row.size_lower_bound)
         found.change_lower_bound[at] = float(row.change_lower_bound)
-        found.all_changes[at] = row.all_changes
+        found.changes_minimal[at], found.all_changes[at] = row.changes_minimal, row.all_changes
         found.features[at] = _numbers(row.features, n_features)
         found.sets[at] = [_numbers(features, n_features) for features in row.sets]
         found.changes[at] = [_numbers(features, n_features) for features in row.changes]

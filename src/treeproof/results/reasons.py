@@ -78,9 +78,11 @@ class Reasons(FeatureTable):
     complete : bool (n_rows,)
         Whether there are no minimal sets but those in `sets`.
     changes : list of lists of int64 arrays
-        Minimal sets of features whose change can break the claim.
+        Sets of features whose change can break the claim.
     change_rows : list of float64 arrays (n_changes, n_features)
         For each of these a row that breaks the claim, with only those features changed.
+    changes_minimal : bool (n_rows,)
+        Whether it is shown that no feature of these changes is needless.
     all_changes : bool (n_rows,)
         Whether there are no minimal changes but those in `changes`.
     change_lower_bound : float64 (n_rows,)
@@ -116,6 +118,7 @@ class Reasons(FeatureTable):
     complete: Flags
     changes: list[Sets]
     change_rows: Tables
+    changes_minimal: Flags
     all_changes: Flags
     change_lower_bound: Floats
     witnesses: Tables
@@ -145,6 +148,7 @@ class Reasons(FeatureTable):
             complete=np.zeros(n_rows, dtype=bool),
             changes=[[] for _ in range(n_rows)],
             change_rows=[np.zeros((0, n_features)) for _ in range(n_rows)],
+            changes_minimal=np.ones(n_rows, dtype=bool),
             all_changes=np.zeros(n_rows, dtype=bool),
             change_lower_bound=np.zeros(n_rows),
             witnesses=[np.zeros((0, n_features)) for _ in range(n_rows)],
@@ -347,6 +351,7 @@ class Reasons(FeatureTable):
                 "complete": bool(self.complete[i]),
                 "changes": [features.tolist() for features in self.changes[i]],
                 "change_rows": self.change_rows[i].tolist(),
+                "changes_minimal": bool(self.changes_minimal[i]),
                 "all_changes": bool(self.all_changes[i]),
                 "change_lower_bound": float(self.change_lower_bound[i]),
                 "witnesses": self.witnesses[i].tolist(),

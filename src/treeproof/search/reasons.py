@@ -343,8 +343,8 @@ class _FoundRow:
             self.sets.append((status, pairs[::2], pairs[1::2]))
         self.changes = []
         for _ in range(tapes.next()):
-            point, size = tapes.some(2)
-            self.changes.append((point, tapes.some(size)))
+            point, is_minimal, size = tapes.some(3)
+            self.changes.append((point, bool(is_minimal), tapes.some(size)))
         self.changed = []
         for _ in range(tapes.next()):
             self.changed.append(tapes.some(tapes.next()))
@@ -404,10 +404,11 @@ class _FoundRow:
         results.size_lower_bound[row], results.change_lower_bound[row] = self.bounds
         changes = [change for change in self.changes if self._known([change[0]]).all()]
         results.changes[row] = [
-            np.array(spread(units, units)[0], dtype=np.int64) for _, units in changes
+            np.array(spread(units, units)[0], dtype=np.int64) for _, _, units in changes
         ]
         results.all_changes[row] = self.no_other_change and len(changes) == len(self.changes)
-        results.change_rows[row] = self.points[[number for number, _ in changes]]
+        results.change_rows[row] = self.points[[number for number, _, _ in changes]]
+        results.changes_minimal[row] = all(is_minimal for _, is_minimal, _ in changes)
         if results.intervals is not None:
             results.intervals[row], results.widest[row] = self._intervals(query, features)
 
@@ -466,7 +467,7 @@ def _confirm(query: Query, found: list[_FoundRow]) -> None:
     """Replay the points of all rows by the plain model, and see that they lie in the domain."""
     for row in found:
         row.fill_points(query.rows[row.row])
-        for number, _ in row.changes:
+        for number, _, _ in row.changes:
             _write_short(query, row.row, row.points[number])
     counts = [len(row.points) for row in found]
     if not sum(counts):
