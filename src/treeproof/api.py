@@ -597,6 +597,60 @@ def score_range(
     return bounds[0] if X is None else bounds
 
 
+class DiffOptions(ProveOptions, total=False):
+    """Options of `diff`."""
+
+    delta: float
+    labels: bool | None
+    gap: float
+
+
+def diff(
+    first: Any,
+    second: Any,
+    domain: Box | LInf,
+    X: Any = None,
+    **options: Unpack[DiffOptions],
+) -> Any:
+    """Decide whether two models are the same for every input, or find where they differ most.
+
+    Parameters
+    ----------
+    first, second : Model, model object or path
+        Two models of the same columns and classes, of whatever libraries: loaded models, or
+        anything that `load` takes. Columns are matched by name where both models have names.
+    domain, X
+        See `prove`.
+    **options
+        What counts as the same, and the options of `prove`; limits are for all questions together:
+
+        * ``delta`` (float): scores that differ by no more are the same, by default 1e-4. Sums of
+          floats are rounded, so two libraries rarely agree to the last digit.
+        * ``labels`` (bool): whether every row must get the same label, however near the decision it
+          is. By default that is asked only where it does not follow, up to `delta`, from scores.
+        * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;
+          by default 0.
+
+    Returns
+    -------
+    DiffResult, or a list of them with one for each row
+        `verdict` is 'verified' for models that are proved to be the same; `lower` and `upper` bound
+        the largest difference of a score, and `witness` is the row that has `lower`.
+    """
+    from treeproof.search.comparing import Sameness, compare
+
+    refuse_others("diff", options, DiffOptions)
+    sameness = Sameness(
+        delta=options.pop("delta", 1e-4),
+        labels=options.pop("labels", None),
+        share=options.pop("gap", 0.0),
+    )
+    inquiry = _inquiry("diff", domain, X, options)
+    models = loaded(first).ensemble, loaded(second).ensemble
+    results = compare(*models, sameness, inquiry)
+    return results[0] if X is None else results
+
+
 def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry:
     from treeproof.engines.base import Budget
     from treeproof.search.proving import Inquiry

@@ -204,7 +204,7 @@ def test_the_question_is_shown_whole(name):
     for said in ("however width rises by up to", ", with height fixed.",
                  "keep their claim (one class is never predicted (target spam))",
                  "attacked rows (class ham)", "2 rows of other classes are not attacked and count"
-                 " nowhere. No feature leaves the bounds in the table."):  # fmt: skip
+                 " nowhere. Bounds: what moves stays from 0 to 9."):  # fmt: skip
         assert said in hero, said
 
 
@@ -389,7 +389,7 @@ def test_a_page_says_its_date_hashes_and_decision():
     hero = text[: text.index("How accuracy holds up")]
     assert "answered on 28 February 2026" in hero
     digest = Run(results=results, name="run").rows_digest
-    assert f"model file aaaaaaaaaaaa… · model ffffffffffff… · rows {digest[:12]}…" in hero
+    assert f"model file aaaaaaaaaaaa… · fingerprint ffffffffffff… · rows {digest[:12]}…" in hero
     for said in (
         f"Rows SHA-256 {digest}",
         f"Data SHA-256 {'d' * 64}",
@@ -452,7 +452,7 @@ def test_the_headline_says_what_may_move_and_what_does_not():
     assert "zip category, never moves" in table
     headline, _ = moving({"name": "LInf", "eps": None, "above": [1, 0, 1, 1], "low": 0.0})
     assert headline.startswith("however amount moves by up to 0.5, hour falls by up to 0.5, age")
-    assert "No feature leaves the bounds in the table." in headline
+    assert "Bounds: what moves stays from 0." in headline
 
 
 def test_many_features_are_counted_in_the_headline():

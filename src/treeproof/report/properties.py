@@ -12,10 +12,21 @@ MOST_SHARED = 40
 
 def property_cards(path: str | PathLike[str]) -> list[dict[str, Any]]:
     """What the page says of each property of a saved file."""
-    return [_card(record) for record in load_property_records(path)["properties"]]
+    records = load_property_records(path)
+    is_two = "other" in records
+    cards = [_card(record, is_two=is_two) for record in records["properties"]]
+    for card in cards if is_two else ():
+        card["claim"] = f"{_model(records['model'])} and {_model(records['other'])}"
+        card["claim"] += f"; {records['trees']}"
+    return cards
 
 
-def _card(record: dict[str, Any]) -> dict[str, Any]:
+def _model(words: dict[str, Any]) -> str:
+    """Which model is meant, in a few words."""
+    return str(words.get("source") or words.get("library"))
+
+
+def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
     witness = record.get("witness")
     card: dict[str, Any] = {
         "name": str(record["name"]),
@@ -38,10 +49,12 @@ def _card(record: dict[str, Any]) -> dict[str, Any]:
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
         labels = witness.get("labels") or [None, None]
+        sides = ("first model: ", "second model: ") if is_two else ("", "")
         card["heads"] = [
-            ("" if label is None else f"label {label}, ")
-            + f"score {', '.join(_value(value) for value in score)}"
-            for label, score in zip(labels, witness["scores"], strict=True)
+            side
+            + ("" if label is None else f"label {label}, ")
+            + f"score {', '.join(_value(value) for value in score if value is not None)}"
+            for side, label, score in zip(sides, labels, witness["scores"], strict=True)
         ]
     return card
 

@@ -288,13 +288,16 @@ def _third_person(verb: str) -> str:
 
 def stillness(threat: Threat) -> list[str]:
     """Say what the sentence leaves out: what never moves, what may happen besides, and bounds."""
-    bounded = [f for f in threat.movers if _bounds(threat, f)]
-    said = list(threat.notes)
-    if threat.kind != "Box" and bounded:
-        every = len(bounded) == len(threat.movers)
-        who = "No feature leaves" if every else "Some features never leave"
-        said.append(f"{who} the bounds in the table.")
-    return said
+    bounded = {f: words for f in threat.movers if (words := _bounds(threat, f))}
+    if threat.kind == "Box" or not bounded:
+        return threat.notes
+    if len(bounded) == len(threat.movers) and len(set(bounded.values())) == 1:
+        said = f"what moves stays {min(bounded.values())}"
+    elif len(bounded) <= _FEW:
+        said = ", ".join(f"{threat.names[f]} {words}" for f, words in bounded.items())
+    else:
+        said = f"those of {len(bounded):,} features are in the table"
+    return [*threat.notes, f"Bounds: {said}."]
 
 
 def _bounds(threat: Threat, feature: int) -> str:
