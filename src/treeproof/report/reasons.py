@@ -39,10 +39,15 @@ class Span(NamedTuple):
 def spans(found: Reasons, row: int) -> list[Span]:
     """Intervals and values of the features of a row's set; without intervals, the values alone."""
     result = []
-    parts = zip(found.features[row].tolist(), found.conditions(row), strict=True)
-    for place, (feature, (name, text)) in enumerate(parts):
-        value = float(found.values[row, feature])
-        ends = (value, value) if found.intervals is None else found.intervals[row][place].tolist()
+    places = {feature: place for place, feature in enumerate(found.features[row].tolist())}
+    for feature, text in found.conditions(row):
+        name, value = found.name(feature), float(found.values[row, feature])
+        if math.isnan(value):
+            result.append(Span(name, text, 0.0, 0.0, 0.0, True, True))
+            continue
+        ends = [value, value]
+        if found.intervals is not None:
+            ends = found.intervals[row][places[feature]].tolist()
         first, last = _known_range(found, feature)
 
         def at(position: float, first: float = first, last: float = last) -> float:

@@ -177,6 +177,11 @@ def in_domain(query: Query) -> Query:
 
     A feature that is kept has the row's own value, so that value is always allowed.
     """
+    if query.pricing is not None:
+        rows, pricing = query.rows, query.pricing
+        bounds = np.fmin(pricing.low, rows), np.fmax(pricing.high, rows)
+        pricing = dataclasses.replace(pricing, low=bounds[0], high=bounds[1])
+        return dataclasses.replace(query, pricing=pricing)
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     anywhere = np.full(query.rows.shape[1], np.inf)
     reach = dataclasses.replace(
@@ -233,12 +238,17 @@ def find_reasons(
             row.write(query, results, wanted.always, members)
 
     in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
-    words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
-    results.question = words | results.question
-    results.header = header_record(model_words(query), words | query.description)
+    describe_reasons(query, results, wanted)
     if evidence:
         _record(query, results, budget, n_jobs)
     return results
+
+
+def describe_reasons(query: Query, results: Reasons, wanted: Wanted) -> None:
+    """Say in results what was asked."""
+    words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
+    results.question = words | results.question
+    results.header = header_record(model_words(query), words | query.description)
 
 
 def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None:
