@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
     from treeproof.results.reasons import Reasons
+    from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
 
 
@@ -54,6 +55,12 @@ class AskOptions(TypedDict, total=False):
     node_limit: int
     memory_limit_mb: float
     evidence: bool
+
+
+class ShownOptions(AskOptions, total=False):
+    """The same, and how progress is shown; `verify` explains them."""
+
+    progress: Progress
 
 
 class AnchorOptions(TypedDict, total=False):
@@ -146,7 +153,7 @@ def verify(
     *,
     engine: str | Engine = "exact",
     n_jobs: int = 1,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ShownOptions],
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -179,6 +186,8 @@ def verify(
           more is 'unknown'. By default only memory is limited, to 4096 MB.
         * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
           limits hold for each.
+        * ``progress`` (bool or callable): show a bar of the rows that are answered, by tqdm where
+          it is installed, or call a function with their number and that of all rows.
 
     Returns
     -------
@@ -187,7 +196,7 @@ def verify(
     """
     from treeproof.search.question import Question
 
-    refuse_others("verify", options, AskOptions)
+    refuse_others("verify", options, ShownOptions)
     if perturbation is None:
         raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
     if isinstance(perturbation, Ball) and perturbation.eps is None:
@@ -196,8 +205,9 @@ def verify(
             f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
-    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
+    progress = options.pop("progress", False)
+    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)  # type: ignore[misc] # popped
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
 
 
 def radius(
@@ -209,7 +219,7 @@ def radius(
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
     n_jobs: int = 1,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ShownOptions],
 ) -> Results:
     """Find the minimal perturbation of every row, or its cheapest change.
 
@@ -233,8 +243,8 @@ def radius(
         Threads over rows; -1 for all cores.
     **options
         ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``, ``node_limit``,
-        ``memory_limit_mb`` and ``evidence``, see `verify`; limits count over all radii that are
-        tried for a row.
+        ``memory_limit_mb``, ``evidence`` and ``progress``, see `verify`; limits count over all
+        radii that are tried for a row.
 
     Returns
     -------
@@ -243,7 +253,7 @@ def radius(
     """
     from treeproof.search.question import Question
 
-    refuse_others("radius", options, AskOptions)
+    refuse_others("radius", options, ShownOptions)
     ball = LInf() if perturbation is None else perturbation
     if not isinstance(ball, Ball) or ball.eps is not None:
         raise InvalidInput(
@@ -252,8 +262,9 @@ def radius(
         )
     if search is not None and is_priced(ball):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
+    progress = options.pop("progress", False)
+    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)  # type: ignore[misc] # popped
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
 
 
 @takes_domain
@@ -611,7 +622,7 @@ def score_range(
 class DiffOptions(ProveOptions, total=False):
     """Options of `diff`."""
 
-    delta: float
+    delta: float | None
     labels: bool | None
     gap: float
 
@@ -635,8 +646,9 @@ def diff(
     **options
         What counts as the same, and the options of `prove`; limits are for all questions together:
 
-        * ``delta`` (float): scores that differ by no more are the same, by default 1e-4. Sums of
-          floats are rounded, so two libraries rarely agree to the last digit.
+        * ``delta`` (float): scores that differ by no more are the same. Sums of floats are rounded,
+          so two libraries rarely agree to the last digit; by default 1e-4, or the largest rounding
+          of both models' sums where that is more.
         * ``labels`` (bool): whether every row must get the same label, however near the decision it
           is. By default that is asked only where it does not follow, up to `delta`, from scores.
         * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;
@@ -652,7 +664,7 @@ def diff(
 
     refuse_others("diff", options, DiffOptions)
     sameness = Sameness(
-        delta=options.pop("delta", 1e-4),
+        delta=options.pop("delta", None),
         labels=options.pop("labels", None),
         share=options.pop("gap", 0.0),
     )

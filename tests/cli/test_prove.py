@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 import treeproof as tp
-from treeproof.report.properties import property_cards
+from treeproof.report.properties import property_section
 
 CLAIMS = """
 [domain]
@@ -73,7 +73,10 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     checked = run("check", out, "--model", model)
     assert checked.exit_code == 0, checked.stdout
     assert "3 accepted, 0 rejected" in checked.stdout
-    cards = property_cards(out)
+    section = property_section(out, known=())
+    cards = section["cards"]
+    assert section["is_strange"]
+    assert section["proofs"].startswith("3 of 3 answers carry a proof")
     assert [card["verdict"] for card in cards] == ["verified", "verified", "falsified"]
     assert cards[2]["rows"][0][0] == "size"
     assert cards[2]["rows"][0][3]
@@ -94,6 +97,8 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
     tp.write_report(results, tmp_path / "page.html", properties=out)
     page = (tmp_path / "page.html").read_text()
     assert "Properties of every input" in page
+    assert "This is about a model that the runs" not in page
+    assert ", where" in page
     assert "size moves nothing: falsified" in page
     assert "<mark>" in page
 

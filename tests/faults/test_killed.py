@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
-from tests.faults.killed_runs import save_model, save_rows
+from tests.faults.killed_runs import cost_s, save_model, save_rows
 from tests.unit.runs.test_runs import assert_same
 from treeproof.results.run_file import read_records
 
@@ -80,6 +80,67 @@ def test_a_process_killed_twenty_times(tmp_path: Path) -> None:
     check_killed_process(tmp_path, n_rows=20_000, n_kills=20)
 
 
+LATEST_S = 2.0
+"""After this a finished row must be on disk, on a machine that has other things to do, too."""
+
+
+def check_killed_with_slow_rows(folder: Path, n_rows: int, n_kills: int, kind: str) -> None:
+    """Kill a run whose rows take very different times; what had ended before is in the file."""
+    save_model(folder / "model.treeproof")
+    save_rows(folder / "rows.npz", n_rows)
+    ball = tp.LInf() if kind == "radius" else tp.LInf(0.05)
+    question = (folder / "model.treeproof", folder / "rows.npz", None, ball)
+    expected = tp.run(*question, out=folder / "quiet.jsonl", n_jobs=1).load()
+    random = np.random.default_rng(n_kills)
+    number = {repr(float(x)): row for row, x in enumerate(np.load(folder / "rows.npz")["X"][:, 0])}
+    out, diary = folder / "run.jsonl", folder / "diary.txt"
+    diary.touch()
+    # All lives together should take about as long as the run.
+    seconds = sum(cost_s(row) for row in np.load(folder / "rows.npz")["X"]) / 2 / n_kills
+    lost: list[int] = []
+    late = 0
+    for _ in range(n_kills):
+        program = [sys.executable, "-m", "tests.faults.killed_runs", folder, out, kind]
+        process = subprocess.Popen(list(map(str, program)), cwd=ROOT)
+        size = diary.stat().st_size
+        while process.poll() is None and diary.stat().st_size <= size:
+            time.sleep(0.005)  # imports and loading
+        time.sleep(float(random.uniform(0.0, 2.0 * seconds)))
+        killed = time.time()
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            break
+        ended = {}
+        for line in diary.read_text().splitlines():
+            value, when = line.split()
+            ended[number[value]] = float(when)
+        left = {record["row"] for record, _ in read_records(out) if record["record"] == "row"}
+        missing = {row: when for row, when in ended.items() if row not in left}
+        lost.append(len(missing))
+        late += sum(1 for when in missing.values() if when < killed - LATEST_S)
+        diary.write_text("")  # a row that was lost may be lost again in a later life
+    run = tp.run(*question, out=out, resume=True)
+    print(
+        f"{kind}: {len(lost)} kills, {sum(lost)} answered rows lost in all, {max(lost)} at most at"
+        f" once, {late} of them more than {LATEST_S:g} s old;"
+        f" {run.n_new} of {n_rows} rows left for the last life"
+    )
+    assert len(lost) == n_kills
+    assert late == 0
+    assert_same(run.load(), expected)
+    assert sum(1 for _ in read_records(out)) == n_rows + 1  # no row twice
+
+
+def test_a_killed_run_with_slow_rows(tmp_path: Path) -> None:
+    check_killed_with_slow_rows(tmp_path, n_rows=250, n_kills=2, kind="radius")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["radius", "verify"])
+def test_a_run_with_slow_rows_killed_fifty_times(tmp_path: Path, kind: str) -> None:
+    check_killed_with_slow_rows(tmp_path, n_rows=2500, n_kills=50, kind=kind)
+
+
 def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:
     import dask
     from distributed import Client, LocalCluster, Status
@@ -135,3 +196,36 @@ def test_batches_of_killed_workers_are_run_again(
 def test_workers_killed_twenty_times(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("CRITICAL"):
         check_killed_workers(tmp_path, n_rows=20_000, n_kills=20)
+
+
+@pytest.mark.parametrize("n_signals", [1, 2])
+def test_an_interrupted_command_keeps_what_is_finished(tmp_path: Path, n_signals: int) -> None:
+    """One Ctrl-C, or an impatient second one: status 130, and a file that goes on."""
+    save_model(tmp_path / "model.treeproof")
+    save_rows(tmp_path / "rows.npz", 600)
+    model, rows, out = (tmp_path / name for name in ("model.treeproof", "rows.npz", "run.jsonl"))
+    expected = tp.run(model, rows, None, tp.LInf(0.05), out=tmp_path / "quiet.jsonl").load()
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from pathlib import Path; from tests.faults.killed_runs import make_rows_slow;"
+        f"make_rows_slow(Path({str(tmp_path / 'diary.txt')!r}));"
+        "from treeproof.cli import run; run()"
+    )
+    words = ["verify", str(model), str(rows), "--eps", "0.05", "--out", str(out), "--jobs", "2"]
+    process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=ROOT)
+    while process.poll() is None and len(_rows_of(out)) < 20:
+        time.sleep(0.01)
+    before = _rows_of(out)
+    for _ in range(n_signals):
+        process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert _rows_of(out) >= before
+    run = tp.run(model, rows, None, tp.LInf(0.05), out=out, resume=True)
+    assert run.n_new < 600 - 20 + 1
+    assert_same(run.load(), expected)
+
+
+def _rows_of(path: Path) -> set[int]:
+    if not path.exists():
+        return set()
+    return {record["row"] for record, _ in read_records(path) if record["record"] == "row"}

@@ -506,7 +506,8 @@ def test_other_norms_and_costs_are_told(asked, said):
 
 def test_domains_are_told():
     headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
-    assert "Categories may change: zip. May go missing: amount." in headline
+    assert "Categories may change: zip. Whole numbers only: hour. Listed values" in headline
+    assert "May go missing: amount." in headline
     for line in ("hour up and down, whole numbers", "age one of listed values",
                  "zip category, may change"):  # fmt: skip
         assert line in table
@@ -567,3 +568,32 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
         write_report(six_rows(), tmp_path / "no" / "report.html")
     write_report(six_rows(), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def answers_file(path, *, low, high, fingerprint="f" * 64, **more):
+    """A file as `treeproof prove --out` and `diff --out` write it, with one answer."""
+    model = {"source": "model.json", "fingerprint": fingerprint, "n_features": 2,
+             "feature_names": ["width", "height"], "categorical_features": []}  # fmt: skip
+    answer = {"name": "holds", "verdict": "verified", "claim": {"name": "Stable", "delta": 1.0},
+              "quantity": "", "evidence": "E2:x", "witness": None}  # fmt: skip
+    domain = {"name": "Box", "low": low, "high": high, "domain": None}
+    document = {"format": "treeproof properties 1", "model": model, "domain": domain}
+    path.write_text(json.dumps(document | more | {"properties": [answer]}))
+    return path
+
+
+def test_properties_and_differences_say_where_they_hold(tmp_path):
+    everywhere = answers_file(tmp_path / "a.json", low=0.0, high=1.0)
+    other = {"source": "other.onnx", "fingerprint": "0" * 64}
+    two = answers_file(
+        tmp_path / "b.json", low=[0.0, "-inf"], high="inf", other=other, trees="2 trees differ"
+    )
+    text = words(render(six_rows(), properties=[everywhere, two]))
+    first = text[text.index("Properties of every input") : text.index("Difference of two models")]
+    assert "model.json (ffffffffffff…), where every feature lies anywhere from 0 to 1." in first
+    assert "1 of 1 answers carry a proof, which was not checked for this page." in first
+    assert "not about" not in first
+    second = text[text.index("Difference of two models") : text.index("What may move")]
+    assert "1 of 2 features lie within bounds, 1 are free. 2 trees differ." in second
+    assert "This is about a model that the runs of this page are not about." in second
+    assert "width from 0 height free" in second

@@ -34,9 +34,8 @@ _output = section("Output")
 @_same(
     "--delta",
     type=DISTANCE,
-    default=1e-4,
-    show_default=True,
-    help="Scores that differ by no more are the same.",
+    help="Scores that differ by no more are the same."
+    " [default: 1e-4, or the rounding of both models' sums where that is more]",
 )
 @_same("--labels", is_flag=True, help="Every row must get the same label, however near a tie.")
 @_where(

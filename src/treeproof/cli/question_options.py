@@ -1,5 +1,6 @@
 """The options of commands that ask about the rows of a data file, and what they say."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,15 @@ from treeproof.cli.options import (
     POSITIVE,
     SEED,
     Decorator,
-    FiniteNumber,
     all_of,
+    id_option,
     label_option,
     libsvm_options,
     load_options,
     rows_option,
     section,
 )
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, NoEffectWarning
 
 if TYPE_CHECKING:
     from treeproof.data.sources import FileSource, Rows
@@ -29,12 +30,9 @@ if TYPE_CHECKING:
     from treeproof.query.perturbations import LInf
     from treeproof.query.threats import ThreatModel
 
-fail_under_option = click.option(
-    "--fail-under",
-    type=FiniteNumber(0.0, 1.0),
-    metavar="SHARE",
-    help="End with exit status 1 when a smaller share of the rows is verified.",
-)
+RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
+"""What verdicts are called where radii are asked for."""
+_SORTS = ("row", "radius", "-radius", "seconds", "-seconds")
 
 _rows = section("Rows")
 _threat = section("Threat model")
@@ -115,6 +113,24 @@ _ANSWER_OPTIONS = all_of(
     load_options,
 )
 
+shown_rows_options = all_of(
+    id_option,
+    _output(
+        "--only",
+        multiple=True,
+        type=click.Choice([*RADIUS_STATES, *RADIUS_STATES.values()]),
+        metavar="VERDICT",
+        help="Show only rows of a verdict, such as falsified or undecided; may be repeated.",
+    ),
+    _output(
+        "--sort",
+        type=click.Choice(_SORTS),
+        default=_SORTS[0],
+        help="Order of the rows that are shown; with - the largest come first.",
+    ),
+)
+"""Which rows are shown, and what they are called."""
+
 _RUN_OPTIONS = all_of(
     _threat(
         "--attacker-class",
@@ -166,6 +182,8 @@ class QuestionOptions:
     strict: bool
     jobs: int = -1
     out: str | None = None
+    only: tuple[str, ...] = ()
+    sort: str = "row"
     resume: bool = False
     dask: str | None = None
     evidence: bool = False
@@ -205,10 +223,10 @@ class QuestionOptions:
             raise click.UsageError("--resume needs a run file: give it with --out.")
         return cls(
             threat=threat,
-            reading=take("label", "rows", "sample", "seed", "first_index", "absent"),
+            reading=take("label", "id", "rows", "sample", "seed", "first_index", "absent"),
             limits=take("time_limit_s", "node_limit", "memory_limit_mb"),
             **take("engine", "jobs", "out", "output_format", "all_rows", "strict"),
-            **take("resume", "dask", "evidence"),
+            **take("resume", "dask", "evidence", "only", "sort"),
             loading=left,
         )
 
@@ -227,7 +245,28 @@ class QuestionOptions:
                 "A model that gives scores has no label to keep."
                 " Say with --score-change by how much its raw score may move."
             )
+        self._warn_of_no_effect(data_path)
         return FileSource(model.ensemble, data_path, **self.reading)
+
+    def _warn_of_no_effect(self, data_path: str) -> None:
+        """Warn of options about rows that were given and change nothing."""
+        from treeproof.data.readers import LibsvmFile, open_data
+
+        context = click.get_current_context()
+        given = {
+            name
+            for name in ("seed", "first_index", "absent")
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        }
+        if "seed" in given and "sample" not in self.reading:
+            warnings.warn("--seed has no effect without --sample.", NoEffectWarning, stacklevel=2)
+        if given - {"seed"} and not isinstance(open_data(data_path), LibsvmFile):
+            warnings.warn(
+                f"--first-column and --absent have no effect on '{data_path}': they are for LIBSVM"
+                " files.",
+                NoEffectWarning,
+                stacklevel=2,
+            )
 
     def read_rows(self, source: "FileSource") -> "Rows":
         """All rows in memory, for commands that answer them at once; runs stream them instead."""

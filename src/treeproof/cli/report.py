@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import DISTANCE, FILE, Command
+from treeproof.cli.options import DISTANCE, FILE, Command, load_model_of_run
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
@@ -54,9 +54,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--properties",
+    multiple=True,
     metavar="ANSWERS",
     type=FILE,
-    help="Answers of `treeproof prove --out`, which get a section of their own.",
+    help="Answers of `treeproof prove --out` or `diff --out`, which get a section of their own;"
+    " may be repeated.",
 )
 @click.option(
     "--reasons",
@@ -73,7 +75,7 @@ def command(
     shape: str | None,
     frozen: tuple[str, ...],
     model_paths: tuple[str, ...],
-    properties: str | None,
+    properties: tuple[str, ...],
     reasons: str | None,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
@@ -115,6 +117,7 @@ def command(
 def _check(run_path: str, model_path: str) -> "list[RowCheck]":
     """What the independent checker says of every row of a run."""
     from treeproof.checker import check_run
-    from treeproof.loaders import load_ensemble
+    from treeproof.checker.runs import read_header
 
-    return list(check_run(run_path, load_ensemble(model_path)))
+    ensemble, _ = load_model_of_run(read_header(run_path), model_path)
+    return list(check_run(run_path, ensemble))

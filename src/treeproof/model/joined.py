@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ def match_trees(first: Ensemble, second: Ensemble) -> tuple[tuple[int, int], ...
     """Partners among the trees of two models: in order within each output.
 
     Trees of the same shape that test the same features are partners, as far as the order allows;
-    between them, trees are partners one by one.
+    between them those that share many tests, one by one.
     """
     one, other = _by_output(first), _by_output(second)
     partners: list[tuple[int, int]] = []
@@ -202,9 +203,10 @@ def match_trees(first: Ensemble, second: Ensemble) -> tuple[tuple[int, int], ...
 
 
 def _by_output(ensemble: Ensemble) -> dict[int, list[int]]:
+    """Trees of each output, in order; those of the only one, or of all at once, as of output -1."""
     trees: dict[int, list[int]] = {}
     for tree, output in enumerate(ensemble.trees.tree_output.tolist()):
-        trees.setdefault(output, []).append(tree)
+        trees.setdefault(-1 if ensemble.n_outputs == 1 else output, []).append(tree)
     return trees
 
 
@@ -220,15 +222,34 @@ def _aligned(
     at = [0, 0]
     for block in matcher.get_matching_blocks():
         between = mine[at[0] : block.a], theirs[at[1] : block.b]
-        n_both = min(map(len, between))
-        partners += zip(between[0][:n_both], between[1][:n_both], strict=True)
-        partners += [(tree, NO_TREE) for tree in between[0][n_both:]]
-        partners += [(NO_TREE, tree) for tree in between[1][n_both:]]
+        for one, other in zip_longest(*between, fillvalue=NO_TREE):
+            if NO_TREE in (one, other) or _are_alike(first, second, one, other):
+                partners.append((one, other))
+            else:
+                partners += [(one, NO_TREE), (NO_TREE, other)]
         partners += [
             (mine[block.a + step], theirs[block.b + step]) for step in range(block.size)
         ]  # fmt: skip
         at = [block.a + block.size, block.b + block.size]
     return partners
+
+
+def _are_alike(first: Ensemble, second: Ensemble, one: int, other: int) -> bool:
+    """Whether two trees share half of their tests, so that parts of them cancel.
+
+    Others would only make one large tree of two small ones.
+    """
+    tests, theirs = _tests(first, one), _tests(second, other)
+    return 2 * len(tests & theirs) >= max(len(tests), len(theirs))
+
+
+def _tests(ensemble: Ensemble, tree: int) -> set[tuple[int, float]]:
+    """Features and thresholds of a tree, rounded as exports do."""
+    trees = ensemble.trees
+    nodes = slice(int(trees.root[tree]), int(trees.root[tree + 1]))
+    with np.errstate(over="ignore"):
+        threshold = trees.threshold[nodes].astype(np.float32).tolist()
+    return set(zip(trees.feature[nodes].tolist(), threshold, strict=True)) - {(-1, 0.0)}
 
 
 def _shape(ensemble: Ensemble, tree: int) -> bytes:

@@ -138,6 +138,29 @@ def _score_question(
     )
 
 
+def score_rounding(models: PairModels, outputs: tuple[int, int]) -> float:
+    """By how much rounding can move the difference of two scores of the same trees, anywhere.
+
+    A figure for what counts as the same; bounds are added up anew for the rows that are asked
+    about, which have no more.
+    """
+    total = 0.0
+    for model, output in zip((models.first, models.second), outputs, strict=True):
+        trees, unit = model.trees, rounding_unit(model, accumulator_grid(model))
+        is_added = (trees.tree_output == output) | (trees.tree_output < 0)
+        column = trees.leaf_value[:, output if trees.leaf_value.shape[1] > 1 else 0]
+        first_leaf = np.searchsorted(np.flatnonzero(trees.feature < 0), trees.root[:-1])
+        ends = [
+            model.aggregation.start[output]
+            + np.cumsum(extreme.reduceat(column, first_leaf)[is_added])
+            for extreme in (np.minimum, np.maximum)
+        ]
+        largest = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+        rounding = unit * float(largest.sum()) * (1.0 + 1e-6) * float(rate_of(model))
+        total += rounding + (0.0 if model.aggregation.finish == "none" else finish_rounding(model))
+    return 1.25 * total
+
+
 def _common_step(models: PairModels, grids: list[float]) -> float:
     """Grid of differences of exact sums, where doubles hold all of them; else 0."""
     step = min(grids)

@@ -18,14 +18,13 @@ import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, nearest
 from treeproof.query.names import feature_number
 from treeproof.query.perturbations import Box
 from treeproof.query.properties import (
@@ -161,5 +160,4 @@ def _plain(value: Any) -> Any:
 
 
 def _near(word: str, known: Any) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{near[0]}'?" if near else f" Known are {', '.join(known)}."
+    return nearest(word, known) or f" Known are {', '.join(known)}."

@@ -1,8 +1,10 @@
-"""Properties on the report page: verdict, bounds, and the pair of inputs side by side."""
+"""Properties and differences on the report page: domain, verdict, bounds, inputs side by side."""
 
+from collections.abc import Collection
 from os import PathLike
 from typing import Any
 
+from treeproof.report.domains import domain_words
 from treeproof.results.numbers import number
 from treeproof.results.property_file import load_property_records
 
@@ -10,20 +12,43 @@ MOST_SHARED = 40
 """Features that both inputs share, shown below those in which they differ."""
 
 
-def property_cards(path: str | PathLike[str]) -> list[dict[str, Any]]:
-    """What the page says of each property of a saved file."""
+def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[str, Any]:
+    """What the page says of a saved file: of which models and inputs, and each answer.
+
+    `known` are the fingerprints of the models that the rest of the page is about.
+    """
     records = load_property_records(path)
     is_two = "other" in records
-    cards = [_card(record, is_two=is_two) for record in records["properties"]]
-    for card in cards if is_two else ():
-        card["claim"] = f"{_model(records['model'])} and {_model(records['other'])}"
-        card["claim"] += f"; {records['trees']}"
-    return cards
+    models = [records["model"], records["other"]] if is_two else [records["model"]]
+    n_proofs = sum(bool(record.get("evidence")) for record in records["properties"])
+    carry = f"{n_proofs:,} of {len(records['properties']):,} answers carry a proof"
+    strangers = [m for m in models if m.get("fingerprint") not in known]
+    return {
+        "heading": "Difference of two models" if is_two else "Properties of every input",
+        "models": " and ".join(_model(words) for words in models),
+        "is_strange": bool(strangers),
+        "trees": str(records.get("trees") or ""),
+        "cards": [_card(record, is_two=is_two) for record in records["properties"]],
+        "proofs": f"{carry}, which was not checked for this page."
+        if n_proofs
+        else "The answers carry no proofs for others to check.",
+    } | domain_words(_header(records))
+
+
+def _header(records: dict[str, Any]) -> dict[str, Any]:
+    """Model and domain of a saved file, as headers of runs have them."""
+    model = records["model"]
+    categorical = [words["feature"] for words in model.get("categorical_features") or []]
+    return {
+        "model": model | {"categorical": categorical},
+        "question": {"perturbation": records.get("domain") or {}},
+    }
 
 
 def _model(words: dict[str, Any]) -> str:
     """Which model is meant, in a few words."""
-    return str(words.get("source") or words.get("library"))
+    name = words.get("source") or words.get("library")
+    return f"{name} ({str(words.get('fingerprint'))[:12]}…)"
 
 
 def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:

@@ -165,10 +165,9 @@ class DiffResult:
         }
         lines = [words[self.verdict]]
         if self.scores is not None:
-            bounds = f"{self.lower:.7g}"
-            if not self.exact:
-                bounds = f"between {self.lower:.7g} and {self.upper:.7g}"
-            lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:g})")
+            ends = f"{self.lower:.7g}", f"{self.upper:.7g}"
+            bounds = ends[0] if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
+            lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:.3g})")
             lines += _told(self.scores)
         if self.labels is not None:
             said = {

@@ -17,6 +17,7 @@ from treeproof.query.differences import (
     probability_bound,
     refuse_other_classes,
     score_questions,
+    score_rounding,
     with_switch,
 )
 from treeproof.query.pairs import PairQuestion, Ranges
@@ -25,8 +26,12 @@ from treeproof.results.properties import PropertyResult
 from treeproof.results.verdict import Verdict
 from treeproof.search.proving import Inquiry, claimed, feature_names, with_evidence, with_pair
 
+SAME_SCORE = 1e-4
+"""Scores that are as near are the same, unless users say otherwise."""
 SAME_CUT = 1e-6
 """Cuts of decisions that are as near are the same rule: libraries' links round that much."""
+SCORES_TIME = 0.7
+"""Part of the time for scores, where labels may be asked for after them."""
 SCORES, LABELS = "SameScores", "SameLabels"
 
 
@@ -36,8 +41,9 @@ class Sameness:
 
     Attributes
     ----------
-    delta : float
-        Largest allowed difference of a score.
+    delta : float or None
+        Largest allowed difference of a score; None for `SAME_SCORE`, or the rounding of both
+        models' sums where that is more.
     labels : bool or None
         Whether every row must have the same label, however near the decision it is; None where
         that follows from scores up to `delta` and is asked for only otherwise.
@@ -45,13 +51,14 @@ class Sameness:
         By which part of itself the largest difference that is found may miss the largest one.
     """
 
-    delta: float
+    delta: float | None = None
     labels: bool | None = None
     share: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is no distance, and no part of one."""
-        for name, value, largest in (("delta", self.delta, math.inf), ("gap", self.share, 1.0)):
+        delta = SAME_SCORE if self.delta is None else self.delta
+        for name, value, largest in (("delta", delta, math.inf), ("gap", self.share, 1.0)):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not 0.0 <= value < largest:
                 raise InvalidInput(
@@ -75,14 +82,17 @@ def compare(
     ranges = with_switch(models, inquiry.ranges(first))
     n_boxes = len(ranges.low)
     comparison = _Comparison(models, ranges, inquiry)
+    delta = sameness.delta
+    if delta is None:
+        delta = max([SAME_SCORE, *(score_rounding(models, pair) for pair in scores.outputs)])
+    is_asked = bool(first.classes) and sameness.labels is not False
     score_parts: list[PropertyResult | None] = [None] * n_boxes
     if scores.outputs:
-        asked = score_questions(models, scores.outputs, sameness.delta)
+        asked = score_questions(models, scores.outputs, delta)
         asked = [replace(question, share=sameness.share) for question in asked]
-        words = {"name": SCORES, "delta": sameness.delta}
-        score_parts = comparison.ask(asked, words, share=0.5 if first.classes else 1.0)
-    follows = bool(scores.outputs) and _is_same_rule(models, scores, sameness.delta)
-    is_asked = bool(first.classes) and sameness.labels is not False
+        words = {"name": SCORES, "delta": delta}
+        score_parts = comparison.ask(asked, words, share=SCORES_TIME if is_asked else 1.0)
+    follows = bool(scores.outputs) and _is_same_rule(models, scores, delta)
     must = is_asked and (bool(sameness.labels) or not follows)
     is_told = is_asked and any(
         part is not None and part.verdict == Verdict.FALSIFIED for part in score_parts
@@ -100,7 +110,7 @@ def compare(
         deciding = ("scores",) if score is not None else ()
         results.append(
             DiffResult(
-                delta=sameness.delta,
+                delta=delta,
                 scores=score,
                 labels=label,
                 deciding=(*deciding, "labels") if must else deciding,
