@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.instance import rank_space
-from treeproof.errors import UnsupportedQuery
+from treeproof.errors import UnsupportedQuery, listed
 from treeproof.query.domain import ColumnTypes
-from treeproof.query.names import listed
 from treeproof.query.query import Query
 from treeproof.results.reasons import Reasons
 from treeproof.results.verdict import UnknownReason, Verdict
