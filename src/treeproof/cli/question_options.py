@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treeproof.data.sources import FileSource, Rows
     from treeproof.prediction import Model
     from treeproof.query.goals import ScoreChange
-    from treeproof.query.perturbations import LInf
+    from treeproof.query.perturbations import Ball
     from treeproof.query.threats import ThreatModel
 
 RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
@@ -51,6 +51,18 @@ _ASKED_OPTIONS = all_of(
         metavar="FILE",
         type=FILE,
         help="A threat model as a TOML file; command-line options override the file.",
+    ),
+    _threat(
+        "--norm",
+        type=click.Choice(["LInf", "L1", "L2", "L0", "cost"], case_sensitive=False),
+        help="What a radius limits: every move, their sum, length or number, or prices of the"
+        " threat model. [default: LInf]",
+    ),
+    _threat(
+        "--relative",
+        is_flag=True,
+        default=None,
+        help="Units are multiples of the row's own value: 0.1 is ten per cent.",
     ),
     _threat(
         "--eps-scale",
@@ -211,6 +223,8 @@ class QuestionOptions:
             **take(
                 "frozen",
                 "moving",
+                "norm",
+                "relative",
                 "scale",
                 "low",
                 "high",
@@ -279,7 +293,7 @@ class QuestionOptions:
             )
         return Rows.join(list(source.parts()))
 
-    def ball(self, source: "FileSource", eps: float | None, *, has_radius: bool) -> "LInf":
+    def ball(self, source: "FileSource", eps: float | None, *, has_radius: bool) -> "Ball":
         """The perturbation; without a radius of its own, `eps` or that of the threat model.
 
         Units come from all rows of the file, so that ranges of it are answered alike.

@@ -98,6 +98,11 @@ def _refuse_wishes(types: ColumnTypes, wanted: Wanted) -> None:
             "In a Domain, reasons are one minimal set for each row, and one change."
             f" Got {listed(refused)}. Leave it out, or give a Box without a Domain."
         )
+    if types.rules:
+        raise UnsupportedQuery(
+            "Reasons are found in a Domain without rules between features."
+            f" Got {listed([rule.text for rule in types.rules])}."
+        )
     if types.allow_broken_rows:
         raise UnsupportedQuery(
             "Rows must be of the Domain in which their reasons are found. Got one with"

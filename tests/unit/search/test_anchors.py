@@ -73,7 +73,7 @@ def asked(seed):
     return query, box, rng
 
 
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", range(150))
 def test_sets_and_changes_of_rows_of_a_domain(seed):
     query, box, rng = asked(seed)
     n = query.rows.shape[1]
@@ -156,5 +156,7 @@ def test_what_is_only_found_in_plain_boxes_is_refused(wish):
         tp.reasons(model, rows[:1], domain=domain, **wish)
     with pytest.raises(tp.UnsupportedQuery, match="no evidence yet"):
         tp.reasons(model, rows[:1], domain=domain, evidence=True)
+    with pytest.raises(tp.UnsupportedQuery, match="without rules"):
+        tp.reasons(model, rows[:1], domain=tp.Domain(rules="f0 <= f4 + 1000"))
     with pytest.raises(tp.UnsupportedQuery, match="must be of the Domain"):
         tp.reasons(model, rows[:1], domain=tp.Domain(integer=[0], allow_broken_rows=True))
