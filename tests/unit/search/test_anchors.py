@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
@@ -156,7 +157,13 @@ def test_what_is_only_found_in_plain_boxes_is_refused(wish):
         tp.reasons(model, rows[:1], domain=domain, **wish)
     with pytest.raises(tp.UnsupportedQuery, match="no evidence yet"):
         tp.reasons(model, rows[:1], domain=domain, evidence=True)
-    with pytest.raises(tp.UnsupportedQuery, match="without rules"):
-        tp.reasons(model, rows[:1], domain=tp.Domain(rules="f0 <= f4 + 1000"))
     with pytest.raises(tp.UnsupportedQuery, match="must be of the Domain"):
         tp.reasons(model, rows[:1], domain=tp.Domain(integer=[0], allow_broken_rows=True))
+
+
+def test_rules_are_refused():
+    _, rows = people()
+    frame = pd.DataFrame(rows, columns=["age", "red", "green", "blue", "balance"])
+    model = RandomForestClassifier(2, random_state=0).fit(frame, frame.age > 40)
+    with pytest.raises(tp.UnsupportedQuery, match="without rules between features"):
+        tp.reasons(model, frame[:1], domain=tp.Domain(rules="balance <= age"))
