@@ -37,7 +37,11 @@ steps = {
     "evidence": lambda: tp.radius(model, X[:20], y[:20], evidence=True),
     "attack": lambda: tp.radius(model, X[:20], y[:20], engine="attack"),
     "compat": lambda: tp.radius(
-        model, X[:20], y[:20], engine=tp.multilevel(T=2, L=2), search=tp.PaperProtocol(first_eps=0.1)
+        model,
+        X[:20],
+        y[:20],
+        engine=tp.multilevel(T=2, L=2),
+        search=tp.PaperProtocol(first_eps=0.1),
     ),
 }
 def train():

@@ -13,6 +13,7 @@ from treeproof.errors import (
     InternalError,
     InvalidInput,
     ModelWarning,
+    NoEffectWarning,
     SelfTestFailed,
     TreeproofError,
     UnsupportedModel,
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
         verified_accuracy_scorer,
     )
     from treeproof.prediction import Model
+    from treeproof.query.domain import Domain
     from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.perturbations import Box, LInf
+    from treeproof.query.perturbations import L0, L1, L2, Box, Cost, LInf
     from treeproof.query.properties import (
         Fair,
         HighConfidence,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
         SmallNeighbourhood,
         Stable,
     )
+    from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
     from treeproof.results.display import VerifiedAccuracyDisplay
@@ -76,12 +79,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "L0",
+    "L1",
+    "L2",
     "AnchorResults",
     "AvoidsTarget",
     "BackendMissing",
     "Box",
     "BrokenModelFile",
     "CertificateRejected",
+    "Cost",
+    "Domain",
     "Fair",
     "FeatureResults",
     "FrameMapper",
@@ -93,6 +101,7 @@ __all__ = [
     "Model",
     "ModelWarning",
     "Monotone",
+    "NoEffectWarning",
     "PaperProtocol",
     "PropertyResult",
     "Reasons",
@@ -122,6 +131,7 @@ __all__ = [
     "largest_change",
     "load",
     "load_results",
+    "load_threat",
     "lp",
     "merge_runs",
     "milp",
@@ -161,9 +171,10 @@ _HOMES = {
     "treeproof.engines.baselines.smt": ("smt=SmtEngine",),
     "treeproof.gates": ("assert_robust", "verified_accuracy_score", "verified_accuracy_scorer"),
     "treeproof.prediction": ("Model",),
+    "treeproof.query.domain": ("Domain",),
     "treeproof.query.goals": ("AvoidsTarget", "KeepsLabel", "ScoreChange", "ScoreWithin"),
     "treeproof.query.paper_protocol": ("PaperProtocol",),
-    "treeproof.query.perturbations": ("Box", "LInf"),
+    "treeproof.query.perturbations": ("Box", "Cost", "L0", "L1", "L2", "LInf"),
     "treeproof.query.properties": (
         "Fair",
         "HighConfidence",
@@ -173,6 +184,7 @@ _HOMES = {
         "SmallNeighbourhood",
         "Stable",
     ),
+    "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),

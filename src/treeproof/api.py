@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf, PerFeature
+from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treeproof.engines.base import Engine
+    from treeproof.query.domain import Features
     from treeproof.query.paper_protocol import PaperProtocol
-    from treeproof.query.properties import Features, Property
+    from treeproof.query.properties import Property
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
     from treeproof.results.reasons import Reasons
@@ -139,7 +140,7 @@ def verify(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | Box | None = None,
+    perturbation: Ball | Box | None = None,
     *,
     engine: str | Engine = "exact",
     n_jobs: int = 1,
@@ -156,8 +157,8 @@ def verify(
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have, as the model's library reports them; by default the
         model's own labels.
-    perturbation : LInf or Box
-        How a row may change.
+    perturbation : LInf, L1, L2, L0, Cost or Box
+        How a row may change, with a radius or budget.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
     n_jobs : int
@@ -187,9 +188,10 @@ def verify(
     refuse_others("verify", options, AskOptions)
     if perturbation is None:
         raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
-    if isinstance(perturbation, LInf) and perturbation.eps is None:
+    if isinstance(perturbation, Ball) and perturbation.eps is None:
+        name = type(perturbation).__name__
         raise InvalidInput(
-            "To verify, LInf must have a radius, such as LInf(0.1). Got none."
+            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
     question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
@@ -200,14 +202,14 @@ def radius(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | None = None,
+    perturbation: Ball | None = None,
     *,
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
     n_jobs: int = 1,
     **options: Unpack[AskOptions],
 ) -> Results:
-    """Find the minimal perturbation of every row.
+    """Find the minimal perturbation of every row, or its cheapest change.
 
     Parameters
     ----------
@@ -218,8 +220,9 @@ def radius(
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have; by default the model's own. A row that the model already
         gets wrong has radius 0.
-    perturbation : LInf, optional
-        Scales, directions, frozen features and domain bounds; without a radius.
+    perturbation : LInf, L1, L2, L0 or Cost, optional
+        What changes cost and which there are: scales or prices, directions, frozen features,
+        bounds, domain; without a radius or budget. By default a plain LInf.
     engine : str or engine
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
@@ -239,7 +242,14 @@ def radius(
     from treeproof.search.question import Question
 
     refuse_others("radius", options, AskOptions)
-    ball = _without_radius(perturbation, "LInf(scale=...)")
+    ball = LInf() if perturbation is None else perturbation
+    if not isinstance(ball, Ball) or ball.eps is not None:
+        raise InvalidInput(
+            "A radius is searched with an LInf, L1, L2, L0 or Cost without a limit, such as"
+            f" LInf(scale=...). Got {perturbation!r}."
+        )
+    if search is not None and is_priced(ball):
+        raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
     question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
     return question.answer(loaded(model), X, y, n_jobs=n_jobs)
 
@@ -627,6 +637,11 @@ def _query(
     from treeproof.prediction import accumulators
     from treeproof.query.build import build_query
 
+    if isinstance(perturbation, Ball | Box) and is_priced(perturbation):
+        raise UnsupportedQuery(
+            "Features and reasons are found in a plain LInf or Box, without domain or relative"
+            f" units. Got {perturbation!r}."
+        )
     sums = partial(accumulators, n_jobs=n_jobs)
     return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 

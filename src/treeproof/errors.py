@@ -1,4 +1,4 @@
-"""Every exception that treeproof raises, its one warning, and checks of options that raise them.
+"""Every exception that treeproof raises, its warnings, and checks of options that raise them.
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
@@ -11,6 +11,7 @@ TreeproofError
 └── InternalError                   a fault of treeproof itself, noticed before it became an answer
 
 ModelWarning (UserWarning)          a model that says less than its users may take for granted
+NoEffectWarning (UserWarning)       an option that changes nothing where it was given
 
 Messages have one form: what, rule, got, and where known the remedy, in one sentence or two.
 """
@@ -59,6 +60,10 @@ class InternalError(TreeproofError):
 
 class ModelWarning(UserWarning):
     """A loaded model leaves something open that decides its answers; the message says what."""
+
+
+class NoEffectWarning(UserWarning):
+    """An option was given that changes nothing; the message says why."""
 
 
 def require_backend(module: str, extra: str) -> None:

@@ -11,6 +11,8 @@ from treeproof.api import AskOptions, refuse_others, verify
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import rename_domain
 from treeproof.query.perturbations import LInf
+from treeproof.results.curves import attacked_rows
+from treeproof.results.numbers import share_down
 from treeproof.results.results import Results
 
 _ROWS_NAMED = 5
@@ -26,6 +28,8 @@ def verified_accuracy_score(
     **options: Any,
 ) -> float:
     """Share of rows whose label is proved to stay right wherever features move by up to eps.
+
+    With ``attacker_class`` it is a share of the rows of that class.
 
     For cross-validation and searches over models, `verified_accuracy_scorer` gives the same as a
     scorer of scikit-learn.
@@ -49,7 +53,7 @@ def verified_accuracy_score(
         Never above the accuracy under the strongest attack; undecided rows count as not verified.
     """
     results = verify(estimator, X, y, _ball(eps, perturbation), **options)
-    return float(np.mean(results.verdict == "verified"))
+    return _share_verified(results)
 
 
 def verified_accuracy_scorer(
@@ -123,18 +127,33 @@ def assert_robust(
     if not 0.0 <= at_least <= 1.0:
         raise InvalidInput(f"'at_least' must be a share between 0 and 1. Got {at_least!r}.")
     results = verify(model, X, y, _ball(eps, perturbation), **options)
+    answers = results
+    results = results.take(attacked_rows(results))
     n, n_verified = len(results), int((results.verdict == "verified").sum())
+    if n == 0:
+        raise InvalidInput(
+            "A gate needs at least one row that is attacked. Got none of class"
+            f" {options.get('attacker_class')!r}."
+        )
     if n_verified < at_least * n:
         failing = results.row[results.verdict != "verified"]
         named = ", ".join(str(row) for row in failing[:_ROWS_NAMED])
         more = f" and {len(failing) - _ROWS_NAMED} more" if len(failing) > _ROWS_NAMED else ""
         n_unknown = int((results.verdict == "unknown").sum())
+        rows = "attacked rows" if n < len(answers) else "rows"
         raise AssertionError(
-            f"{n_verified} of {n} rows are verified at radius {eps:g} ({n_verified / n:.4g}),"
-            f" but at least {at_least:g} must be. {n - n_verified - n_unknown} are falsified and"
-            f" {n_unknown} undecided: rows {named}{more}."
+            f"{n_verified} of {n} {rows} are verified at radius {eps:g}"
+            f" ({share_down(n_verified / n)}), but at least {at_least:g} must be."
+            f" {n - n_verified - n_unknown} are falsified and {n_unknown} undecided:"
+            f" rows {named}{more}."
         )
-    return results
+    return answers
+
+
+def _share_verified(results: Results) -> float:
+    """Share of the attacked rows that is verified; 0 where there is none."""
+    verified = results.verdict[attacked_rows(results)] == "verified"
+    return float(np.mean(verified)) if len(verified) else 0.0
 
 
 def _ball(eps: float, perturbation: LInf | None) -> LInf:

@@ -41,8 +41,8 @@ def test_the_slider_changes_counts_cursor_and_table(open_page):
     before = float(page.locator("svg.wide .cursor").get_attribute("x1"))
     page.fill("#radius-number", "0.5")
     assert numbers(page) == [1, 2, 2]
-    assert page.locator('[data-live="radius"]').inner_text() == "0.5"
-    assert page.locator('[data-live="certified-0"]').inner_text() == "16.7 %"
+    assert page.locator(".sentence [data-factor]").inner_text() == "0.5"
+    assert page.locator('[data-live="certified-0"]').inner_text() == "16.6\u00a0%"
     assert float(page.locator("svg.wide .cursor").get_attribute("x1")) > before
     page.focus("#radius")
     page.keyboard.press("Home")
@@ -64,7 +64,7 @@ def test_counts_agree_with_python_at_every_place_of_the_slider(open_page):
         page.locator("#radius").fill(str(place))
         radius = page.evaluate("Number(document.getElementById('radius-number').value)")
         page.fill("#radius-number", repr(radius))
-        assert numbers(page)[0] == round(200 * run.certified(radius))
+        assert numbers(page)[0] == run.n_certified(radius)
 
 
 def test_columns_sort_both_ways_by_mouse_and_keyboard(open_page):
@@ -115,9 +115,9 @@ def test_a_row_shows_its_witness(open_page):
 def test_an_attack_is_shown_by_what_it_found(open_page):
     opened = open_page(attacked_rows())
     page = opened.page
-    assert cells(page, 3) == ["0", "≤ 0.25", "≤ 0.5", "≤ 1", "–", "–"]
+    assert cells(page, 3) == ["≤ 0.25", "≤ 0.5", "≤ 1", "–", "–", "0"]
     page.fill("#radius-number", "0.6")
-    assert page.inner_text("[data-live='attacked-0']") == "33.3 %"
+    assert page.inner_text("[data-live='attacked-0']") == "33.3\u00a0%"
     assert page.inner_text("#live") == (
         "At radius 0.6: 3 without a known breaking change, 2 broken, 1 wrong as they stand."
     )
@@ -134,6 +134,92 @@ def test_two_runs_filter_by_who_verifies(open_page):
     page.select_option("#state", "only-1")
     assert cells(page, 1) == ["0"]
     assert cells(page, 7) == ["1.5"]
+
+
+def test_the_comparison_follows_the_radius(open_page):
+    other = six_rows()
+    other.lower[0] = other.upper[0] = 0.1
+    other.lower[3:5] = 0.9
+    page = open_page([six_rows(), other], names=["A", "B"], at=0.3).page
+    assert "At radius 0.3, B proves 1 row more than A." in page.inner_text("#compared")
+    page.fill("#radius-number", "0.15")
+    said = page.inner_text("#compared")
+    assert "At radius 0.15, B and A prove equally many rows." in said
+    assert "1 are proved only by A, 1 only by B, 3 by both." in said
+
+
+def test_only_attacked_rows_are_counted_by_the_script(open_page):
+    page = open_page(six_rows(attacker_class="spam"), at=0.22).page
+    assert numbers(page) == [1, 1, 0]
+    page.fill("#radius-number", "0.3")
+    assert numbers(page) == [0, 1, 1]
+    assert page.inner_text('[data-live="certified-0"]') == "0.0\u00a0%"
+    page.select_option("#state", "still")
+    assert sorted(cells(page, 1)) == ["0", "2", "3", "5"]
+    assert set(cells(page, 4)) == {"not attacked"}
+    assert set(cells(page, 3)) == {"–"}
+
+
+def test_distances_in_the_headline_follow_the_radius(open_page):
+    ball = {"name": "LInf", "eps": None, "scale": [50.0, 0.0]}
+    page = open_page(six_rows(perturbation=ball), at=0.5).page
+    assert "however width moves by up to 25, with height fixed." in page.inner_text(".sentence")
+    page.fill("#radius-number", "0.1")
+    assert "however width moves by up to 5, with" in page.inner_text(".sentence")
+
+
+def test_the_table_opens_on_what_matters(open_page):
+    page = open_page(six_rows(), at=0.3).page
+    # Broken or undecided first, nearest first; the wrong row 2 comes after those that hold.
+    assert cells(page, 1) == ["3", "4", "1", "0", "5", "2"]
+    assert cells(page, 7)[2].startswith(("width", "height"))
+    other = six_rows()
+    other.lower[0] = other.upper[0] = 0.1
+    page = open_page([six_rows(), other], names=["A", "B"], at=0.3).page
+    assert cells(page, 1)[0] == "0"
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_phones_reach_every_section_and_see_that_tables_scroll(open_page, runs):
+    names = ["the_first_of_two_rather_long_names", "height"]
+    results = [six_rows(names) for _ in range(runs)]
+    page = open_page(results, context={"viewport": {"width": 390, "height": 800}}).page
+    for link in page.locator(".topbar nav a").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    scroll = page.locator("#all-rows-scroll")
+    hint = "e => [e.classList.contains('more-right'), getComputedStyle(e, '::before').content]"
+    assert scroll.evaluate(hint) == [True, '"scroll sideways →"']
+    scroll.evaluate("e => { e.scrollLeft = e.scrollWidth; }")
+    page.wait_for_function("!document.getElementById('all-rows-scroll').matches('.more-right')")
+
+
+def test_numbers_and_names_are_not_torn(open_page):
+    rows = six_rows(["annual_income_of_the_household", "height"])
+    rows.values[:, 0] += 123456.0
+    rows.witness[:, 0] += 123456.0
+    page = open_page(rows, context={"viewport": {"width": 390, "height": 800}}).page
+    heights = page.locator(".changes td").evaluate_all(
+        "all => all.map(e => { const range = document.createRange();"
+        " range.selectNodeContents(e.firstChild); return range.getClientRects().length; })"
+    )
+    assert set(heights) == {1}
+    style = "e => getComputedStyle(e).overflowWrap"
+    assert set(page.locator(".changes th").evaluate_all(f"all => all.map({style})")) <= {
+        "break-word",
+        "normal",
+    }
+
+
+def test_headings_stay_with_what_follows_in_print(open_page):
+    page = open_page(six_rows()).page
+    page.emulate_media(media="print")
+    rules = page.locator("h2, h3, h4:not(.card h4), .lead").evaluate_all(
+        "all => all.map(e => getComputedStyle(e).breakAfter)"
+    )
+    assert set(rules) == {"avoid"}
+    assert page.locator(".printed").is_visible()
 
 
 def test_hovering_and_clicking_the_curve(open_page):
@@ -241,7 +327,7 @@ def test_ten_thousand_rows_are_shown_page_by_page(open_page):
 def test_without_scripts_everything_but_the_table_is_there(open_page):
     opened = open_page(six_rows(), at=0.25, context={"java_script_enabled": False})
     page = opened.page
-    assert "50.0 % are proved" in page.inner_text(".sentence").replace("\n", " ")
+    assert "50.0\u00a0% are proved" in page.inner_text(".sentence").replace("\n", " ")
     assert page.locator('[data-live="n-verified-0"]').inner_text() == "3"
     assert page.locator("svg.wide").first.is_visible()
     assert page.locator("mark").first.is_visible()

@@ -47,6 +47,7 @@ def test_json_and_run_file(run: Run, saved_model: Path, data: Path, tmp_path: Pa
     found = json.loads(run("verify", saved_model, data, *words).stdout)
     assert found["summary"] == {
         "rows": 4,
+        "attacked": 4,
         "verified": 4,
         "falsified": 0,
         "unknown": 0,

@@ -25,6 +25,11 @@ def header(n_features: int, names: list[str], **question: Any) -> dict[str, Any]
         "n_features": n_features,
         "feature_names": names,
         "input_precision": "float32",
+        "decision": "threshold",
+        "decision_rule": "'spam' iff margin >= 0.0, otherwise 'ham'",
+        "decision_cut": 0.0,
+        "objective": "binary:logistic",
+        "categorical": [],
     }
     asked = {
         "kind": "radius",

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
+from treeproof.report.axes import Axis, axis_for, round_number
 
 
 @pytest.mark.parametrize("axis", [Axis(high=3.0), Axis(high=50.0, bend=0.1)])
@@ -36,32 +36,3 @@ def test_round_numbers():
     assert round_number(0.38) == pytest.approx(0.5)
     assert round_number(0.0211, up=True) == pytest.approx(0.05)
     assert round_number(0.0) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.125, "0.125"),
-        (-0.5, "−0.5"),
-        (1e-7, "1e−7"),
-        (123456.0, "1.235e5"),
-        (math.inf, "∞"),
-        (math.nan, "–"),
-        (None, "–"),
-        (0.0, "0"),
-    ],
-)
-def test_numbers_for_people(value, text):
-    assert number(value) == text
-
-
-def test_shares_and_times_for_people():
-    assert percent(0.6642) == "66.4 %"
-    assert percent(None) == "–"
-    assert [duration(s) for s in (5e-6, 0.0123, 2.5, 600.0, math.nan)] == [
-        "5 µs",
-        "12.3 ms",
-        "2.5 s",
-        "10 min",
-        "–",
-    ]

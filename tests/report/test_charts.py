@@ -36,8 +36,12 @@ def test_the_curve_steps_where_the_counts_do():
     line = curve_chart([run], axis, WIDE)["lines"][0]
     for radius in (0.02, 0.15, 0.22, 0.4, 0.7):
         x = WIDE.x(axis.position(radius))
-        assert abs(share_at(line["certified"], x) - run.certified(radius)) < 1e-3
-        assert abs(share_at(line["resisting"], x) - run.resisting(radius)) < 1e-3
+        assert (
+            abs(share_at(line["certified"], x) - run.n_certified(radius) / len(run.results)) < 1e-3
+        )
+        assert (
+            abs(share_at(line["resisting"], x) - run.n_resisting(radius) / len(run.results)) < 1e-3
+        )
     assert line["has_gap"]
     assert not curve_chart([run_of(many_rows(50))], axis, WIDE)["lines"][0]["has_gap"]
 
@@ -48,7 +52,7 @@ def test_many_rows_give_a_path_of_bounded_size():
     path = curve_chart([run], axis, WIDE)["lines"][0]["certified"]
     assert len(points(path)) < 1500
     x = WIDE.x(0.5)
-    assert abs(share_at(path, x) - run.certified(axis.radius(0.5))) < 0.01
+    assert abs(share_at(path, x) - run.n_certified(axis.radius(0.5)) / len(run.results)) < 0.01
 
 
 def test_every_row_is_in_one_bar():
@@ -80,4 +84,22 @@ def test_quantiles_stay_defined_with_infinite_radii():
     cells = dict(quantiles(run_of(six_rows())))
     assert cells["least"] == "0"
     assert cells["largest"] == "∞"
-    assert cells["undecided"] == "33.3 %"
+    assert cells["undecided"] == "33.4\u00a0%"
+
+
+def test_rows_that_never_break_do_not_flatten_the_others():
+    results = many_rows(100)
+    results.lower[20:] = results.upper[20:] = np.inf
+    results.witness[20:] = np.nan
+    run = run_of(results)
+    chart = radius_chart([run], axis_for(results.lower), WIDE)
+    settled = [bar for bar in chart["bars"] if bar.kind == "settled"]
+    assert max(bar.height for bar in settled) > 0.99 * WIDE.plot_height
+    (never,) = (bar for bar in chart["bars"] if bar.kind == "never")
+    assert never.is_cut
+    assert never.text == "80"
+    assert never.height <= WIDE.plot_height
+    # With nothing else to show, they are drawn as they are.
+    results.lower[:] = results.upper[:] = np.inf
+    chart = radius_chart([run_of(results)], axis_for(results.lower), WIDE)
+    assert [bar.is_cut for bar in chart["bars"]] == [False]

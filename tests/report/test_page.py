@@ -1,4 +1,6 @@
+import datetime
 import json
+import math
 import re
 import tempfile
 from html.parser import HTMLParser
@@ -11,6 +13,7 @@ import treeproof as tp
 from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.checker import RowCheck
 from treeproof.report.page import write_report
+from treeproof.report.runs import Run
 
 
 class Reader(HTMLParser):
@@ -160,7 +163,7 @@ def test_only_what_was_accepted_is_shown_as_proved():
     checks = [RowCheck(row, "accepted") for row in range(1, 6)]
     page = render(results, at=0.25, checks=[[RowCheck(0, "rejected", "why"), *checks]])
     text = words(page)
-    assert "66.7 % are classified correctly, and 33.3 % are proved to stay correct" in text
+    assert "66.6 % are classified correctly, and 33.3 % are proved to stay correct" in text
     assert "rejected by the checker: why 1 rows" in text
     assert payload(page)["runs"][0]["lower"][0] == 0.0
     assert payload(page)["runs"][0]["verdict"][0] == "u"
@@ -184,19 +187,24 @@ def test_the_question_is_shown_whole(name):
     page = render(results)
     text = words(page)
     for said in (
-        "Unit 0.5 to 2, by feature: width 0.5, height 2",
+        "Unit 0.5 to 2, by feature",
         "Downwards times 0",
         "Frozen height",
-        "Not below −∞ to 0, by feature: width 0, height −∞",
+        "Not below −∞ to 0, by feature",
         "Not above 9",
         "Claim one class is never predicted (target spam)",
-        "Attacked rows those of class ham; all others stay as they are",
+        "Attacked rows those of class ham; 2 others stay as they are, and count nowhere",
+        "width up only 0.5",
+        "from 0 to 9",
+        "height fixed",
         "Arithmetic float64 rows, rounded as the deployed model does",
     ):
         assert said in text, said
     hero = text[: text.index("How accuracy holds up")]
-    for said in ("unit 0.5 to 2, by feature", "frozen height", "claim one class is never predicted",
-                 "attacked are only those of class ham", "values are float64 rows"):  # fmt: skip
+    for said in ("however width rises by up to", ", with height fixed.",
+                 "keep their claim (one class is never predicted (target spam))",
+                 "attacked rows (class ham)", "2 rows of other classes are not attacked and count"
+                 " nowhere. No feature leaves the bounds in the table."):  # fmt: skip
         assert said in hero, said
 
 
@@ -204,8 +212,9 @@ def test_the_bounds_of_boxes_are_shown():
     results = six_rows(kind="verify", perturbation={"name": "Box", "low": [0, 1], "high": "inf"})
     results.lower[:] = results.upper[:] = np.nan
     text = words(render(results))
-    assert "Lower bounds 0 to 1, by feature: width 0, height 1" in text
+    assert "Lower bounds 0 to 1, by feature" in text
     assert "Upper bounds ∞" in text
+    assert "however width lies anywhere from 0 and height lies anywhere from 1." in text
     each = {"name": "Box", "low": [[0.0, k] for k in range(6)], "high": 9.0}
     results.header["question"]["perturbation"] = each
     assert "Lower bounds 0 to 5, by row and feature" in words(render(results))
@@ -230,8 +239,8 @@ def test_an_attack_is_never_said_to_prove():
     assert "radius <b>≤ 0.25</b>, broken by this change" in page
     assert payload(page)["runs"][0]["attack"] is True
     # It opens at the median of what was found, not at the proved radius, which is 0.
-    assert 'data-live="radius">0.5</b>' in page
-    assert 'data-live="attacked-0">33.3 %</b>' in page
+    assert 'every feature moves by up to <b data-factor="1.0">0.5</b>' in page
+    assert 'data-live="attacked-0">33.3\u00a0%</b>' in page
     assert "Distance of what the attack found" in page
     assert "no breaking change was found 2 rows" in text
 
@@ -312,7 +321,10 @@ def test_verdicts_without_radii_give_a_page_without_a_curve():
     results.lower[:] = results.upper[:] = np.nan
     page = render(results)
     assert 'id="curve"' not in page
-    assert "50.0 % are proved to stay correct anywhere within the given bounds" in words(page)
+    assert (
+        "50.0 % are proved to stay correct however every feature lies anywhere from 0 to 1."
+        in words(page)
+    )
 
 
 def test_a_verified_radius_is_the_one_the_page_opens_with():
@@ -361,8 +373,193 @@ def test_runs_without_a_single_row_are_refused():
         render(empty)
 
 
-def test_the_same_runs_give_the_same_page():
-    assert render(many_rows(30)) == render(many_rows(30))
+def test_the_same_runs_give_the_same_page_on_one_day():
+    day = datetime.date(2026, 3, 1)
+    page = render(many_rows(30), date=day)
+    assert page == render(many_rows(30), date=day)
+    assert "Robustness report · 1 March 2026" in page
+
+
+def test_a_page_says_its_date_hashes_and_decision():
+    results = six_rows()
+    results.header["date"] = "2026-02-28"
+    results.header["data"] = {"file": "rows.csv", "sha256": "d" * 64}
+    results.header["model"] |= {"decision_cut": math.log(9.0)}
+    text = words(render(results))
+    hero = text[: text.index("How accuracy holds up")]
+    assert "answered on 28 February 2026" in hero
+    digest = Run(results=results, name="run").rows_digest
+    assert f"model file aaaaaaaaaaaa… · model ffffffffffff… · rows {digest[:12]}…" in hero
+    for said in (
+        f"Rows SHA-256 {digest}",
+        f"Data SHA-256 {'d' * 64}",
+        f"Fingerprint {'f' * 64}",
+        "decision threshold 0.9 in probability",
+        "Answered on 28 February 2026",
+    ):
+        assert said in text, said
+    # The hash is that of rows and labels, in the order of their numbers.
+    other = results.take(np.arange(6)[::-1])
+    assert Run(results=other, name="run").rows_digest == digest
+    other.values = other.values + 1.0
+    assert Run(results=other, name="run").rows_digest != digest
+
+
+def test_only_attacked_rows_count_on_a_page():
+    # Rows 1 and 4 are spam: one of radius 0.25, one of at least 0.2; the others stay as they are.
+    page = render(six_rows(attacker_class="spam"), at=0.22)
+    text = words(page)
+    assert "Of 2 attacked rows (class spam), 100.0 % are classified correctly, and 50.0 %" in text
+    assert "4 rows of other classes are not attacked and count nowhere." in text
+    cards = re.findall(r'data-live="n-\w+-0">(\d+)<', page)
+    assert cards == ["1", "1", "0"]
+    assert payload(page)["runs"][0]["attacked"] == "010010"
+    gallery = page[page.index('id="rows"') : page.index('id="table"')]
+    assert set(re.findall(r"Row (\d)<", gallery)) == {"1", "4"}
+    assert 'value="still"' in page
+    nobody = words(render(six_rows(attacker_class="eggs")))
+    assert "No row is attacked: none has class eggs. Nothing is proved." in nobody
+
+
+def moving(threat, n_features=4, **model):
+    """The headline of a page about a threat model, and the table of what may move."""
+    results = many_rows(5, n_features)
+    results.header["question"]["perturbation"] = threat
+    results.header["model"] |= {
+        "feature_names": ["amount", "hour", "age", "zip"][:n_features]
+    } | model
+    results.values[0, 1] = results.witness[0, 1] = np.nan
+    if threat["name"] == "Box":
+        results.header["question"]["kind"] = "verify"
+        results.lower[:] = results.upper[:] = np.nan
+    text = words(render(results, at=0.5))
+    start, end = text.index("however"), text.index("Which features break the model")
+    headline = text[start:end].replace(" ,", ",").replace(" .", ".")
+    return headline, text[text.index("What may move") : text.index("What was asked")]
+
+
+def test_the_headline_says_what_may_move_and_what_does_not():
+    ball = {"name": "LInf", "eps": None, "scale": [50.0, 2.0, 0.0, 1.0], "frozen": ["zip"]}
+    headline, table = moving(ball)
+    expected = "however amount moves by up to 25 and hour moves by up to 1, with age and zip fixed."
+    assert headline.startswith(expected)
+    assert "Where it is missing (1 times), what moves stays missing." in headline
+    assert re.search(r"amount up and down 50 25 none 0\.\d+ to 0\.\d+ –", table)
+    assert "2 features: age, zip fixed" in table
+    headline, table = moving(ball | {"frozen": [], "scale": 3.0}, categorical=[3])
+    assert headline.startswith("however amount moves by up to 1.5, hour moves by up to 1.5 and age")
+    assert "A category never moves: zip." in headline
+    assert "zip category, never moves" in table
+    headline, _ = moving({"name": "LInf", "eps": None, "above": [1, 0, 1, 1], "low": 0.0})
+    assert headline.startswith("however amount moves by up to 0.5, hour falls by up to 0.5, age")
+    assert "No feature leaves the bounds in the table." in headline
+
+
+def test_many_features_are_counted_in_the_headline():
+    results = many_rows(5, 20)
+    asked = results.header["question"]["perturbation"]
+    asked |= {"scale": [0.0] * 8 + [float(k) for k in range(1, 13)]}
+    text = words(render(results, at=0.5))
+    assert "however 12 of 20 features move by up to 0.5 of their own units, with 8 of 20" in text
+    asked |= {"scale": None, "below": [0.0] + [1.0] * 19}
+    text = words(render(results, at=0.5))
+    assert "however every feature moves by up to 0.5 , some one way only." in text
+    asked["below"] = 1.0
+    assert "however every feature moves by up to 0.5 ." in words(render(results, at=0.5))
+    del results.header["model"]["categorical"]
+    assert "does not say which features are categories" in words(render(results))
+
+
+def test_boxes_are_stated():
+    free = {"name": "Box", "low": [0.0, "-inf", 1.0, "-inf"], "high": [9.0, 5.0, 1.0, "inf"]}
+    headline, table = moving(free)
+    assert headline.startswith(
+        "however amount lies anywhere from 0 to 9, hour lies anywhere up to 5 and zip lies anywhere"
+        " at all, with age fixed."
+    )
+    assert "amount between bounds from 0 to 9" in table
+
+
+DOMAIN = {"integer": [1], "values": [[2, [1.0, 2.0]]], "groups": [], "categorical": [[3, [0, 1]]],
+          "may_miss": [0], "may_fill": [], "allow_broken_rows": False}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"name": "L1", "eps": None}, "every feature changes, by moves that add up to at most 0.5"),
+        ({"name": "L2", "eps": None, "scale": [1.0, 2.0, 0.0, 1.0]}, "amount, hour, zip change, by"
+         " moves of a length of at most 0.5 of their own units, with age fixed."),
+        ({"name": "L0", "eps": None}, "at most 0.5 of 4 features change"),
+        ({"name": "Cost", "budget": None, "up": [1.0, 2.0, 3.0, "inf"], "down": "inf"},
+         "amount, hour, age change at a cost of at most 0.5, with zip fixed."),
+        ({"name": "LInf", "eps": None, "relative": True},
+         "every feature moves by up to 0.5 times its own value"),
+    ],
+)  # fmt: skip
+def test_other_norms_and_costs_are_told(asked, said):
+    headline, table = moving(asked)
+    assert re.sub(r" (?=[.,])", "", headline).startswith(f"however {said}")
+    if asked["name"] == "Cost":
+        assert "hour up only up 2, down ∞ per 1" in table
+
+
+def test_domains_are_told():
+    headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
+    assert "Categories may change: zip. May go missing: amount." in headline
+    for line in ("hour up and down, whole numbers", "age one of listed values",
+                 "zip category, may change"):  # fmt: skip
+        assert line in table
+    results = many_rows(5, 4)
+    results.header["question"]["perturbation"] |= {"domain": DOMAIN}
+    text = words(render(results))
+    assert "Whole numbers f1 Listed values only f2 Categories that may change f3" in text
+
+
+def test_costs_are_not_called_radii():
+    cost = {"name": "Cost", "budget": None, "up": 1.0, "down": 1.0}
+    page = render(six_rows(perturbation=cost), at=0.5)
+    assert "Proved cost of the rows" in page
+    assert payload(page)["measure"] == "cost"
+
+
+def test_two_models_are_compared_first():
+    other = six_rows()
+    other.lower[0] = other.upper[0] = 0.1
+    other.lower[3:5] = 0.9
+    text = words(render([six_rows(), other], names=["A", "B"], at=0.3))
+    start = text.index("At radius 0.3 , B proves 1 row more than A")
+    assert start < text.index("classified correctly")
+    assert "Of 6 rows, 1 are proved only by A, 2 only by B, 1 by both." in text
+    same = words(render([six_rows(), six_rows()], names=["A", "B"]))
+    assert "B and A prove equally many rows" in same
+    # Radii of other units are not compared.
+    unlike = six_rows(perturbation={"name": "LInf", "eps": None, "scale": [1.0, 2.0]})
+    assert "more than" not in words(render([six_rows(), unlike]))
+
+
+def test_what_stands_out_is_said_first():
+    text = words(render(six_rows()))
+    hero = text[: text.index("How accuracy holds up")]
+    assert "What breaks it" in hero
+    assert "of the 3 breaking changes that were found; they move 2 of 2 features." in hero
+    assert re.search(r"Row 1 · label spam; \w+: \S+ → \S+ and 1 more; radius 0.25", hero)
+
+
+def test_values_are_written_in_the_precision_of_their_columns():
+    results = six_rows(["days", "income"])
+    results.values[0] = [2922.0, 76100.0]
+    results.witness[0] = [2915.0, 74000.0]
+    page = render(results)
+    changes = next(c for c in payload(page)["runs"][0]["changes"] if c)
+    assert changes == [2, 1, "76,100", "74,000", "−2,100", 0, "2,922", "2,915", "−7"]
+
+
+def test_names_break_between_words_and_numbers_nowhere():
+    page = render(six_rows(["worst_mean.area", "a-b"]))
+    assert "worst_<wbr>mean.<wbr>area" in page
+    assert "a-<wbr>b" in page
+    assert not re.search(r"\d[.,]<wbr>", page)
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):

@@ -26,6 +26,18 @@ def test_the_score_is_the_share_of_proved_rows(tree):
     assert tp.verified_accuracy_score(tree, X[2:], y[2:], eps=9.0, perturbation=bounded) == 1.0
 
 
+def test_gates_count_attacked_rows_only(tree):
+    # Of two rows of class a, one crosses 1.5; those of class b stay as they are.
+    options = {"eps": 0.6, "attacker_class": "a"}
+    assert tp.verified_accuracy_score(tree, X, y, **options) == 0.5
+    with pytest.raises(AssertionError, match="1 of 2 attacked rows are verified"):
+        tp.assert_robust(tree, X, y, at_least=0.75, **options)
+    assert len(tp.assert_robust(tree, X, y, at_least=0.5, **options)) == 4
+    with pytest.raises(tp.InvalidInput, match="at least one row that is attacked"):
+        tp.assert_robust(tree, X[:2], y[:2], at_least=0.0, eps=0.6, attacker_class="b")
+    assert tp.verified_accuracy_score(tree, X[:2], y[:2], eps=0.6, attacker_class="b") == 0.0
+
+
 def test_the_score_works_in_model_selection():
     rows, labels = load_iris(return_X_y=True)
     scorer = tp.verified_accuracy_scorer(eps=0.05)

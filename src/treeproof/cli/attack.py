@@ -38,13 +38,13 @@ def command(model_path: str, data_path: str, eps: float | None, **given: Any) ->
         raise click.UsageError(f"--engine of attack must be one of {', '.join(ATTACKS)}.")
     if options.evidence:
         raise click.UsageError("--evidence is about proofs, and an attack gives none.")
-    has_radius = eps is not None or options.threat.eps is not None
+    has_radius = eps is not None or options.threat.has_radius
     kind: Literal["verify", "radius"] = "verify" if has_radius else "radius"
     with run_question(model_path, data_path, options, kind, eps=eps) as (run, runner):
         summary = _summary(run.tally)
         broken = summary["broken"]
         lines = [
-            f"{summary['rows']} rows: changes found for {summary['found']},"
+            f"{run.tally.rows_in_words()}: changes found for {summary['found']},"
             + (" wrong ones among them," if broken is None else f" already broken {broken},")
             + f" none found {summary['none_found']}"
         ]
@@ -62,8 +62,9 @@ def _summary(tally: "RunSummary") -> dict[str, Any]:
         mean = tally.upper.total / n_found if n_found else None
     return {
         "rows": tally.n_rows,
+        "attacked": tally.n_attacked,
         "found": n_found,
         "broken": broken,
-        "none_found": tally.n_rows - n_found - (broken or 0),
+        "none_found": tally.n_attacked - n_found - (broken or 0),
         "mean_upper": mean,
     }

@@ -79,21 +79,31 @@ def _saved(path: str) -> "Results":
 def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> None:
     from treeproof.cli.run_output import print_csv, print_table
     from treeproof.query.arithmetic import in_words
+    from treeproof.results.numbers import share_down
 
     arithmetic = in_words(header) or "not recorded"
     columns = ("eps", "certified", "resisting", "undecided")
     points = []
     for eps in tally.radii:
-        proved, resisting = tally.proved[eps], tally.n_rows - tally.broken[eps]
-        shares = (count / tally.n_rows for count in (proved, resisting, resisting - proved))
+        proved, resisting = tally.proved[eps], tally.n_attacked - tally.broken[eps]
+        shares = (tally.share(count) for count in (proved, resisting, resisting - proved))
         points.append(dict(zip(columns, (eps, *shares), strict=True)))
     if output_format == "json":
-        said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows, "curve": points}
+        said = {"header": header, "arithmetic": arithmetic, "rows": tally.n_rows}
+        said |= {"attacked": tally.n_attacked, "curve": points}
         print_json(said)
     elif output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
         print_csv(columns, ([point[name] for name in columns] for point in points))
     else:
         labels = header.get("question", {}).get("labels", "given")
-        click.echo(printable(f"{tally.n_rows} rows, labels: {labels}, arithmetic: {arithmetic}"))
-        print_table(columns, ([f"{point[name]:.6g}" for name in columns] for point in points))
+        rows = tally.rows_in_words()
+        click.echo(printable(f"{rows}, labels: {labels}, arithmetic: {arithmetic}"))
+        written = {"certified": share_down}
+        print_table(
+            columns,
+            (
+                [written.get(name, "{:.6g}".format)(point[name]) for name in columns]
+                for point in points
+            ),
+        )

@@ -13,7 +13,7 @@ import click
 
 import treeproof
 from treeproof.cli.console import print_error, print_note
-from treeproof.errors import ModelWarning, TreeproofError
+from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError
 
 EXIT_WRONG_INPUT = 2
 
@@ -86,7 +86,8 @@ class LazyGroup(click.Group):
         """Run a command; what treeproof refuses becomes a sentence, bugs keep their traceback."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always", ModelWarning)
+                for category in (ModelWarning, NoEffectWarning):
+                    warnings.simplefilter("always", category)
                 warnings.showwarning = _show_warning(warnings.showwarning)
                 return super().invoke(ctx)
         except TreeproofError as error:
@@ -97,7 +98,7 @@ def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
     """Show what treeproof warns of as one line without its place in the sources."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, ModelWarning):
+        if issubclass(category, ModelWarning | NoEffectWarning):
             print_note(f"warning: {message}")
         else:
             others(message, category, *place)

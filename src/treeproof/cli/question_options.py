@@ -66,6 +66,12 @@ _ASKED_OPTIONS = all_of(
         metavar="NAME",
         help="A feature that does not move, by name or number; may be repeated.",
     ),
+    _threat(
+        "--moving",
+        multiple=True,
+        metavar="NAME",
+        help="The only features that move, by name or number; may be repeated.",
+    ),
     _threat("--low", type=float, help="Least value of any feature."),
     _threat("--high", type=float, help="Largest value of any feature."),
     _threat(
@@ -184,7 +190,16 @@ class QuestionOptions:
         file = left.pop("threat")
         threat = ThreatModel() if file is None else load_threat(file)
         threat = threat.with_options(
-            **take("frozen", "scale", "low", "high", "score_change", "arithmetic", "attacker_class")
+            **take(
+                "frozen",
+                "moving",
+                "scale",
+                "low",
+                "high",
+                "score_change",
+                "arithmetic",
+                "attacker_class",
+            )
         )
         if left.get("resume") and left["out"] is None:
             raise click.UsageError("--resume needs a run file: give it with --out.")
@@ -200,10 +215,8 @@ class QuestionOptions:
     @property
     def goal(self) -> "ScoreChange | None":
         """The claim, where it is not that the label is kept."""
-        from treeproof.query.goals import ScoreChange
-
-        change = self.threat.score_change
-        return None if change is None else ScoreChange(change)
+        goal: ScoreChange | None = self.threat.options["goal"]
+        return goal
 
     def source(self, model: "Model", data_path: str) -> "FileSource":
         """The rows that were chosen; refused where nothing can be asked about them."""
@@ -235,6 +248,7 @@ class QuestionOptions:
         threat = self.threat if eps is None else self.threat.with_options(eps=eps)
         spread = None if threat.scale == "one" else source.spread(threat.scale)
         ensemble = source.ensemble
+        threat.warn_of_categories(ensemble.feature_names, ensemble.is_categorical)
         return threat.ball(
             ensemble.feature_names, ensemble.n_features, spread, has_radius=has_radius
         )

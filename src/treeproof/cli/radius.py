@@ -33,6 +33,7 @@ def command(
     from treeproof.cli.execute import run_question
     from treeproof.cli.run_output import conclude
     from treeproof.query.description import plain
+    from treeproof.results.numbers import share_down
 
     if fail_under is not None and at is None:
         raise click.UsageError("--fail-under needs a radius: give it with --at.")
@@ -43,9 +44,10 @@ def command(
         share = None if at is None else tally.share_proved(at)
         lines = tally.lines()
         if share is not None:
-            lines.append(f"verified at radius {at:g}: {share:.6g} of the rows")
+            lines.append(f"verified at radius {at:g}: {share_down(share)} {tally.who()}")
         summary = {
             "rows": tally.n_rows,
+            "attacked": tally.n_attacked,
             "exact": tally.n_exact,
             "broken": tally.verdicts["falsified"],
             "undecided": tally.verdicts["unknown"],

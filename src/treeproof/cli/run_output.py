@@ -79,7 +79,10 @@ def finish(
     if not is_complete:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if fail_under is not None and share is not None and share < fail_under:
-        print_note(f"the gate failed: {share:.6g} of the rows are verified, below {fail_under:g}.")
+        from treeproof.results.numbers import share_down
+
+        proved = f"{share_down(share)} {tally.who()}"
+        print_note(f"the gate failed: {proved} are verified, below {fail_under:g}.")
         raise click.exceptions.Exit(EXIT_GATE_FAILED)
     if strict and tally.verdicts["unknown"]:
         print_note(f"{tally.verdicts['unknown']} of {tally.n_rows} rows are undecided (--strict).")

@@ -33,14 +33,16 @@ def command(
     """
     from treeproof.cli.execute import run_question
     from treeproof.cli.run_output import conclude
+    from treeproof.results.numbers import share_down
 
     options = QuestionOptions.parse(given)
-    if eps is None and options.threat.eps is None:
+    if eps is None and not options.threat.has_radius:
         raise click.MissingParameter(param_hint="'--eps'", param_type="option")
     with run_question(model_path, data_path, options, "verify", eps=eps) as (run, runner):
         tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
         counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
-        share = counts["verified"] / tally.n_rows
-        lines = [*tally.lines(), f"verified at radius {at:g}: {share:.6g} of the rows"]
-        summary = {"rows": tally.n_rows} | counts | {"at": at, "share_verified": share}
+        share = tally.share(counts["verified"])
+        lines = [*tally.lines(), f"verified at radius {at:g}: {share_down(share)} {tally.who()}"]
+        rows = {"rows": tally.n_rows, "attacked": tally.n_attacked}
+        summary = rows | counts | {"at": at, "share_verified": share}
         conclude(run, runner, options, summary, lines, fail_under=fail_under, share=share)

@@ -13,6 +13,7 @@ from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import label_numbers, numeric_rows
+from treeproof.model.spread import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,31 +184,11 @@ class FileSource:
         }
 
     def spread(self, kind: Literal["std", "range"]) -> FloatArray:
-        """Spread of each column over all rows of the file, whatever the range.
-
-        Missing entries are left out; a constant column has spread 0, which freezes it.
-        """
-        n = self.ensemble.n_features
-        count, mean, squares = np.zeros(n), np.zeros(n), np.zeros(n)
-        least, largest = np.full(n, np.inf), np.full(n, -np.inf)
+        """Spread of each column over all rows of the file, whatever the range."""
+        spread = Spread(self.ensemble.n_features)
         for chunk in self._open(slice(0, None)).chunks():
-            values = chunk.matrix(self.ensemble)
-            present = np.isfinite(values)
-            added = present.sum(axis=0)
-            values = np.where(present, values, 0.0)
-            chunk_mean = values.sum(axis=0) / np.maximum(added, 1)
-            deviation = np.where(present, values - chunk_mean, 0.0)
-            # Means and squares of two parts are joined as Chan, Golub and LeVeque do.
-            total = np.maximum(count + added, 1)
-            shift = np.where(added > 0, chunk_mean - mean, 0.0)
-            squares += (deviation**2).sum(axis=0) + shift**2 * count * added / total
-            mean += shift * added / total
-            count += added
-            least = np.minimum(least, np.where(present, values, np.inf).min(axis=0))
-            largest = np.maximum(largest, np.where(present, values, -np.inf).max(axis=0))
-        if kind == "range":
-            return np.where(count > 0, largest - least, 0.0)
-        return np.where(largest > least, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+            spread.add(chunk.matrix(self.ensemble))
+        return spread.of(kind)
 
 
 def class_labels(ensemble: Ensemble, labels: Any, n_rows: int) -> NDArray[Any] | None:

@@ -4,59 +4,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets
-from treeproof.kernels.core.cells import CUT, FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
-from treeproof.model.ensemble import (
-    CATEGORICAL,
-    ZERO_BAND,
-    ZERO_IS_MISSING,
-    Ensemble,
-    FloatArray,
-    IntArray,
-    cached_per_ensemble,
-)
+from treeproof.kernels.core.cells import FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
+from treeproof.model.cuts import cuts_of
+from treeproof.model.ensemble import Ensemble, FloatArray, IntArray, cached_per_ensemble
 from treeproof.query.query import Query
 
 
 @cached_per_ensemble
 def rank_space(ensemble: Ensemble) -> RankSpace:
     """Return the integer view of an ensemble."""
-    trees = ensemble.trees
-    inner = trees.feature >= 0
-    categorical = inner & ((trees.flags & CATEGORICAL) > 0)
-    numeric = inner & ~categorical
-    banded = np.zeros(ensemble.n_features, dtype=bool)
-    banded[trees.feature[numeric & ((trees.flags & ZERO_IS_MISSING) > 0)]] = True
-    nodes = np.stack(
-        [trees.feature, np.zeros_like(trees.feature), trees.right, trees.flags], axis=1
-    ).astype(np.uint32)
-    nodes[~inner, TESTED] = NOTHING
-    nodes[~inner, NEXT] = trees.leaf[~inner]
-    start = np.zeros(ensemble.n_features + 1, dtype=np.int64)
-    zero_low = np.full(ensemble.n_features, -1, dtype=np.int32)
-    zero_high = np.full(ensemble.n_features, -1, dtype=np.int32)
-    pieces = []
-    order = np.flatnonzero(numeric)
-    order = order[np.argsort(trees.feature[order], kind="stable")]
-    bounds = np.searchsorted(trees.feature[order], np.arange(ensemble.n_features + 1))
-    for feature in range(ensemble.n_features):
-        testing = order[bounds[feature] : bounds[feature + 1]]
-        values = trees.threshold[testing]
-        if banded[feature]:
-            # The zero band gets cells of its own: [-band, band] is what counts as zero.
-            values = np.concatenate([values, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
-        cuts, inverse = np.unique(values, return_inverse=True)
-        nodes[testing, CUT] = inverse[: len(testing)]
-        if banded[feature]:
-            zero_low[feature] = inverse[-2] + 1
-            zero_high[feature] = inverse[-1]
-        start[feature + 1] = start[feature] + len(cuts)
-        pieces.append(cuts)
+    trees, cuts = ensemble.trees, cuts_of(ensemble)
+    is_leaf = trees.feature < 0
+    nodes = np.stack([trees.feature, cuts.node_cut, trees.right, trees.flags], axis=1).astype(
+        np.uint32
+    )
+    nodes[is_leaf, TESTED] = NOTHING
+    nodes[is_leaf, NEXT] = trees.leaf[is_leaf]
     return RankSpace(
-        cut_start=start,
-        cut=np.concatenate(pieces) if pieces else np.zeros(0),
+        cut_start=cuts.start,
+        cut=cuts.cut,
         nodes=nodes,
-        zero_low=zero_low,
-        zero_high=zero_high,
+        zero_low=cuts.zero_low,
+        zero_high=cuts.zero_high,
         categorical=ensemble.is_categorical,
         max_depth=_max_depth(ensemble),
     )

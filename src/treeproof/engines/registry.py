@@ -43,5 +43,10 @@ def engine_named(choice: str | Engine) -> Engine:
 def require_support(engine: Engine, query: Query) -> None:
     """Raise `UnsupportedQuery` with the engine's own sentence when it cannot answer."""
     sentence = engine.refusal(query)
+    if query.pricing is not None and not getattr(engine, "answers_prices", False):
+        sentence = (
+            f"The engine '{engine.name}' answers for plain LInf balls and boxes. Got a question"
+            " with costs, relative units or a domain. Use 'exact' or 'milp'."
+        )
     if sentence is not None:
         raise UnsupportedQuery(sentence)

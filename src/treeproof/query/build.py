@@ -16,7 +16,14 @@ from treeproof.model.rows import label_numbers, numeric_rows
 from treeproof.query.arithmetic import Arithmetic, checked_arithmetic
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal, KeepsLabel
-from treeproof.query.perturbations import Box, LInf, in_order, resolve
+from treeproof.query.perturbations import (
+    Ball,
+    Box,
+    in_order,
+    is_priced,
+    resolve,
+    warn_of_categories,
+)
 from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
 
 Sums = Callable[[Ensemble, FloatArray], NDArray[np.floating]]
@@ -27,7 +34,7 @@ def build_query(
     ensemble: Ensemble,
     X: Any,
     y: Any,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
@@ -38,12 +45,16 @@ def build_query(
 
     The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
     """
-    if not isinstance(perturbation, LInf | Box):
-        raise InvalidInput(f"'perturbation' must be an LInf or a Box. Got {perturbation!r}.")
+    if not isinstance(perturbation, Ball | Box):
+        raise InvalidInput(
+            f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {perturbation!r}."
+        )
+    if not is_priced(perturbation):
+        warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
-    if isinstance(perturbation, LInf):
+    if not isinstance(perturbation, Box):
         refuse_outside(ensemble, matrix, perturbation)
     labels = None
     if y is not None:
@@ -62,10 +73,15 @@ def build_query(
         # Sound: codes of categories never move, so what the model rounds them to is all there is.
         rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
     query = resolve_query(ensemble, rows, sums(ensemble, rows), labels, perturbation, goal=goal)
+    if query.pricing is not None:
+        query.pricing.refuse_broken_rows()
     if attacker_class is not None:
         query = _only_attacked(query, attacker_class)
+    said = describe(perturbation)
+    if query.pricing is not None and "domain" in said:
+        said["domain"] = query.pricing.types.words()
     words = {
-        "perturbation": describe(perturbation),
+        "perturbation": said,
         "goal": describe(goal or KeepsLabel()),
         "arithmetic": arithmetic,
         "attacker_class": plain_value(attacker_class),
@@ -85,13 +101,15 @@ def _only_attacked(query: Query, attacker_class: Any) -> Query:
     low, high = np.array(query.reach.low), np.array(query.reach.high)
     low[stays] = np.where(np.isnan(query.rows[stays]), -np.inf, query.rows[stays])
     high[stays] = np.where(np.isnan(query.rows[stays]), np.inf, query.rows[stays])
-    return dataclasses.replace(query, reach=dataclasses.replace(query.reach, low=low, high=high))
+    pricing = query.pricing and dataclasses.replace(query.pricing, stays=stays)
+    reach = dataclasses.replace(query.reach, low=low, high=high)
+    return dataclasses.replace(query, reach=reach, pricing=pricing)
 
 
 def refuse_outside(
     ensemble: Ensemble,
     rows: FloatArray,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     numbers: NDArray[np.int64] | None = None,
 ) -> None:
     """Refuse rows whose own values lie outside the bounds of a perturbation.

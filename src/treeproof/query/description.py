@@ -28,8 +28,17 @@ def describe(thing: Any) -> dict[str, Any]:
     words: dict[str, Any] = {"name": getattr(thing, "name", None) or type(thing).__name__}
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         for field in dataclasses.fields(thing):
-            words[field.name] = plain(_without_arrays(getattr(thing, field.name)))
+            value = getattr(thing, field.name)
+            is_said = field.metadata.get("described", True)
+            if not is_said or (field.name in _LATER and value == field.default):
+                continue
+            is_part = dataclasses.is_dataclass(value)
+            words[field.name] = describe(value) if is_part else plain(_without_arrays(value))
     return words
+
+
+_LATER = ("relative", "domain")
+"""Options that the first questions did not have: left out where they say nothing."""
 
 
 def _without_arrays(value: Any) -> Any:

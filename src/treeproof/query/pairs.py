@@ -20,11 +20,11 @@ from treeproof.query.constraints import (
     rising_cut,
     rounding_unit,
 )
+from treeproof.query.domain import Features
 from treeproof.query.names import feature_number, in_feature_order, numbers_of
-from treeproof.query.perturbations import Box, LInf, in_order, resolve
+from treeproof.query.perturbations import Box, LInf, in_order, is_priced, resolve
 from treeproof.query.properties import (
     Fair,
-    Features,
     HighConfidence,
     Monotone,
     Property,
@@ -151,6 +151,10 @@ def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Feat
         )
     if not isinstance(domain, LInf | Box):
         raise InvalidInput(f"'domain' must be a Box, or an LInf around rows. Got {domain!r}.")
+    if is_priced(domain):
+        raise UnsupportedQuery(
+            "Properties are proved in a plain Box or LInf, without a Domain or relative units."
+        )
     domain = in_order(domain, names, n_features)
     if X is None:
         if not isinstance(domain, Box):

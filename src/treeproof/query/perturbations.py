@@ -1,16 +1,19 @@
-"""`LInf` and `Box`: how a row may change."""
+"""`LInf`, `L1`, `L2`, `L0`, `Cost` and `Box`: how a row may change."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeproof.errors import InvalidInput
-from treeproof.query.names import feature_number, in_feature_order, numbers_of
+from treeproof.errors import InvalidInput, NoEffectWarning
+from treeproof.query.domain import Domain, Features
+from treeproof.query.names import feature_number, in_feature_order, listed, numbers_of
+from treeproof.query.prices import Tariff
 from treeproof.query.rounding import FloatArray, move_rounded_down
 
 PerFeature = ArrayLike | Mapping[Any, Any]
@@ -18,7 +21,29 @@ PerFeature = ArrayLike | Mapping[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class LInf:
+class _Ball:
+    """What `LInf`, `L1`, `L2` and `L0` have in common: moves in units of each feature's scale."""
+
+    eps: float | None = None
+    scale: PerFeature | None = None
+    below: PerFeature = 1.0
+    above: PerFeature = 1.0
+    frozen: Features = ()
+    low: PerFeature = -np.inf
+    high: PerFeature = np.inf
+    # Another word for frozen, which is what questions are described and known by.
+    moving: Features | None = field(default=None, metadata={"described": False})
+    relative: bool = False
+    domain: Domain | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse radii that are no distance; one feature is a sequence of one."""
+        _check_limit(type(self).__name__, "eps", self.eps)
+        _list_features(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LInf(_Ball):
     """Every feature may move by at most eps, in units of its scale.
 
     Parameters
@@ -34,6 +59,15 @@ class LInf:
         Features that do not move, by name or number.
     low, high : float, dict, Series or array-like of shape (n_features,), optional
         Bounds of the data's domain; no feature leaves them, and rows outside of them are refused.
+    moving : str, int or sequence of them, optional
+        The only features that move, by name or number: all others are frozen.
+    relative : bool
+        Whether scales are multiples of the row's own absolute value: ``LInf(0.1, relative=True)``
+        is 10 % up or down, and a value of 0 does not move. Categories, groups and missing values
+        have no size: for them a unit is the scale itself.
+    domain : Domain, optional
+        Which rows there can be. A change of a category, of a group, or from or to a missing value
+        counts as one unit.
 
     Notes
     -----
@@ -42,20 +76,106 @@ class LInf:
     without an index are in the order of the model's features.
     """
 
-    eps: float | None = None
-    scale: PerFeature | None = None
-    below: PerFeature = 1.0
-    above: PerFeature = 1.0
-    frozen: int | str | Sequence[int | str] = ()
+
+@dataclass(frozen=True, slots=True)
+class L1(_Ball):
+    """The moves of all features may add up to at most eps, in units of their scales.
+
+    Parameters
+    ----------
+    eps : float or None
+        Largest sum of moves; None where the least one is what is asked for.
+    scale, below, above, frozen, low, high, moving, relative, domain
+        See `LInf`; a move costs its size divided by the unit of its feature and direction.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class L2(_Ball):
+    """The Euclidean length of all moves is at most eps, in units of their scales.
+
+    Parameters
+    ----------
+    eps : float or None
+        Largest root of the sum of squares; None where the least one is what is asked for.
+    scale, below, above, frozen, low, high, moving, relative, domain
+        See `LInf`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class L0(_Ball):
+    """At most eps features change, by any amount.
+
+    Parameters
+    ----------
+    eps : float or None
+        Largest number of changed features; None where the least one is what is asked for. A group
+        of one-hot columns is one feature.
+    scale : dict, Series or array-like of shape (n_features,), optional
+        A change of a feature counts ``1 / scale``; default 1.
+    below, above, frozen, low, high, moving, relative, domain
+        See `LInf`; of the directions only whether they are 0 matters.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Changes may cost at most a budget: prices per feature and direction, charges and tables.
+
+    Parameters
+    ----------
+    budget : float or None
+        Largest cost; None where the least one is what is asked for.
+    up, down : float, dict, Series or array-like of shape (n_features,), optional
+        Price of moving a feature by 1 upwards and downwards; infinite forbids it, 0 is free.
+    fixed : float, dict, Series or array-like of shape (n_features,), optional
+        Charge for changing a feature at all, added once.
+    table : dict, optional
+        Prices of other categories, ``{feature: {before: {after: price}}}``. In a group the feature
+        is any column of it, and categories are columns. What is not listed costs one unit.
+    frozen, low, high, moving
+        See `LInf`.
+    relative : bool
+        Whether `up` and `down` are prices of moving by the row's own absolute value, so that 0.01
+        of them is the price of one per cent.
+    domain : Domain, optional
+        Which rows there can be.
+    """
+
+    budget: float | None = None
+    up: PerFeature = 1.0
+    down: PerFeature = 1.0
+    fixed: PerFeature = 0.0
+    table: Mapping[Any, Any] = field(default_factory=dict)
+    frozen: Features = ()
     low: PerFeature = -np.inf
     high: PerFeature = np.inf
+    # Another word for frozen, which is what questions are described and known by.
+    moving: Features | None = field(default=None, metadata={"described": False})
+    relative: bool = False
+    domain: Domain | None = None
 
     def __post_init__(self) -> None:
-        """Refuse radii that are no distance; one frozen feature is a sequence of one."""
-        if isinstance(self.frozen, str | int | np.integer):
-            object.__setattr__(self, "frozen", (self.frozen,))
-        if self.eps is not None and not (np.ndim(self.eps) == 0 and self.eps >= 0.0):
-            raise InvalidInput(f"'eps' of LInf must be a number >= 0. Got {self.eps!r}.")
+        """Refuse budgets that are no cost; one feature is a sequence of one."""
+        _check_limit("Cost", "budget", self.budget)
+        _list_features(self)
+
+    @property
+    def eps(self) -> float | None:
+        """The budget, by the name that it has in the other perturbations."""
+        return self.budget
+
+
+def _list_features(perturbation: Any) -> None:
+    for name in ("frozen", "moving"):
+        if isinstance(getattr(perturbation, name), str | int | np.integer):
+            object.__setattr__(perturbation, name, (getattr(perturbation, name),))
+
+
+def _check_limit(what: str, name: str, limit: Any) -> None:
+    if limit is not None and not (np.ndim(limit) == 0 and limit >= 0.0):
+        raise InvalidInput(f"'{name}' of {what} must be a number >= 0. Got {limit!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +186,28 @@ class Box:
     ----------
     low, high : dict, Series, frame or array-like of shape (n_features,) or (n_rows, n_features)
         Bounds, inclusive; infinite sides are allowed. Missing and categorical entries of a row
-        stay as they are. Names are matched as those of `LInf` are; rows of frames are those of
-        the question in their order.
+        stay as they are, unless the domain lets them change. Names are matched as those of `LInf`
+        are; rows of frames are those of the question in their order.
+    domain : Domain, optional
+        Which rows there can be.
     """
 
     low: PerFeature
     high: PerFeature
+    domain: Domain | None = None
+
+
+Ball = LInf | L1 | L2 | L0 | Cost
+"""Perturbations with a radius or budget, or without where it is what is asked for."""
+
+
+def is_priced(perturbation: Ball | Box) -> bool:
+    """Whether a question is asked over axes with prices, rather than in cells of an L∞ ball."""
+    if isinstance(perturbation, Box):
+        return perturbation.domain is not None
+    if isinstance(perturbation, LInf):
+        return perturbation.domain is not None or bool(perturbation.relative)
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,55 +252,132 @@ class Reach:
         return replace(self, low=self.low[selection], high=self.high[selection])
 
 
-_LEFT_OUT = {"scale": 1.0, "below": 1.0, "above": 1.0, "low": -np.inf, "high": np.inf}
+_LEFT_OUT = {
+    "scale": 1.0,
+    "below": 1.0,
+    "above": 1.0,
+    "up": 1.0,
+    "down": 1.0,
+    "fixed": 0.0,
+    "low": -np.inf,
+    "high": np.inf,
+}
 """Fields that may name features, and the value of those that a dict leaves out."""
 
-Perturbation = TypeVar("Perturbation", bound=LInf | Box)
+Perturbation = TypeVar("Perturbation", bound=Ball | Box)
 
 
 def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) -> Perturbation:
     """Return the same perturbation with numbers in the order of a model's features, not names."""
     what, given = type(perturbation).__name__, {}
-    for field in fields(perturbation):
-        value = getattr(perturbation, field.name)
-        if field.name in _LEFT_OUT:
-            default = _LEFT_OUT[field.name]
-            said = f"'{field.name}' of {what}"
-            given[field.name] = in_feature_order(said, value, names, n_features, default)
-        elif field.name == "frozen":  # by the model's own spelling of their names
+    for part in fields(perturbation):
+        value = getattr(perturbation, part.name)
+        if part.name in _LEFT_OUT:
+            default = _LEFT_OUT[part.name]
+            said = f"'{part.name}' of {what}"
+            given[part.name] = in_feature_order(said, value, names, n_features, default)
+        elif part.name == "frozen":  # by the model's own spelling of their names
             given["frozen"] = [
                 names[feature_number(item, n_features, names)] if isinstance(item, str) else item
                 for item in value
             ]
+        elif part.name == "moving" and value is not None:
+            moving = {feature_number(item, n_features, names) for item in value}
+            given["frozen"] += [
+                names[number] if names else number
+                for number in range(n_features)
+                if number not in moving
+            ]
+            given["moving"] = None
     return replace(perturbation, **given)
 
 
-def resolve(perturbation: LInf | Box, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
-    """Return the reach of a perturbation around rows in the model's input precision."""
+def warn_of_categories(
+    perturbation: Ball | Box, names: Sequence[str], is_categorical: NDArray[np.bool_]
+) -> None:
+    """Warn where moves of a categorical feature are given by its name, since it never moves."""
+    for part in fields(perturbation):
+        value = getattr(perturbation, part.name)
+        said = list(value) if isinstance(value, Mapping) else []
+        if part.name == "moving":
+            said = list(value or ())
+        numbers = [feature_number(item, len(is_categorical), names) for item in said]
+        stay = [said[at] for at, number in enumerate(numbers) if is_categorical[number]]
+        if stay:
+            where = f"'{part.name}' of {type(perturbation).__name__}"
+            warn_of_no_effect(f"{where} has no effect on {listed(stay)}", stacklevel=4)
+
+
+def warn_of_no_effect(what: str, stacklevel: int = 3) -> None:
+    """Warn of moves of categorical features."""
+    warnings.warn(
+        f"{what}: categories never move. Proofs are about the categories that rows have.",
+        NoEffectWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = ()) -> Reach:
+    """Return the reach of a perturbation around rows in the model's input precision.
+
+    Of one with prices these are the bounds, and units of 0 where a direction is forbidden.
+    """
     if isinstance(perturbation, Box):
         return _box_reach(in_order(perturbation, names, rows.shape[1]), rows)
     return _ball_reach(in_order(perturbation, names, rows.shape[1]), rows, names)
 
 
-def _ball_reach(ball: LInf, rows: FloatArray, names: Sequence[str]) -> Reach:
-    n_features = rows.shape[1]
-    scale = _per_feature("scale", 1.0 if ball.scale is None else ball.scale, n_features)
-    down = scale * _per_feature("below", ball.below, n_features)
-    up = scale * _per_feature("above", ball.above, n_features)
-    for name, rate in (("scale", scale), ("below", down), ("above", up)):
-        if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
-            raise InvalidInput(f"'{name}' of LInf must be finite and >= 0. Got {rate!r}.")
+def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
+    n_features, what = rows.shape[1], type(ball).__name__
+    if isinstance(ball, Cost):
+        weights = (_per_feature(what, name, getattr(ball, name), n_features) for name in _WEIGHTS)
+        fixed, down, up = weights
+        for name, price in (("fixed", fixed), ("down", down), ("up", up)):
+            if not np.all(price >= 0.0):
+                raise InvalidInput(f"'{name}' of Cost must be numbers >= 0. Got {price!r}.")
+        down, up = (
+            (np.isfinite(fixed) & np.isfinite(price)).astype(np.float64) for price in (down, up)
+        )
+    else:
+        scale = _per_feature(what, "scale", 1.0 if ball.scale is None else ball.scale, n_features)
+        down = scale * _per_feature(what, "below", ball.below, n_features)
+        up = scale * _per_feature(what, "above", ball.above, n_features)
+        for name, rate in (("scale", scale), ("below", down), ("above", up)):
+            if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
+                raise InvalidInput(f"'{name}' of {what} must be finite and >= 0. Got {rate!r}.")
     for feature in cast("Sequence[int | str]", ball.frozen):
         number = feature_number(feature, n_features, names)
         down[number] = up[number] = 0.0
-    low = _per_feature("low", ball.low, n_features)
-    high = _per_feature("high", ball.high, n_features)
+    low = _per_feature(what, "low", ball.low, n_features)
+    high = _per_feature(what, "high", ball.high, n_features)
     if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
-        raise InvalidInput("'low' of LInf must not exceed 'high', and neither may be NaN.")
+        raise InvalidInput(f"'low' of {what} must not exceed 'high', and neither may be NaN.")
     # One row for all: no table of bounds is written out.
     low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
     radius = None if ball.eps is None else float(ball.eps)
     return Reach(down=down, up=up, low=low, high=high, radius=radius, is_ball=True)
+
+
+_WEIGHTS = ("fixed", "down", "up")
+
+
+def tariff_of(perturbation: Ball | Box, reach: Reach, names: Sequence[str]) -> Tariff:
+    """What moving each feature costs, in numbers; the reach is that of the perturbation."""
+    n_features = len(reach.down)
+    nothing, one = np.zeros(n_features), np.ones(n_features)
+    if isinstance(perturbation, Box):
+        return Tariff(nothing, nothing, nothing, one, one)
+    ball = in_order(perturbation, names, n_features)
+    if isinstance(ball, Cost):
+        fixed, down, up = (
+            _per_feature("Cost", name, getattr(ball, name), n_features) for name in _WEIGHTS
+        )
+        return Tariff(fixed, down, up, reach.down, reach.up)
+    if isinstance(ball, L0):
+        scale = _per_feature("L0", "scale", 1.0 if ball.scale is None else ball.scale, n_features)
+        with np.errstate(divide="ignore"):
+            return Tariff(1.0 / scale, nothing, nothing, reach.down, reach.up)
+    return Tariff(nothing, one, one, reach.down, reach.up)
 
 
 def _box_reach(box: Box, rows: FloatArray) -> Reach:
@@ -179,8 +392,8 @@ def _box_reach(box: Box, rows: FloatArray) -> Reach:
     return Reach(down=rates, up=rates, low=low, high=high, radius=np.inf, is_ball=False)
 
 
-def _per_feature(name: str, value: PerFeature, n_features: int) -> FloatArray:
-    array = numbers_of(f"'{name}' of LInf", value)
+def _per_feature(what: str, name: str, value: PerFeature, n_features: int) -> FloatArray:
+    array = numbers_of(f"'{name}' of {what}", value)
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_features):
         raise InvalidInput(
             f"'{name}' must be one number or one per feature ({n_features})."

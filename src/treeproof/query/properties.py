@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from treeproof.errors import InvalidInput
+from treeproof.query.domain import Features
 from treeproof.query.perturbations import PerFeature
-
-Features = int | str | Sequence[int | str]
-"""A feature by name or number, or several of them."""
 
 
 def _check_positive(what: str, value: float | None, *, zero: bool = True) -> None:

@@ -18,7 +18,9 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.query.constraints import Alternatives, alternatives_of, breaks_claim
 from treeproof.query.goals import Goal
-from treeproof.query.perturbations import Box, LInf, Reach, resolve
+from treeproof.query.perturbations import Ball, Box, Reach, is_priced, resolve
+from treeproof.query.prices import Pricing
+from treeproof.query.pricing import pricing_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,10 @@ class Query:
         The model as it was loaded, where `ensemble` stands for it in another domain.
     predicted : int64 (n_rows,) or None
         Class index that the model gives each unchanged row; None for scores.
+    pricing : Pricing or None
+        What changes cost and which are allowed, where the question has costs, relative units or a
+        domain; its axes and atoms are what is searched then, and of the reach only the radius says
+        something. None for plain L∞ balls and boxes.
     unit_rows : int
         A search may learn from rows before it: from those of its own block of so many rows only,
         so that blocks may be asked about together or not; 0 where all are one block.
@@ -62,6 +68,7 @@ class Query:
     description: dict[str, Any] = field(default_factory=dict)
     deployed: Ensemble | None = None
     predicted: NDArray[np.int64] | None = None
+    pricing: Pricing | None = None
     unit_rows: int = 0
 
     def __len__(self) -> int:
@@ -77,6 +84,7 @@ class Query:
             group=self.group[selection],
             already_broken=self.already_broken[selection],
             predicted=None if self.predicted is None else self.predicted[selection],
+            pricing=None if self.pricing is None else self.pricing.take(selection),
         )
 
     def replay(
@@ -114,12 +122,18 @@ class Query:
     def never_moved(self) -> NDArray[np.bool_]:
         """Entries (n_rows, n_features) that keep their value, though the model looks at them.
 
-        These are codes of categories and missing values; nothing is proved about other values of
-        them.
+        These are codes of categories and missing values, unless a domain lets them change; nothing
+        is proved about other values of them.
         """
         is_used = np.zeros(self.ensemble.n_features, dtype=bool)
         is_used[self.ensemble.trees.feature[self.ensemble.trees.feature >= 0]] = True
-        return (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
+        never = (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
+        if self.pricing is not None:
+            types = self.pricing.types
+            changes = types.may_fill & np.isnan(self.rows)
+            changes[:, list(types.may_become)] |= ~np.isnan(self.rows[:, list(types.may_become)])
+            never &= ~changes
+        return never
 
 
 @cached_per_ensemble
@@ -138,7 +152,7 @@ def resolve_query(
     rows: FloatArray,
     accumulators: NDArray[np.floating],
     labels: NDArray[np.int64] | None,
-    perturbation: LInf | Box,
+    perturbation: Ball | Box,
     *,
     goal: Goal | None = None,
 ) -> Query:
@@ -156,13 +170,17 @@ def resolve_query(
         predicted = evaluate.label_indices(ensemble, evaluate.finish(ensemble, accumulators))
         labels = predicted if labels is None else labels
     alternatives, group = alternatives_of(ensemble, goal, labels, accumulators)
+    reach = resolve(perturbation, rows, ensemble.feature_names)
     return Query(
         ensemble=ensemble,
         rows=rows,
         labels=labels,
-        reach=resolve(perturbation, rows, ensemble.feature_names),
+        reach=reach,
         alternatives=alternatives,
         group=group,
         already_broken=breaks_claim(ensemble, alternatives, group, accumulators),
         predicted=predicted,
+        pricing=pricing_of(perturbation, ensemble, rows, reach)
+        if is_priced(perturbation)
+        else None,
     )

@@ -85,3 +85,107 @@ def _sum_error(a: FloatArray, b: FloatArray, total: FloatArray) -> FloatArray:
         part = total - a
         error = (a - (total - part)) + (b - part)
     return np.where(np.isfinite(error), error, 0.0)
+
+
+def round_up(exact: Fraction) -> float:
+    """Smallest double that is not below an exact number."""
+    return -round_down(-exact)
+
+
+def root_rounded_up(exact: Fraction) -> float:
+    """Smallest double whose square is not below an exact number."""
+    value = math.sqrt(round_up(exact))
+    while Fraction(value) ** 2 < exact:
+        value = math.nextafter(value, math.inf)
+    while value > 0.0 and Fraction(below := math.nextafter(value, 0.0)) ** 2 >= exact:
+        value = below
+    return value
+
+
+def quotient_rounded_down(
+    larger: FloatArray, smaller: FloatArray, rate: FloatArray
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Largest doubles not above ``(larger - smaller) / rate``, and whether they are exact.
+
+    For finite numbers with larger >= smaller and finite rates > 0; elsewhere nothing is promised.
+    """
+    larger, smaller, rate = np.broadcast_arrays(larger, smaller, rate)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        difference = larger - smaller
+        lost = _sum_error(larger, -smaller, difference)
+        quotient = np.where(difference == 0.0, 0.0, difference / rate)
+    # All products and errors of numbers of such a size are exact, so signs are.
+    tame = np.ones(rate.shape, dtype=bool)
+    for number in (rate, difference, quotient):
+        tame &= (np.abs(number) > 1e-140) & (np.abs(number) < 1e140)
+    tame |= difference == 0.0
+    for _ in range(3):
+        quotient = np.where(
+            _excess(quotient, rate, difference, lost) > 0.0,
+            np.nextafter(quotient, -np.inf),
+            quotient,
+        )
+    for _ in range(3):
+        above = np.nextafter(quotient, np.inf)
+        quotient = np.where(_excess(above, rate, difference, lost) <= 0.0, above, quotient)
+    rest = _excess(quotient, rate, difference, lost)
+    is_exact = rest == 0.0
+    # With nothing lost by the difference, a sum of two doubles decides, whose sign is right.
+    doubtful = ~tame | ((lost != 0.0) & (np.abs(rest) <= 2.0**-45 * np.abs(lost)))
+    doubtful &= np.isfinite(larger) & np.isfinite(smaller) & (rate > 0.0) & np.isfinite(rate)
+    for index in np.flatnonzero(doubtful):
+        a, b, c = (Fraction(float(array.flat[index])) for array in (larger, smaller, rate))
+        quotient.flat[index] = round_down((a - b) / c)
+        is_exact.flat[index] = Fraction(float(quotient.flat[index])) == (a - b) / c
+    return quotient, is_exact
+
+
+def _excess(
+    quotient: FloatArray, rate: FloatArray, difference: FloatArray, lost: FloatArray
+) -> FloatArray:
+    """``quotient * rate - (difference + lost)``, with the right sign unless nearly all cancels."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = quotient * rate
+        error = _error_of_product(quotient, rate, product)
+        # The first difference is exact: both are nearly equal.
+        return (product - difference) + (error - lost)
+
+
+def _error_of_product(a: FloatArray, b: FloatArray, product: FloatArray) -> FloatArray:
+    split = 2.0**27 + 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        a_high = split * a - (split * a - a)
+        b_high = split * b - (split * b - b)
+        a_low, b_low = a - a_high, b - b_high
+        return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+
+
+def product_rounded_down(
+    a: FloatArray, b: FloatArray, is_exact: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Doubles not above the products of numbers >= 0, of which `a` may have been rounded down.
+
+    Returns them and whether each is the exact product; infinite factors stay infinite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.where((a == 0.0) | (b == 0.0), 0.0, a * b)
+        error = _error_of_product(a, b, product)
+    tame = np.ones(product.shape, dtype=bool)
+    for number in np.broadcast_arrays(a, b, product):
+        tame &= (number > 1e-140) & (number < 1e140)
+    is_nothing = (product == 0.0) & ((a == 0.0) | (b == 0.0))
+    is_whole = (error == 0.0) & tame
+    below = np.where(tame & (error >= 0.0), product, np.nextafter(product, 0.0))
+    unbounded = np.isinf(a) | np.isinf(b)
+    product = np.where(is_nothing | unbounded, product, below)
+    return product, unbounded | (b == 0.0) | (is_exact & (is_nothing | is_whole))
+
+
+def sum_rounded_down(
+    a: FloatArray, b: FloatArray, is_exact: NDArray[np.bool_]
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Doubles not above the sums of numbers, and whether each is the exact sum."""
+    with np.errstate(invalid="ignore"):
+        total = a + b
+        error = np.where(np.isfinite(total), _sum_error(a, b, total), 0.0)
+    return np.where(error < 0.0, np.nextafter(total, -np.inf), total), is_exact & (error == 0.0)

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import FloatArray
+from treeproof.model.rows import numeric_rows
+from treeproof.model.spread import Spread
 from treeproof.query.arithmetic import ARITHMETICS, Arithmetic
-from treeproof.query.names import feature_number
-from treeproof.query.perturbations import LInf
+from treeproof.query.goals import ScoreChange
+from treeproof.query.names import feature_number, listed
+from treeproof.query.perturbations import LInf, warn_of_no_effect
 
 SCALES = ("one", "std", "range")
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
@@ -34,34 +38,149 @@ class FeatureThreat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreatModel:
-    """How rows may change, as options or a file say it."""
+    """How rows may change, as options or a file say it; see `load_threat`.
+
+    Parameters
+    ----------
+    eps : float or None
+        How far every feature may move, in units of `scale`.
+    scale : {"one", "std", "range"}
+        Unit of all features: 1, or the spread of each over the data.
+    frozen : tuple of str or int
+        Features that do not move, by name or number.
+    moving : tuple of str or int, optional
+        The only features that move.
+    low, high : float
+        Bounds of every feature.
+    arithmetic : {"float64", "real"}
+        What rows are, see `verify`.
+    attacker_class : object
+        Only rows of this class are attacked.
+    score_change : float or None
+        The claim, where it is that the raw score moves by at most this.
+    features : dict of str to FeatureThreat
+        What is different for single features, by name or number.
+    """
 
     eps: float | None = None
-    """How far every feature may move, in units of `scale`: 1, or each feature's spread."""
     scale: Literal["one", "std", "range"] = "one"
     frozen: tuple[str | int, ...] = ()
+    moving: tuple[str | int, ...] | None = None
     low: float = -math.inf
     high: float = math.inf
     arithmetic: Arithmetic = "float64"
     attacker_class: Any = None
-    """Only rows of this class are attacked."""
     score_change: float | None = None
-    """The claim, where it is that the raw score moves by at most this."""
     features: dict[str, FeatureThreat] = field(default_factory=dict)
-    """What is different for single features, by name or number."""
 
     def with_options(self, **given: Any) -> "ThreatModel":
-        """Return the same with some parts replaced; frozen features are added to those here."""
+        """Return the same with some parts replaced; frozen features are added to those here.
+
+        Parameters
+        ----------
+        **given
+            Parts by their names.
+
+        Returns
+        -------
+        ThreatModel
+            The other threat model.
+        """
         frozen = self.frozen + tuple(given.pop("frozen", ()))
-        return replace(self, frozen=frozen, **given)
+        moving = tuple(given.pop("moving", ())) or self.moving
+        return replace(self, frozen=frozen, moving=moving, **given)
+
+    def perturbation(self, model: Any, X: Any = None, *, asks_radius: bool = False) -> LInf:
+        """Return the perturbation of rows for `verify`, or without a radius for `radius`.
+
+        Parameters
+        ----------
+        model : Model
+            A loaded model, whose features are meant.
+        X : array-like or data frame, optional
+            Rows whose spread is the unit, for the scales "std" and "range".
+        asks_radius : bool
+            Leave the radius open.
+
+        Returns
+        -------
+        LInf
+            What may move, and how far.
+        """
+        ensemble = getattr(model, "ensemble", model)
+        spread = None
+        if self.scale != "one":
+            if X is None:
+                raise InvalidInput(
+                    f"The threat model's scale is {self.scale!r}, so 'X' must be the rows whose"
+                    " spread is the unit. Got none."
+                )
+            units = Spread(ensemble.n_features)
+            units.add(numeric_rows(ensemble, X, allow_empty=False))
+            spread = units.of(self.scale)
+        if not self.has_radius and not asks_radius:
+            raise InvalidInput(
+                "To verify, a threat model must say how far features move: set 'eps'. Ask"
+                " treeproof.radius, with asks_radius=True here, for the radius itself."
+            )
+        self.warn_of_categories(ensemble.feature_names, ensemble.is_categorical)
+        names, n_features = ensemble.feature_names, ensemble.n_features
+        return self.ball(names, n_features, spread, has_radius=not asks_radius)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What else is asked, as options of `verify` and `radius`."""
+        goal = None if self.score_change is None else ScoreChange(self.score_change)
+        return {
+            "arithmetic": self.arithmetic,
+            "attacker_class": self.attacker_class,
+            "goal": goal,
+        }
+
+    @property
+    def has_radius(self) -> bool:
+        """Whether it says how far features move: all of them, or some."""
+        return self.eps is not None or self._has_own_eps
+
+    @property
+    def _has_own_eps(self) -> bool:
+        return any(part.eps is not None for part in self.features.values())
+
+    def warn_of_categories(self, names: Sequence[str], is_categorical: NDArray[np.bool_]) -> None:
+        """Warn of moves of categorical features, which never move.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Features of the model.
+        is_categorical : bool (n_features,)
+            Which of them hold categories.
+        """
+        for name, part in self.features.items():
+            number = feature_number(known_feature(name, names), len(is_categorical), names)
+            given = [key for key in ("eps", "low", "high") if getattr(part, key) is not None]
+            given += [] if part.direction == "both" else ["direction"]
+            if given and is_categorical[number]:
+                warn_of_no_effect(f"{listed([f'{key!r}' for key in given])} of feature {name!r}")
 
     def ball(
         self, names: Sequence[str], n_features: int, spread: FloatArray | None, *, has_radius: bool
     ) -> LInf:
         """Return the perturbation around rows of a model, by the names of its features.
 
-        `spread` is the unit of each feature, for the scales "std" and "range". Without a radius it
-        is what is asked for.
+        Parameters
+        ----------
+        names, n_features
+            Features of the model.
+        spread : float64 (n_features,) or None
+            Unit of each feature, for the scales "std" and "range".
+        has_radius : bool
+            Without one it is what is asked for.
+
+        Returns
+        -------
+        LInf
+            What may move, and how far.
         """
         numbers = {
             name: feature_number(known_feature(name, names), n_features, names)
@@ -74,20 +193,18 @@ class ThreatModel:
             "high": self._sides("high", numbers, n_features),
             "frozen": tuple(frozen),
         }
+        if self.moving is not None:
+            shared["moving"] = tuple(known_feature(name, names) for name in self.moving)
         if any(part.direction != "both" for part in self.features.values()):
             ways = np.ones((2, n_features))
             for name, part in self.features.items():
                 ways[:, numbers[name]] = _DIRECTIONS[part.direction]
             shared |= {"below": ways[0], "above": ways[1]}
-        if all(part.eps is None for part in self.features.values()):
+        if not self._has_own_eps:
             return LInf(self.eps if has_radius else None, scale=spread, **shared)
         # Features with an eps of their own: everybody's eps becomes the unit, the radius is 1.
-        if self.eps is None:
-            raise InvalidInput(
-                "A threat model with an 'eps' for single features must have one for all others,"
-                " too. Set 'eps' (0 freezes the others)."
-            )
-        units = self.eps * (np.ones(n_features) if spread is None else spread)
+        # Without an eps for all, the others do not move.
+        units = (self.eps or 0.0) * (np.ones(n_features) if spread is None else spread)
         for name, part in self.features.items():
             if part.eps is not None:
                 units[numbers[name]] = part.eps
@@ -112,7 +229,19 @@ def known_feature(name: str | int, names: Sequence[str]) -> str | int:
 
 
 def load_threat(path: str | PathLike[str]) -> ThreatModel:
-    """Read a threat model from a TOML file, see docs/how-to/threat-models-file.md."""
+    """Read a threat model from a TOML file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its keys are explained in docs/how-to/threat-models-file.md.
+
+    Returns
+    -------
+    ThreatModel
+        `ThreatModel.perturbation` gives what `verify` and `radius` take, and
+        `ThreatModel.options` what else they are asked.
+    """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -155,6 +284,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "eps": (_distance, "a number >= 0"),
     "scale": (SCALES.__contains__, f"one of {', '.join(SCALES)}"),
     "frozen": (_features, "a list of feature names or numbers"),
+    "moving": (_features, "a list of feature names or numbers"),
     "low": (_number, "a number"),
     "high": (_number, "a number"),
     "arithmetic": (ARITHMETICS.__contains__, f"one of {', '.join(ARITHMETICS)}"),
@@ -181,9 +311,8 @@ def _checked(
             hint = f" Did you mean '{near[0]}'?" if near else f" Known are {', '.join(keys)}."
             raise InvalidInput(f"'{full}' in '{path}' is no key of a threat model.{hint}")
         is_valid, rule = keys[name]
-        if isinstance(value, dict | list) is not (name == "frozen" and not where) or not is_valid(
-            value
-        ):
+        is_list = keys[name][0] is _features
+        if isinstance(value, dict | list) is not is_list or not is_valid(value):
             raise InvalidInput(f"'{full}' in '{path}' must be {rule}. Got {value!r}.")
         values[name] = tuple(value) if isinstance(value, list) else value
     return values

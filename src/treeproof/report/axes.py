@@ -1,4 +1,4 @@
-"""Axes for radii and shares: scales, round numbers, ticks, and numbers as people read them."""
+"""Axes for radii: scales, round numbers, ticks."""
 
 import math
 from dataclasses import dataclass
@@ -75,34 +75,3 @@ def round_number(value: float, *, up: bool = False) -> float:
         candidates = [c for c in candidates if c >= value * (1.0 - 1e-9)]
         return candidates[0]
     return min(candidates, key=lambda c: abs(math.log(c / value)))
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """Write a number for people: a few digits, no trailing zeros, words for what is no number."""
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:.{digits}g}"
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        text = f"{mantissa}e{int(exponent)}"
-    return text.replace("-", "−")
-
-
-def percent(share: float | None) -> str:
-    """Write a share as a percentage with one decimal."""
-    return "–" if share is None or math.isnan(share) else f"{100.0 * share:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Write a time in a unit that fits it."""
-    if not math.isfinite(seconds):
-        return "–"
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.0f} µs"
-    if seconds < 1.0:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 120.0:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60.0:.3g} min"

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.report.axes import Axis, number, percent
+from treeproof.report.axes import Axis
 from treeproof.report.runs import Run
 from treeproof.results.curves import certified_share, resisting_share
+from treeproof.results.numbers import number, percent_up
 
 FloatArray = NDArray[np.float64]
 
@@ -52,8 +53,8 @@ class Frame:
         return self.top + (1.0 - share) * self.plot_height
 
 
-WIDE = Frame(width=760.0, height=330.0)
-NARROW = Frame(width=370.0, height=290.0, left=46.0, right=10.0, tick_gap=0.2)
+WIDE = Frame(width=760.0, height=330.0, top=24.0)
+NARROW = Frame(width=370.0, height=290.0, left=46.0, right=10.0, top=24.0, tick_gap=0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def _line(run: Run, axis: Axis, frame: Frame) -> dict[str, Any]:
         "certified": _path(lower),
         "resisting": _path(upper),
         "gap": _path([*upper, *reversed(lower)]) + "Z",
-        "has_gap": bool(np.any(resisting - certified > 0.5 / len(run.results))),
+        "has_gap": bool(np.any(resisting - certified > 0.5 / max(run.n_attacked, 1))),
         "is_attack": run.is_attack,
     }
 
@@ -130,7 +131,10 @@ def _px(value: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar of a chart, in pixels, with its words for hover and screen readers."""
+    """One bar of a chart, in pixels, with its words for hover and screen readers.
+
+    `text` stands above it; one that is cut off would be higher than the chart.
+    """
 
     x: float
     y: float
@@ -139,6 +143,8 @@ class Bar:
     run: int
     kind: str
     words: str
+    text: str
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +160,13 @@ class Bins:
 def radius_bins(run: Run, axis: Axis) -> Bins:
     """Count rows by their radius, undecided ones by their lower bound; for attacks by the upper."""
     results = run.results
-    never = np.isinf(run.shown_radius)
-    shown = ~run.broken & ~never
-    places = np.array([axis.position(r) for r in np.where(never, 0.0, run.shown_radius).tolist()])
+    never = np.isinf(run.shown_radius) & run.attacked
+    shown = ~run.broken & ~never & run.attacked
+    places = np.array([axis.position(r) for r in np.where(shown, run.shown_radius, 0.0).tolist()])
     bins = np.minimum((places * _N_BINS).astype(np.int64), _N_BINS - 1)
     exact = results.exact if results.asks_radius else results.verdict == "falsified"
     return Bins(
-        broken=int(run.broken.sum()),
+        broken=run.n_broken,
         settled=np.bincount(bins[shown & exact], minlength=_N_BINS),
         undecided=np.bincount(bins[shown & ~exact], minlength=_N_BINS),
         never=int(never.sum()),
@@ -170,7 +176,10 @@ def radius_bins(run: Run, axis: Axis) -> Bins:
 def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
     """Distribution of the radii of some runs, side by side."""
     bins = [radius_bins(run, axis) for run in runs]
-    highest = max(max(int((b.settled + b.undecided).max()), b.broken, b.never, 1) for b in bins)
+    # Outer columns are no bins of the axis, and may hold most rows: they would flatten the others,
+    # so they are cut off at the top and say how many they hold.
+    highest = max(int((b.settled + b.undecided).max()) for b in bins)
+    highest = highest or max(max(b.broken, b.never, 1) for b in bins)
     # Two outer columns, for rows that are broken already and rows that nothing breaks.
     column = max(frame.plot_width * (0.07 if len(runs) == 1 else 0.1), _COLUMN)
     left, right = frame.left, frame.left + frame.plot_width
@@ -190,16 +199,11 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
         """Add a bar of run k above others, where there is anything to show."""
         if count:
             part = place[1] / len(runs)
-            bar = Bar(
-                x=_px(place[0] + k * part),
-                y=_px(frame.y((below + count) / highest)),
-                width=_px(max(part - 1.0, 0.8)),
-                height=_px(count / highest * frame.plot_height),
-                run=k,
-                kind=kind,
-                words=f"{runs[k].name}: {words}",
-            )
-            bars.append(bar)
+            size = (below / highest, (below + count) / highest)
+            across = (place[0] + k * part, max(part - 1.0, 0.8))
+            text = f"{count:,}" if kind in ("broken", "never") else ""
+            words = f"{runs[k].name}: {words}"
+            bars.append(_bar(frame, across, size, run=k, kind=kind, words=words, text=text))
 
     for k, (run, counts) in enumerate(zip(runs, bins, strict=True)):
         width = (right - left) / _N_BINS
@@ -223,6 +227,19 @@ def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
     return {"frame": frame, "bars": bars, "x_ticks": ticks, "y_ticks": y_ticks, "groups": groups}
 
 
+def _bar(frame: Frame, across: tuple[float, float], size: tuple[float, float], **facts: Any) -> Bar:
+    """A bar from its left side and width, and from where to where it stands; cut off at the top."""
+    top = min(size[1], 1.0)
+    return Bar(
+        x=_px(across[0]),
+        y=_px(frame.y(top)),
+        width=_px(across[1]),
+        height=_px((top - size[0]) * frame.plot_height),
+        is_cut=size[1] > 1.0,
+        **facts,
+    )
+
+
 def _count_ticks(frame: Frame, highest: int) -> list[Tick]:
     step = max(1, -(-highest // 4))
     magnitude = 10 ** (len(str(step)) - 1)
@@ -235,9 +252,13 @@ def _count_ticks(frame: Frame, highest: int) -> list[Tick]:
 
 def quantiles(run: Run) -> list[tuple[str, str]]:
     """A few quantiles of the lower bounds, in words and numbers; for an attack of the upper."""
-    lower = run.shown_radius
+    lower = run.shown_radius[run.attacked]
     shown = [("least", 0.0), ("10 %", 0.1), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75),
              ("90 %", 0.9), ("largest", 1.0)]  # fmt: skip
     # Infinite radii are ordinary values here, so interpolation between two rows is avoided.
-    cells = [(name, number(float(np.quantile(lower, q, method="lower")), 3)) for name, q in shown]
-    return [*cells, ("undecided", percent(float(np.mean(run.results.verdict == "unknown"))))]
+    cells = [
+        (name, number(float(np.quantile(lower, q, method="lower")) if len(lower) else None, 3))
+        for name, q in shown
+    ]
+    n_open = int((run.results.verdict[run.attacked] == "unknown").sum())
+    return [*cells, ("undecided", percent_up(n_open, run.n_attacked))]

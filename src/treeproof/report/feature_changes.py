@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.report.axes import number, percent
 from treeproof.report.runs import Run, frozen_features
+from treeproof.results.numbers import number, percent
 
 SHOWN = 12
 """Features with a bar; the others are listed in a table."""
@@ -38,8 +38,8 @@ def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None
                 "count": int(counts[feature]),
                 "share": float(counts[feature] / n_witnesses),
                 "relative": float(counts[feature] / largest),  # the length of a bar
-                "median_change": number(float(np.median(np.abs(moves))), 3),
-                "largest_change": number(float(np.max(np.abs(moves))), 3),
+                "median_change": number(float(np.median(np.abs(moves)))),
+                "largest_change": number(float(np.max(np.abs(moves)))),
                 "direction": _direction(moves),
                 "if_frozen": single.get(feature, ""),
             }

@@ -8,11 +8,13 @@ escaped by the template; numbers for the script travel as JSON that cannot end i
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 import numpy as np
@@ -20,15 +22,31 @@ import numpy as np
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import replacing
+from treeproof.query.arithmetic import in_words
 from treeproof.report import rows, text
-from treeproof.report.axes import Axis, axis_for, duration, number, percent, round_number
+from treeproof.report.axes import Axis, axis_for, round_number
 from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius_chart
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
+from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_cards
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
+from treeproof.report.threat import (
+    THREAT_LINES,
+    movement,
+    stillness,
+    threat_of,
+    threat_table,
+)
 from treeproof.results.curves import clean_share
+from treeproof.results.numbers import duration, number, percent, percent_down
 from treeproof.results.results import Results
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_BETWEEN_WORDS = re.compile(r"(?<=[_/:=|])|(?<=[^\W\d][.\-])(?=[^\W\d])")
+"""Where names may break: after marks between their words, never within a number."""
 
 Source = Results | str | PathLike[str]
 
@@ -38,6 +56,7 @@ class ReportOptions(TypedDict, total=False):
 
     checks: Sequence[Sequence[RowCheck] | None] | None
     properties: str | PathLike[str] | None
+    date: datetime.date | None
 
 
 def write_report(
@@ -77,10 +96,9 @@ def write_report(
           shown, and all others are undecided.
         * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
           their own.
+        * ``date`` (datetime.date): day that the page is dated with; by default today.
     """
     require_backend("jinja2", "report")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     for name in options.keys() - ReportOptions.__annotations__:
         raise TypeError(f"write_report() got an unexpected keyword argument {name!r}")
     checks, properties = options.get("checks"), options.get("properties")
@@ -98,6 +116,19 @@ def write_report(
         ]
     frozen_runs = [read_run(source) for source in frozen]
     _check_frozen(shown, frozen_runs)
+    context = _context(shown, frozen_runs, at, shape, title)
+    context["date"] = text.day_words(options.get("date") or datetime.date.today())
+    context["properties"] = [] if properties is None else property_cards(properties)
+    page = _template().render(context)
+    with replacing(path, "The report") as file:
+        # File names may hold bytes that are no text; a question mark stands for them.
+        file.write(page.encode("utf-8", "replace"))
+
+
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
     environment = Environment(
         loader=PackageLoader("treeproof.report"),
         autoescape=True,
@@ -105,13 +136,15 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "duration": duration}
-    context = _context(shown, frozen_runs, at, shape, title)
-    context["properties"] = [] if properties is None else property_cards(properties)
-    page = environment.get_template("page.html.j2").render(context)
-    with replacing(path, "The report") as file:
-        # File names may hold bytes that are no text; a question mark stands for them.
-        file.write(page.encode("utf-8", "replace"))
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "duration": duration,
+        # Joining escapes the parts.
+        "breakable": lambda name: Markup("<wbr>").join(_BETWEEN_WORDS.split(str(name))),
+    }
+    environment.globals["percent_down"] = percent_down
+    return environment.get_template("page.html.j2")
 
 
 def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[Run]:
@@ -160,8 +193,12 @@ def _context(
         "script_hash": _hash(script),
         "payload": _payload(runs, axis, start, with_radii, pixels),
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
+        "threats": _threats(runs),
+        "n_lines": THREAT_LINES,
+        "compared": _compared(runs, start),
         "start": start,
         "with_radii": with_radii,
+        "measure": runs[0].measure,
         "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
@@ -201,17 +238,26 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
 
 
 def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
-    certified, resisting = run.certified(start), run.resisting(start)
+    n, n_wrong = run.n_attacked, run.n_broken
+    n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
+    clean, threat = clean_share(run.results), threat_of(run)
+    changes = [("the row changes within radius ", None), (number(start), 1.0)]
     return {
         "index": k,
         "name": run.name,
         "is_attack": run.is_attack,
-        "n": len(run.results),
-        "clean": clean_share(run.results),
-        "certified": certified,
-        "resisting": resisting,
-        "undecided": resisting - certified,
-        "n_broken": int(run.broken.sum()),
+        "n": n,
+        "n_still": len(run.results) - n,
+        "clean": "–" if clean is None else percent_down(round(clean * n), n),
+        # In the order of the bar: verified, undecided, broken by a change, wrong as they stand.
+        "counts": [n_certified, n_resisting - n_certified, n - n_resisting - n_wrong, n_wrong],
+        "attacked_class": run.question.get("attacker_class"),
+        "moves": changes if threat is None else movement(threat, start),
+        "stillness": [] if threat is None else stillness(threat),
+        "claim": text.claim_words(run),
+        "rows_are": in_words(run.header),
+        "identity": text.identity_lines(run),
+        "findings": findings(run),
         "own_labels": run.question.get("labels") != "given",
         "is_label": run.question.get("goal", {}).get("name", "KeepsLabel") == "KeepsLabel",
         "sections": text.sections(run),
@@ -221,8 +267,32 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "quantiles": quantiles(run) if run.has_radii else [],
         "breaking": breaking_features(run, frozen_runs),
         "summary": text.summary_words(run),
-        "threat": text.threat_words(run),
     }
+
+
+def _threats(runs: list[Run]) -> list[dict[str, Any]]:
+    """What may move in each run, feature by feature; once where it is the same in both."""
+    tables: list[dict[str, Any]] = []
+    for k, run in enumerate(runs):
+        threat = threat_of(run)
+        lines = [] if threat is None else threat_table(run, threat)
+        if lines and not any(table["lines"] == lines for table in tables):
+            tables.append({"index": k, "name": run.name, "lines": lines})
+    if len(tables) == 1:
+        tables[0]["name"] = ""
+    return tables
+
+
+def _compared(runs: list[Run], start: float) -> dict[str, Any] | None:
+    """Who proves more rows; None where that cannot be said."""
+    if len(runs) != 2 or any(run.is_attack for run in runs) or not same_question(runs[0], runs[1]):
+        return None
+    counts = comparison(runs[0], runs[1], start)
+    if counts["n"] == 0:
+        return None
+    more = counts["second"] - counts["first"]
+    winner, loser = (runs[1].name, runs[0].name) if more >= 0 else (runs[0].name, runs[1].name)
+    return counts | {"more": abs(more), "winner": winner, "loser": loser}
 
 
 def _notes(runs: list[Run]) -> list[str]:
@@ -287,6 +357,7 @@ def _payload(
     """Data for the page's script, as JSON in which nothing can end the element around it."""
     data = {
         "withRadii": with_radii,
+        "measure": runs[0].measure,
         "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
         "start": start,
         "eps": runs[0].eps,

@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any
 
-from treeproof.report.axes import number
+from treeproof.results.numbers import number
 from treeproof.results.property_file import load_property_records
 
 MOST_SHARED = 40

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.query.description import plain
-from treeproof.report.axes import number
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
 from treeproof.results.curves import certified_at_lower
+from treeproof.results.numbers import number
 
 CARDS = 6
 """Rows in each gallery."""
@@ -53,11 +53,11 @@ def fragile_rows(run: Run) -> list[int]:
 
 
 def robust_rows(run: Run) -> list[int]:
-    """Positions of the rows with the largest proved radii."""
+    """Positions of the attacked rows with the largest proved radii."""
     if not run.has_radii:
-        found = np.flatnonzero(run.results.verdict == "verified")
+        found = np.flatnonzero((run.results.verdict == "verified") & run.attacked)
     else:
-        candidates = np.flatnonzero(~run.broken & (run.results.lower > 0.0))
+        candidates = np.flatnonzero(~run.broken & run.attacked & (run.results.lower > 0.0))
         # Rows with a witness come first among equals: they have something to show.
         key = np.lexsort((~run.has_witness[candidates], -run.results.lower[candidates]))
         found = candidates[key]
@@ -95,7 +95,7 @@ def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any
 def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
     """What one run says about the row of a card."""
     results, has_changes = run.results, run.changed is not None and bool(run.has_witness[i])
-    order = _by_size(run, i)
+    changes, n_changes = changes_of(run, i, CHANGES_ON_CARD)
     image = difference = None
     if pixels is not None and has_changes:
         image = grey_image(results.witness[i], pixels.shape, pixels.low, pixels.high)
@@ -108,9 +108,9 @@ def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
         "state": state_words(run, i),
         "predicted": "" if results.predicted is None else text_of(results.predicted[i]),
         "becomes": "" if becomes is None else text_of(becomes[i]),
-        "changes": [_change(run, i, f) for f in order[:CHANGES_ON_CARD]],
-        "n_changes": len(order),
-        "n_same": results.witness.shape[1] - len(order),
+        "changes": changes,
+        "n_changes": n_changes,
+        "n_same": results.witness.shape[1] - n_changes,
         "image": image,
         "change_image": difference,
     }
@@ -126,32 +126,30 @@ def _by_size(run: Run, i: int) -> list[int]:
     return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
 
 
+def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
+    """The largest changes of a row's witness in words, and how many there are."""
+    order = _by_size(run, i)
+    return [_change(run, i, feature) for feature in order[:most]], len(order)
+
+
 def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
-    before, after = run.rows[i, feature], run.results.witness[i, feature]
-    texts = [number(before), number(after)]
-    if texts[0] == texts[1]:
-        # Two numbers that differ must look different.
-        texts = [_all_digits(value, run.model.get("input_precision")) for value in (before, after)]
-    difference = number(after - before, 3)
+    written = run.formats[feature]
+    change = written.change(run.rows[i, feature], run.results.witness[i, feature])
     return {
         "name": run.feature_name(feature),
-        "original": texts[0],
-        "changed": texts[1],
-        "difference": difference if difference.startswith("−") else f"+{difference}",
+        "original": change.before,
+        "changed": change.after,
+        "difference": change.difference,
     }
-
-
-def _all_digits(value: float, precision: Any) -> str:
-    """As many digits as tell a number from its neighbours in the model's precision."""
-    text = str(np.float32(value) if precision == "float32" else np.float64(value))
-    return text.replace("-", "−")
 
 
 def radius_words(run: Run, i: int) -> str:
     """Radius of a row, or its bounds."""
     lower, upper = float(run.results.lower[i]), float(run.results.upper[i])
     if math.isnan(lower) or (run.is_attack and math.isinf(upper)):
+        return ""
+    if not run.attacked[i]:
         return ""
     if run.is_attack and not run.broken[i]:
         return f"≤ {number(upper)}"
@@ -166,6 +164,8 @@ def state_words(run: Run, i: int) -> str:
     """Say in a word or two what is known of a row."""
     if run.broken[i]:
         return "wrong as it stands"
+    if not run.attacked[i]:
+        return "not attacked"
     verdict = str(run.results.verdict[i])
     if run.is_attack:
         return "broken by this change" if run.has_witness[i] else "no breaking change found"
@@ -200,6 +200,7 @@ def table_columns(run: Run) -> dict[str, Any]:
         "closed": _flags(certified_at_lower(results)),
         "attained": _flags(results.attained),
         "broken": _flags(run.broken),
+        "attacked": _flags(run.attacked),
         "exact": _flags(results.exact),
         "seconds": [float(f"{value:.3g}") for value in results.seconds],
         "reason": [str(reason) for reason in results.reason],

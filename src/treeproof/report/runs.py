@@ -1,5 +1,6 @@
 """A saved run as the report sees it: answers, a name, and what follows from them."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,18 +8,23 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
+from treeproof.query.description import plain
 from treeproof.results.curves import (
-    certified_share,
+    attacked_rows,
+    certified_at_lower,
     changed_features,
+    count_broken,
+    count_certified,
     has_radii,
-    resisting_share,
 )
+from treeproof.results.numbers import ColumnFormat, column_formats
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
 
@@ -60,8 +66,14 @@ class Run:
     @property
     def eps(self) -> float | None:
         """Radius that was verified; None where the radius itself was asked for, and for boxes."""
-        eps = self.question.get("perturbation", {}).get("eps")
+        asked = self.question.get("perturbation", {})
+        eps = asked.get("eps", asked.get("budget"))
         return None if eps is None else float(eps)
+
+    @property
+    def measure(self) -> str:
+        """What distances are called: costs are no radii."""
+        return "cost" if self.question.get("perturbation", {}).get("name") == "Cost" else "radius"
 
     @property
     def is_attack(self) -> bool:
@@ -79,6 +91,21 @@ class Run:
         return has_radii(self.results)
 
     @cached_property
+    def attacked(self) -> NDArray[np.bool_]:
+        """Rows that may change; everything that is counted is counted among them."""
+        return attacked_rows(self.results)
+
+    @property
+    def n_attacked(self) -> int:
+        """Number of attacked rows."""
+        return int(self.attacked.sum())
+
+    @property
+    def n_broken(self) -> int:
+        """Number of attacked rows that break the claim unchanged."""
+        return int((self.broken & self.attacked).sum())
+
+    @cached_property
     def broken(self) -> NDArray[np.bool_]:
         """Rows that break the claim unchanged."""
         results = self.results
@@ -91,7 +118,7 @@ class Run:
     @cached_property
     def has_witness(self) -> NDArray[np.bool_]:
         """Rows with a witness that differs from the row."""
-        return ~np.isnan(self.results.witness).all(axis=1) & ~self.broken
+        return ~np.isnan(self.results.witness).all(axis=1) & ~self.broken & self.attacked
 
     @cached_property
     def changed(self) -> NDArray[np.bool_] | None:
@@ -105,6 +132,26 @@ class Run:
         return np.full(self.results.witness.shape, np.nan) if values is None else values
 
     @cached_property
+    def rows_digest(self) -> str:
+        """SHA-256 of the rows and labels; empty where rows were not recorded.
+
+        Of each row by number, one after the other: a JSON array of the number, the values so that
+        they read back to the same doubles, and the label.
+        """
+        results, digest = self.results, hashlib.sha256()
+        if results.values is None:
+            return ""
+        for i in np.argsort(results.row, kind="stable").tolist():
+            row = [int(results.row[i]), results.values[i].tolist(), results.label[i]]
+            digest.update(msgspec.json.encode(plain(row)))
+        return digest.hexdigest()
+
+    @cached_property
+    def formats(self) -> list[ColumnFormat]:
+        """How the values of each feature are written, in the precision of the rows."""
+        return column_formats(self.rows)
+
+    @cached_property
     def moves(self) -> NDArray[np.float64]:
         """By how much each witness changes each entry; 0 where nothing changes or is known."""
         if self.changed is None:
@@ -112,17 +159,25 @@ class Run:
         with np.errstate(invalid="ignore"):
             return np.where(self.changed, self.results.witness - self.rows, 0.0)
 
-    def certified(self, radius: float) -> float:
-        """Share of rows that are proved to keep their claim within a radius."""
+    def n_certified(self, radius: float) -> int:
+        """Number of attacked rows that are proved to keep their claim within a radius."""
         if not self.has_radii:
-            return float(np.mean(self.results.verdict == "verified"))
-        return float(certified_share(self.results, [radius])[0])
+            return int(((self.results.verdict == "verified") & self.attacked).sum())
+        return int(count_certified(self.results, [radius])[0])
 
-    def resisting(self, radius: float) -> float:
-        """Share of rows for which no violation is known within a radius."""
+    def n_resisting(self, radius: float) -> int:
+        """Number of attacked rows for which no violation is known within a radius."""
         if not self.has_radii:
-            return float(np.mean(self.results.verdict != "falsified"))
-        return float(resisting_share(self.results, [radius])[0])
+            return int(((self.results.verdict != "falsified") & self.attacked).sum())
+        return self.n_attacked - int(count_broken(self.results, [radius])[0])
+
+    def is_certified(self, radius: float) -> NDArray[np.bool_]:
+        """Which attacked rows are proved to keep their claim within a radius."""
+        results = self.results
+        if not self.has_radii:
+            return np.asarray((results.verdict == "verified") & self.attacked)
+        closed = (results.lower == radius) & certified_at_lower(results)
+        return np.asarray(((results.lower > radius) | closed) & self.attacked)
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or its number."""
@@ -134,9 +189,8 @@ class Run:
         """Unit of each feature in a radius."""
         n_features = self.results.witness.shape[1]
         given = self.question.get("perturbation", {}).get("scale")
-        if given is None:
-            return np.ones(n_features)
-        return np.broadcast_to(np.asarray(given, dtype=np.float64), (n_features,))
+        scale = np.asarray(1.0 if given is None else given, dtype=np.float64)
+        return np.broadcast_to(scale, (n_features,))
 
 
 def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
@@ -187,7 +241,7 @@ def frozen_features(base: Run, frozen: Run) -> list[int]:
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"
             " which is about others."
         )
-    added = set(_frozen_numbers(frozen)) - set(_frozen_numbers(base))
+    added = set(frozen_numbers(frozen)) - set(frozen_numbers(base))
     if not added:
         raise InvalidInput(
             "A run with frozen features must freeze some that the run of the report does not."
@@ -196,7 +250,8 @@ def frozen_features(base: Run, frozen: Run) -> list[int]:
     return sorted(added)
 
 
-def _frozen_numbers(run: Run) -> list[int]:
+def frozen_numbers(run: Run) -> list[int]:
+    """Numbers of the features that the question of a run freezes."""
     names = [str(name) for name in run.model.get("feature_names") or []]
     listed = run.question.get("perturbation", {}).get("frozen") or []
     # A name may look like a number, so names come first, as where the question was asked.

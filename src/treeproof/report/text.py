@@ -1,13 +1,17 @@
 """What was asked, of which model, by whom it was answered: in words, for the report."""
 
+import math
+import re
 from collections import Counter
+from datetime import date
 from typing import Any
 
 import numpy as np
 
 from treeproof.query.arithmetic import in_words
-from treeproof.report.axes import duration, number
+from treeproof.query.names import listed
 from treeproof.report.runs import Run
+from treeproof.results.numbers import duration, number
 
 Lines = list[tuple[str, str]]
 
@@ -24,6 +28,21 @@ _UNCHECKED = (
     " answered and how long it took, names of features and files, the self-test, and other runs"
     " with features frozen"
 )
+_ALLOWED = {
+    "LInf": "what moves by at most {by}, all at once (L∞)",
+    "L1": "moves that add up to at most {by} (L1)",
+    "L2": "moves of a Euclidean length of at most {by} (L2)",
+    "L0": "changes of at most {by} features (L0)",
+    "Cost": "changes that cost at most {by}",
+}
+_DOMAIN = {
+    "integer": "Whole numbers",
+    "values": "Listed values only",
+    "groups": "Groups of columns",
+    "categorical": "Categories that may change",
+    "may_miss": "May go missing",
+    "may_fill": "May be filled in",
+}
 _GOALS = {
     "KeepsLabel": "the label is kept",
     "AvoidsTarget": "one class is never predicted",
@@ -51,8 +70,28 @@ def summary_words(run: Run) -> str:
         _count(run.model.get("n_features"), " features"),
         f"{len(run.results):,} rows",
         f"engine {engine}" if engine else "",
+        f"answered on {day_words(run.header['date'])}" if run.header.get("date") else "",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def day_words(day: date | str) -> str:
+    """A day as people write it; what is no day stays as it is."""
+    try:
+        at = day if isinstance(day, date) else date.fromisoformat(day)
+    except (TypeError, ValueError):
+        return str(day)
+    return f"{at.day} {at:%B %Y}"
+
+
+def identity_lines(run: Run) -> Lines:
+    """Hashes by which the model and the rows of a run are known, shortened to be read."""
+    lines = [
+        ("model file", str(run.model.get("file_sha256") or "")),
+        ("model", str(run.model.get("fingerprint") or "")),
+        ("rows", run.rows_digest),
+    ]
+    return [(name, f"{text[:12]}…") for name, text in lines if text]
 
 
 def _model_lines(run: Run) -> Lines:
@@ -66,10 +105,26 @@ def _model_lines(run: Run) -> Lines:
         ("Self-test against the library", str(model.get("self_test") or "")),
         ("Trees", _count(model.get("n_trees"))),
         ("Features", _count(model.get("n_features"))),
-        ("Classes", _listed(classes, 12)),
+        ("Classes", listed(classes) if classes else ""),
+        ("Decision", _decision_words(model)),
         *(("Note", str(note)) for note in model.get("notes") or []),
     ]
     return [(name, text.strip()) for name, text in lines if text.strip()]
+
+
+_LOGISTIC = {"binary:logistic", "reg:logistic", "Logloss", "CrossEntropy"}
+"""Objectives of which a probability is the logistic function of the margin."""
+
+
+def _decision_words(model: dict[str, Any]) -> str:
+    """How margins become a label; for a cut, the probability that it stands for."""
+    rule, cut = str(model.get("decision_rule") or ""), model.get("decision_cut")
+    objective = str(model.get("objective") or "")
+    steepness = re.fullmatch(r"binary sigmoid:([0-9.e+-]+)", objective)
+    if not isinstance(cut, int | float) or not (steepness or objective in _LOGISTIC):
+        return rule
+    margin = float(cut) * (float(steepness[1]) if steepness else 1.0)
+    return f"{rule}: decision threshold {number(1.0 / (1.0 + math.exp(-margin)), 6)} in probability"
 
 
 def _library_words(run: Run) -> str:
@@ -86,13 +141,18 @@ def _question_lines(run: Run) -> Lines:
     if question.get("labels"):
         given = question["labels"] == "given"
         lines.append(("Labels", "those of the data" if given else "the model's own answers"))
-    lines.append(("Attacked rows", _attacked_words(run) or "all"))
+    lines.append(("Attacked rows", attacked_words(run) or "all"))
     lines.append(("Arithmetic", in_words(run.header)))
     if run.model.get("input_precision"):
         lines.append(("Input precision", str(run.model["input_precision"])))
     data = dict(run.header.get("data") or {})
     if data.get("file"):
         lines.append(("Data", str(data["file"])))
+    if data.get("sha256"):
+        lines.append(("Data SHA-256", str(data["sha256"])))
+    lines.append(("Rows SHA-256", run.rows_digest))
+    if run.header.get("date"):
+        lines.append(("Answered on", day_words(run.header["date"])))
     rest = {k: v for k, v in data.items() if k in ("label", "rows", "sample", "seed") and v}
     if rest:
         lines.append(("Selection", _options(rest)))
@@ -109,45 +169,60 @@ def _goal_words(run: Run) -> str:
     return _GOALS.get(name, name) + (f" ({details})" if details else "")
 
 
-def _attacked_words(run: Run) -> str:
+def attacked_words(run: Run) -> str:
+    """Say which rows are attacked, and how many are not; nothing where all are."""
     attacked = run.question.get("attacker_class")
-    return "" if attacked is None else f"those of class {attacked}; all others stay as they are"
+    if attacked is None:
+        return ""
+    n_still = len(run.results) - run.n_attacked
+    return f"those of class {attacked}; {n_still:,} others stay as they are, and count nowhere"
 
 
-def _perturbation_lines(run: Run, *, is_short: bool = False) -> Lines:
-    """How rows may change; of numbers by feature their range only, where it is to be short."""
-
-    def said(value: Any) -> str:
-        return _spread(value) + ("" if is_short else _by_feature(run, value))
-
+def _perturbation_lines(run: Run) -> Lines:
+    """How rows may change, as it was asked."""
     perturbation = dict(run.question.get("perturbation") or {})
     name = str(perturbation.pop("name", ""))
     low, high = perturbation.pop("low", "-inf"), perturbation.pop("high", "inf")
     if name == "Box":
         return [
             ("Allowed changes", "any value between two bounds of each feature"),
-            ("Lower bounds", said(low)),
-            ("Upper bounds", said(high)),
+            ("Lower bounds", _spread(low)),
+            ("Upper bounds", _spread(high)),
         ]
-    eps = perturbation.pop("eps", None)
-    by = "the radius" if eps is None else number(float(eps), 6)
-    lines = [("Allowed changes", f"every feature by at most {by}, all at once (L∞)")]
+    eps = perturbation.pop("eps", perturbation.pop("budget", None))
+    by = f"the {run.measure}" if eps is None else number(float(eps), 6)
+    lines = [("Allowed changes", _ALLOWED.get(name, "{name} within {by}").format(name=name, by=by))]
+    if perturbation.pop("relative", False):
+        lines.append(("Units are", "multiples of the row's own values"))
     scale = perturbation.pop("scale", None)
     if scale is not None:
-        lines.append(("Unit", said(scale)))
+        lines.append(("Unit", _spread(scale)))
     for key, words in (("below", "Downwards"), ("above", "Upwards")):
         value = perturbation.pop(key, 1.0)
         if np.any(np.asarray(value, dtype=object) != 1.0):
-            lines.append((words, f"times {said(value)}"))
+            lines.append((words, f"times {_spread(value)}"))
     frozen = perturbation.pop("frozen", None) or []
     if frozen:
-        most = 12 if is_short else len(frozen)
         names = [run.feature_name(f) if isinstance(f, int) else str(f) for f in frozen]
-        lines.append(("Frozen", _listed(names, most)))
+        lines.append(("Frozen", ", ".join(names)))
     for words, value, free in (("Not below", low, "-inf"), ("Not above", high, "inf")):
         if value != free:
-            lines.append((words, said(value)))
-    lines += [(str(key), said(value)) for key, value in perturbation.items() if value]
+            lines.append((words, _spread(value)))
+    lines += _domain_lines(run, perturbation.pop("domain", None) or {})
+    lines += [(str(key), _spread(value)) for key, value in perturbation.items() if value]
+    return lines
+
+
+def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
+    """Which rows there can be, where a domain says so."""
+    lines = []
+    for key, words in _DOMAIN.items():
+        # Features by number, alone or first of what is said of them.
+        entries = [entry[0] if isinstance(entry, list) else entry for entry in domain.get(key, [])]
+        groups = [entry if isinstance(entry, list) else [entry] for entry in entries]
+        said = [" or ".join(run.feature_name(int(f)) for f in group) for group in groups]
+        if said:
+            lines.append((words, ", ".join(said)))
     return lines
 
 
@@ -178,7 +253,7 @@ def _time_lines(run: Run) -> Lines:
 def undecided_lines(run: Run) -> Lines:
     """Why rows are undecided, and how many; for an attack, the rows that it does not break."""
     if run.is_attack:
-        n_open = int((~run.has_witness & ~run.broken).sum())
+        n_open = int((~run.has_witness & ~run.broken & run.attacked).sum())
         return [("no breaking change was found", f"{n_open:,} rows")] if n_open else []
     reasons = run.results.reason[run.results.verdict == "unknown"]
     names, counts = np.unique(reasons, return_counts=True)
@@ -237,18 +312,10 @@ def trust_words(run: Run) -> str:
     return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
 
 
-def threat_words(run: Run) -> str:
-    """Say in one sentence what is asked: how rows may change, which, and what must hold."""
-    lines = _perturbation_lines(run, is_short=True)
-    goal, attacked = run.question.get("goal") or {}, _attacked_words(run)
-    if goal.get("name", "KeepsLabel") != "KeepsLabel":
-        lines.append(("Claim", _goal_words(run)))
-    if attacked:
-        lines.append(("Attacked are only", attacked))
-    if run.arithmetic:
-        lines.append(("Values are", in_words(run.header)))
-    rest = "; ".join(f"{name.lower()} {text}" for name, text in lines[1:])
-    return f"Allowed changes: {lines[0][1]}{'; ' + rest if rest else ''}."
+def claim_words(run: Run) -> str:
+    """What must hold, in the middle of a sentence; nothing where it is that the label is kept."""
+    goal = run.question.get("goal") or {}
+    return "" if goal.get("name", "KeepsLabel") == "KeepsLabel" else _goal_words(run)
 
 
 def _n_proofs(run: Run) -> int:
@@ -261,11 +328,6 @@ def _count(value: Any, of: str = "") -> str:
     return f"{value:,}{of}" if isinstance(value, int) else ""
 
 
-def _listed(items: list[str], most: int) -> str:
-    more = f", and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
-
-
 def _options(options: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
 
@@ -273,20 +335,12 @@ def _options(options: dict[str, Any]) -> str:
 def _spread(value: Any, own: str = "feature") -> str:
     """One number, or the range of many."""
     try:
-        listed = value if isinstance(value, list) and value else [value]
-        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in listed]
+        given = value if isinstance(value, list) and value else [value]
+        parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in given]
         values = np.unique(np.concatenate(parts))
     except (TypeError, ValueError):
-        return _listed([str(item) for item in value], 12) if isinstance(value, list) else str(value)
+        return listed(value) if isinstance(value, list) else str(value)
     if len(values) == 1:
         return number(float(values[0]), 6)
     own = "row and feature" if isinstance(value[0], list) else own
     return f"{number(float(values[0]), 4)} to {number(float(values[-1]), 4)}, by {own}"
-
-
-def _by_feature(run: Run, value: Any) -> str:
-    """The numbers of all features by name, where they have their own and are the same by row."""
-    if not isinstance(value, list) or len(set(map(str, value))) < 2 or isinstance(value[0], list):
-        return ""
-    listed = [f"{run.feature_name(k)} {number(float(v), 6)}" for k, v in enumerate(value)]
-    return f": {', '.join(listed)}"

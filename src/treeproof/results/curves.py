@@ -11,6 +11,17 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
+def attacked_rows(results: "Results") -> NDArray[np.bool_]:
+    """Rows that may change: all, or those of the attacker's class where the question names one.
+
+    Of all others nothing is proved but what the model says of them as they are.
+    """
+    attacked = results.header.get("question", {}).get("attacker_class")
+    if attacked is None:
+        return np.ones(len(results), dtype=bool)
+    return np.array([label == attacked for label in results.label.tolist()], dtype=bool)
+
+
 def certified_at_lower(results: "Results") -> NDArray[np.bool_]:
     """Whether a row is proved to keep its claim in the closed ball of radius `lower` itself.
 
@@ -23,11 +34,12 @@ def certified_at_lower(results: "Results") -> NDArray[np.bool_]:
 
 
 def count_certified(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
-    """How many rows are proved to keep their claim in the closed ball of each radius."""
+    """How many attacked rows are proved to keep their claim in the closed ball of each radius."""
     at = np.asarray(radii, dtype=np.float64)
-    closed = certified_at_lower(results)
+    attacked = attacked_rows(results)
+    closed = certified_at_lower(results)[attacked]
     # Sound: where no bound is known, nothing is proved; NaN would be sorted beyond infinity.
-    lower = np.where(np.isnan(results.lower), -np.inf, results.lower)
+    lower = np.where(np.isnan(results.lower), -np.inf, results.lower)[attacked]
     # Rows with lower > r count, and of those with lower == r the closed ones.
     every, open_only = np.sort(lower), np.sort(lower[~closed])
     beyond = len(lower) - np.searchsorted(every, at, side="left")
@@ -38,24 +50,34 @@ def count_certified(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
 
 
 def count_broken(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
-    """How many rows are known to be broken in the closed ball of each radius."""
+    """How many attacked rows are known to be broken in the closed ball of each radius."""
     at = np.asarray(radii, dtype=np.float64)
+    is_attacked = attacked_rows(results)
     # A violation is known at `upper` itself only where it is attained, else just beyond it.
-    attained = np.sort(results.upper[results.attained])
-    approached = np.sort(results.upper[~results.attained])
+    attained = np.sort(results.upper[results.attained & is_attacked])
+    approached = np.sort(results.upper[~results.attained & is_attacked])
     return np.searchsorted(attained, at, side="right") + np.searchsorted(
         approached, at, side="left"
     )
 
 
 def certified_share(results: "Results", radii: ArrayLike) -> FloatArray:
-    """Share of rows proved at each radius: a lower bound of the accuracy under any attack."""
-    return count_certified(results, radii) / len(results)
+    """Share of the attacked rows that is proved at each radius.
+
+    It is a lower bound of the accuracy under any attack; 0 where no row is attacked.
+    """
+    return count_certified(results, radii) / max(int(attacked_rows(results).sum()), 1)
 
 
 def resisting_share(results: "Results", radii: ArrayLike) -> FloatArray:
-    """Share of rows not known to be broken at each radius: an upper bound of that accuracy."""
-    return (len(results) - count_broken(results, radii)) / len(results)
+    """Share of the attacked rows not known to be broken: an upper bound of that accuracy."""
+    n_attacked = int(attacked_rows(results).sum())
+    # Divided last: where nothing is open, both shares are the same number.
+    return (
+        (n_attacked - count_broken(results, radii)) / n_attacked
+        if n_attacked
+        else np.ones(np.shape(radii))
+    )
 
 
 def has_radii(results: "Results") -> bool:
@@ -66,10 +88,13 @@ def has_radii(results: "Results") -> bool:
 
 
 def clean_share(results: "Results") -> float | None:
-    """Share of rows whose claim holds unchanged; None where that was not recorded.
+    """Share of the attacked rows whose claim holds unchanged; None where that was not recorded.
 
     For labels that were given, this is the accuracy of the model on these rows.
     """
+    results = results.take(attacked_rows(results))
+    if len(results) == 0:
+        return None
     goal = results.header.get("question", {}).get("goal", {}).get("name", "KeepsLabel")
     if goal == "KeepsLabel" and results.predicted is not None:
         same = [a == b for a, b in zip(results.predicted, results.label, strict=True)]

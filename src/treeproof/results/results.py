@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.query.arithmetic import summary_lines
-from treeproof.results.curves import certified_share
+from treeproof.results.curves import attacked_rows, certified_share
 from treeproof.results.summary import RunSummary
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -124,11 +124,17 @@ class Results:
 
     @property
     def average_lower_bound(self) -> float:
-        """Mean of `lower`; rows that are broken unchanged count as 0, as in the paper."""
-        return float(np.mean(self.lower))
+        """Mean of `lower`; rows that are broken unchanged count as 0, as in the paper.
+
+        With an attacker's class it is over the rows of that class.
+        """
+        attacked = attacked_rows(self)
+        return float(np.mean(self.lower[attacked])) if attacked.any() else float("nan")
 
     def verified_error(self, eps: float) -> float:
         """Share of rows that are not proved to keep their claim in the closed ball of radius eps.
+
+        With an attacker's class it is a share of the rows of that class.
 
         Parameters
         ----------
@@ -144,7 +150,8 @@ class Results:
             raise InvalidInput(f"'eps' must be a number >= 0. Got {eps!r}.")
         protocol = self.header.get("question", {}).get("search", {})
         if protocol.get("first_eps") == eps and "proved_at_first_eps" in self.statistics:
-            return float(1.0 - np.mean(self.statistics["proved_at_first_eps"]))
+            proved = self.statistics["proved_at_first_eps"][attacked_rows(self)]
+            return float(1.0 - np.mean(proved)) if len(proved) else 1.0
         return float(1.0 - certified_share(self, [eps])[0])
 
     def summary(self) -> str:

@@ -9,6 +9,7 @@ import math
 import operator
 import platform
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from os import PathLike
@@ -81,6 +82,8 @@ def header_record(model: dict[str, Any], question: dict[str, Any]) -> dict[str, 
         "format": FORMAT,
         "model": model,
         "question": question,
+        # The day is enough for a reader, and leaves runs of one day equal.
+        "date": datetime.now(UTC).date().isoformat(),
         "versions": {
             "treeproof": _installed("treeproof"),
             "python": platform.python_version(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.results.curves import count_broken, count_certified
+from treeproof.results.curves import attacked_rows, count_broken, count_certified
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
@@ -53,12 +53,14 @@ class RunningStats:
 
     @property
     def mean(self) -> float:
-        """Arithmetic mean."""
-        return self.total / self.count
+        """Arithmetic mean; NaN of nothing."""
+        return self.total / self.count if self.count else float("nan")
 
     @property
     def median(self) -> float:
-        """The median; beyond `EXACT_UP_TO` numbers, the middle of its bin."""
+        """The median; beyond `EXACT_UP_TO` numbers, the middle of its bin; NaN of nothing."""
+        if not self.count:
+            return float("nan")
         if not self._bins:
             return float(np.median(np.concatenate(self._values)))
         seen = 0
@@ -75,13 +77,15 @@ class RunningStats:
 class RunSummary:
     """Counts and averages of answers.
 
-    Rows are counted by verdict and by the reason why they are undecided. Rows `proved` and `broken`
-    are counted at each of `radii`; `upper` is over the finite bounds.
+    Of the `n_rows` rows only those that are attacked count in all else: by verdict, by the reason
+    why they are undecided, and `proved` and `broken` at each of `radii`; `upper` is over the finite
+    bounds.
     """
 
     asks_radius: bool
     radii: Sequence[float] = ()
     n_rows: int = 0
+    n_attacked: int = 0
     n_exact: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -93,7 +97,9 @@ class RunSummary:
 
     def add(self, results: "Results") -> None:
         """Take in a block of answers."""
-        self.n_rows += len(results.lower)
+        self.n_rows += len(results)
+        results = results.take(attacked_rows(results))
+        self.n_attacked += len(results)
         self.n_exact += int(results.exact.sum())
         self.verdicts.update(results.verdict.tolist())
         self.reasons.update(results.reason[results.reason != ""].tolist())
@@ -109,14 +115,31 @@ class RunSummary:
             self.broken[eps] = self.broken.get(eps, 0) + int(n_broken)
 
     def share_proved(self, eps: float) -> float:
-        """Share of the rows that is proved to keep its claim at one of the radii."""
-        return self.proved[eps] / self.n_rows
+        """Share of the attacked rows that is proved to keep its claim at one of the radii."""
+        return self.share(self.proved[eps])
+
+    def share(self, count: int) -> float:
+        """Share of the attacked rows; 0 where none is attacked, so that no gate passes on that."""
+        return count / self.n_attacked if self.n_attacked else 0.0
+
+    def rows_in_words(self) -> str:
+        """Say how many rows there are, and how many of them are attacked where not all are."""
+        if self.n_attacked == self.n_rows:
+            return f"{self.n_rows} rows"
+        return f"{self.n_attacked} of {self.n_rows} rows attacked, the others stay as they are"
+
+    def who(self) -> str:
+        """Say which rows shares are about."""
+        if self.n_attacked == self.n_rows:
+            return "of the rows"
+        return f"of the {self.n_attacked} attacked rows"
 
     def lines(self) -> list[str]:
         """Say in a few lines what was found."""
+        rows = self.rows_in_words()
         if self.asks_radius:
             lines = [
-                f"{self.n_rows} rows: radius exact on {self.n_exact}, already broken"
+                f"{rows}: radius exact on {self.n_exact}, already broken"
                 f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
                 f"lower bound: {_format(self.lower)}",
             ]
@@ -124,11 +147,13 @@ class RunSummary:
                 lines.append(f"upper bound: {_format(self.upper)} ({self.upper.count} rows)")
         else:
             lines = [
-                f"{self.n_rows} rows: {self.verdicts['verified']} verified,"
+                f"{rows}: {self.verdicts['verified']} verified,"
                 f" {self.verdicts['falsified']} falsified, {self.verdicts['unknown']} unknown"
             ]
         if self.reasons:
             lines.append("unknown: " + ", ".join(f"{why} ({k})" for why, k in self.reasons.items()))
+        if self.n_attacked == 0:
+            return lines[:1]
         lines.append(
             f"time per row: median {_time(self.seconds.median)}, mean {_time(self.seconds.mean)},"
             f" longest {_time(self.seconds.largest)}"

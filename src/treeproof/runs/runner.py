@@ -20,7 +20,7 @@ from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
-from treeproof.query.perturbations import Box, LInf, in_order
+from treeproof.query.perturbations import Box, LInf, in_order, warn_of_categories
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records
 from treeproof.results.summary import RunSummary
@@ -113,6 +113,7 @@ def run(
     asked = loaded(model)
     ball = LInf() if perturbation is None else perturbation
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
+        warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)

@@ -15,6 +15,7 @@ from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.inspection import plain_value
 from treeproof.query.description import describe
+from treeproof.query.domain import Features
 from treeproof.query.pairs import (
     PairQuestion,
     Ranges,
@@ -28,7 +29,6 @@ from treeproof.query.pairs import (
 )
 from treeproof.query.perturbations import Box, LInf
 from treeproof.query.properties import (
-    Features,
     Monotone,
     Property,
     ScoreRange,

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
-from treeproof.model.inspection import plain_value
+from treeproof.model.inspection import decision_rule, plain_value
 from treeproof.prediction import Model, accumulators
 from treeproof.query.arithmetic import Arithmetic
 from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Box, LInf
-from treeproof.query.query import Query
+from treeproof.query.perturbations import Ball, Box
+from treeproof.query.query import Query, categorical_features
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 
@@ -33,7 +33,7 @@ class Question:
     """
 
     kind: Literal["verify", "radius"]
-    perturbation: LInf | Box
+    perturbation: Ball | Box
     engine: str | Engine = "exact"
     search: PaperProtocol | None = None
     goal: Goal | None = None
@@ -158,4 +158,9 @@ def model_words(query: Query) -> dict[str, Any]:
         "feature_names": list(ensemble.feature_names),
         "input_precision": deployed.input_precision,
         "decision": ensemble.decision.kind,
+        "decision_rule": decision_rule(deployed),
+        "decision_cut": deployed.decision.cut if deployed.decision.kind == "threshold" else None,
+        "objective": provenance.objective,
+        # Features that no question moves, since their values are names of categories.
+        "categorical": np.flatnonzero(categorical_features(deployed)).tolist(),
     }

@@ -7,6 +7,7 @@ import pytest
 
 from tests.paper_data import paper_data
 from treeproof.loaders import load_ensemble
+from treeproof.loaders.base import LoadOptions
 from treeproof.prediction import Model
 
 pytestmark = pytest.mark.paper_data
@@ -30,9 +31,8 @@ def test_margins_of_the_paper_s_models() -> None:
 
 def test_the_text_dump_of_treeverification() -> None:
     root = paper_data()
-    dump = Model(
-        load_ensemble(root / "peers" / "treeVerification" / "breast_cancer_robust.0008.json")
-    )
+    path = root / "peers" / "treeVerification" / "breast_cancer_robust.0008.json"
+    dump = Model(load_ensemble(path, options=LoadOptions(base_score=0.0, n_classes=2)))
     exact = Model(load_ensemble(root / "models" / "tv_breast_cancer_robust8.json"))
     rows = np.load(root / "models" / "X50_breast_cancer_fs1_nf11.npy")
     assert np.array_equal(dump.margins(rows), exact.margins(rows))

@@ -1,6 +1,8 @@
 from pathlib import Path
 
+import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 
 import treeproof as tp
@@ -21,6 +23,7 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
     eps = 0.1
     scale = "std"
     frozen = ["age", 2]
+    moving = ["income"]
     low = 0
     high = 1e6
     arithmetic = "real"
@@ -37,6 +40,7 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
         eps=0.1,
         scale="std",
         frozen=("age", 2),
+        moving=("income",),
         low=0,
         high=1e6,
         arithmetic="real",
@@ -112,9 +116,79 @@ def test_wrong_files_are_refused(tmp_path: Path, text: str, sentence: str) -> No
 
 
 def test_what_does_not_fit_the_model_is_refused() -> None:
-    with pytest.raises(tp.InvalidInput, match="must have one for all others"):
-        ThreatModel(features={"age": FeatureThreat(eps=1.0)}).ball(NAMES, 3, None, has_radius=False)
     with pytest.raises(tp.InvalidInput, match="must have a feature named 'size'"):
         ThreatModel(features={"size": FeatureThreat(low=1.0)}).ball(NAMES, 3, None, has_radius=True)
     with pytest.raises(tp.InvalidInput, match="cannot be read: No such file"):
         load_threat("absent.toml")
+
+
+def test_with_radii_of_single_features_only_the_others_stay() -> None:
+    threat = ThreatModel(features={"age": FeatureThreat(eps=5.0)})
+    reach = resolve(threat.ball(NAMES, 3, None, has_radius=True), np.zeros((1, 3)), NAMES)
+    assert reach.radius == 1.0
+    assert reach.up.tolist() == reach.down.tolist() == [5.0, 0.0, 0.0]
+
+
+def test_only_the_moving_features_move(tmp_path: Path) -> None:
+    threat = load_threat(written(tmp_path, 'eps = 0.5\nmoving = ["income", "2"]'))
+    # "3" is a name; "2" is none, and so a number.
+    reach = resolve(threat.ball(NAMES, 3, None, has_radius=True), np.zeros((1, 3)), NAMES)
+    assert reach.up.tolist() == [0.0, 1.0, 1.0]
+    other = threat.with_options(moving=("age",), frozen=())
+    reach = resolve(other.ball(NAMES, 3, None, has_radius=True), np.zeros((1, 3)), NAMES)
+    assert reach.up.tolist() == [1.0, 0.0, 0.0]
+
+
+def tree_with_categories() -> tuple[tp.Model, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "amount": rng.normal(size=200),
+            "shop": pd.Categorical(rng.choice(list("abc"), 200)),
+            "hour": rng.integers(0, 24, 200).astype(float),
+        }
+    )
+    y = (frame["amount"] + (frame["shop"] == "a") + frame["hour"] / 12 > 1).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=5, verbose=-1)
+    return tp.load(model.fit(frame, y)), frame
+
+
+def test_a_threat_model_gives_what_verify_takes(tmp_path: Path) -> None:
+    model, frame = tree_with_categories()
+    text = 'eps = 0.25\nscale = "std"\nmoving = ["amount", "hour"]\narithmetic = "real"'
+    threat = tp.load_threat(written(tmp_path, text))
+    ball = threat.perturbation(model, frame)
+    found = tp.verify(model, frame, None, ball, **threat.options)
+    stds = frame["amount"].std(ddof=0), frame["hour"].std(ddof=0)
+    by_hand = tp.LInf(0.25, scale=dict(zip(("amount", "hour"), stds, strict=True)), frozen="shop")
+    expected = tp.verify(model, frame, None, by_hand, arithmetic="real")
+    assert found.verdict.tolist() == expected.verdict.tolist()
+    assert found.header["question"]["perturbation"]["frozen"] == ["shop"]
+    radius = tp.radius(model, frame[:9], None, threat.perturbation(model, frame, asks_radius=True))
+    assert radius.exact.all()
+    with pytest.raises(tp.InvalidInput, match="'X' must be the rows"):
+        threat.perturbation(model)
+    with pytest.raises(tp.InvalidInput, match="set 'eps'"):
+        ThreatModel().perturbation(model)
+
+
+def test_an_eps_of_a_category_is_warned_of(tmp_path: Path) -> None:
+    model, frame = tree_with_categories()
+    threat = tp.load_threat(written(tmp_path, "eps = 0.1\n[features.shop]\neps = 2.0"))
+    with pytest.warns(tp.NoEffectWarning, match="'eps' of feature 'shop': categories never move"):
+        threat.perturbation(model)
+    ball = tp.LInf(0.1, scale={"amount": 2.0, "shop": 3.0})
+    with pytest.warns(tp.NoEffectWarning, match="'scale' of LInf has no effect on shop: categ"):
+        tp.verify(model, frame[:3], None, ball)
+    with pytest.warns(tp.NoEffectWarning, match="'moving' of LInf has no effect on shop"):
+        tp.run(model, frame[:3], None, tp.LInf(0.1, moving=["amount", "shop"]))
+
+
+def test_moving_and_frozen_are_two_words_for_one_question() -> None:
+    model, frame = tree_with_categories()
+    one = tp.verify(model, frame[:9], None, tp.LInf(0.3, moving="amount"))
+    other = tp.verify(model, frame[:9], None, tp.LInf(0.3, frozen=["shop", "hour"]))
+    assert one.header["question"] == other.header["question"]
+    assert one.verdict.tolist() == other.verdict.tolist()
+    with pytest.raises(tp.InvalidInput, match=r"a feature named 'amoun'\. Did you mean 'amount'"):
+        tp.verify(model, frame[:9], None, tp.LInf(0.3, moving="amoun"))

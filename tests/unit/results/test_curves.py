@@ -77,3 +77,31 @@ def test_a_box_has_no_radii_even_where_a_row_failed():
     results.lower[:] = results.upper[:] = np.nan
     results.lower[2], results.upper[2] = 0.0, np.inf
     assert not curves.has_radii(results)
+
+
+def test_only_attacked_rows_count():
+    results = six_rows(attacker_class="spam")
+    spam = results.label == "spam"
+    assert 0 < spam.sum() < 6
+    alone = results.take(spam)
+    alone.header = results.header | {
+        "question": results.header["question"] | {"attacker_class": None}
+    }
+    for share in (curves.certified_share, curves.resisting_share):
+        assert share(results, RADII).tolist() == share(alone, RADII).tolist()
+    assert curves.clean_share(results) == curves.clean_share(alone)
+    assert results.verified_error(0.25) == alone.verified_error(0.25)
+    assert results.average_lower_bound == alone.average_lower_bound
+    first = results.summary().splitlines()[0]
+    assert first.startswith(f"{spam.sum()} of 6 rows attacked, the others stay as they are: ")
+    assert first.partition(": ")[2] == alone.summary().splitlines()[0].partition(": ")[2]
+
+
+def test_where_no_row_is_attacked_nothing_is_proved():
+    results = six_rows(attacker_class="eggs")
+    assert curves.certified_share(results, [0.0]).tolist() == [0.0]
+    assert curves.resisting_share(results, [9.0]).tolist() == [1.0]
+    assert curves.clean_share(results) is None
+    assert results.verified_error(0.0) == 1.0
+    assert np.isnan(results.average_lower_bound)
+    assert results.summary().startswith("0 of 6 rows attacked")

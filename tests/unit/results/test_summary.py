@@ -1,4 +1,4 @@
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,16 +48,12 @@ def test_bins_hold_zero_and_infinity(monkeypatch):
 
 
 def answers(**columns):
-    n = len(columns["lower"])
-    shared = {
-        "verdict": np.full(n, "verified"),
-        "exact": np.ones(n, dtype=bool),
-        "attained": np.zeros(n, dtype=bool),
-        "seconds": np.zeros(n),
-        "asks_radius": True,
-        "reason": np.full(n, ""),
-    }
-    return SimpleNamespace(**(shared | columns))
+    """Settled rows without labels and witnesses."""
+    results = Results.empty(len(columns["lower"]), 1)
+    results.verdict[:] = "verified"
+    results.exact[:] = True
+    results.header = {"question": {"kind": "radius"}}
+    return replace(results, **columns)
 
 
 def test_rows_are_counted_at_radii():

@@ -4,7 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const real = (values) => values.map((v) => (v === null ? NaN : v === "inf" ? Infinity : v));
-  const runs = data.runs.map((run) => ({ ...run, lower: real(run.lower), upper: real(run.upper), n: run.row.length }));
+  const runs = data.runs.map((run) => ({ ...run, lower: real(run.lower), upper: real(run.upper), size: run.row.length, n: run.attacked.split("1").length - 1 }));
   const PAGE_SIZE = 25;
   let radius = data.start;
 
@@ -12,11 +12,16 @@
     if (Number.isNaN(value) || value === null) return "–";
     if (!Number.isFinite(value)) return "∞";
     if (value === 0) return "0";
-    const size = Math.abs(value);
-    const text = size < 1e-4 || size >= 1e6 ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(digits)));
-    return text.replace("-", "−");
+    // The rules of numbers.py: a few digits, but whole thousands.
+    const [mantissa, power] = value.toExponential(digits - 1).split("e");
+    const exponent = Number(power);
+    const plain = exponent > -5 && exponent < 15;
+    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0) }) : `${Number(mantissa)}e${exponent}`;
+    return text.replaceAll("-", "−");
   };
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  // What is proved is rounded down, what is not excluded up.
+  const percentDown = (part, whole) => (whole ? `${(Math.floor((1000 * part) / whole) / 10).toFixed(1)}\u00a0%` : "–");
+  const percentUp = (part, whole) => (whole ? `${(Math.ceil((1000 * part) / whole) / 10).toFixed(1)}\u00a0%` : "–");
   const count = (n) => n.toLocaleString("en-US");
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
@@ -32,6 +37,7 @@
 
   const VERDICTS = { v: "verified", f: "broken", u: "undecided" };
   const state = (run, i, r) => {
+    if (run.attacked[i] === "0") return "still";
     if (run.broken[i] === "1") return "wrong";
     if (!data.withRadii) return VERDICTS[run.verdict[i]];
     if (run.lower[i] > r || (run.lower[i] === r && run.closed[i] === "1")) return "verified";
@@ -39,31 +45,34 @@
     return "undecided";
   };
   const tally = (run, r) => {
-    const counts = { verified: 0, undecided: 0, broken: 0, wrong: 0 };
-    for (let i = 0; i < run.n; i += 1) counts[state(run, i, r)] += 1;
+    const counts = { verified: 0, undecided: 0, broken: 0, wrong: 0, still: 0 };
+    for (let i = 0; i < run.size; i += 1) counts[state(run, i, r)] += 1;
     return counts;
   };
 
   const live = (name, text) => document.querySelectorAll(`[data-live="${name}"]`).forEach((node) => { node.textContent = text; });
   const showRadius = () => {
     live("radius", number(radius));
+    document.querySelectorAll("[data-factor]").forEach((node) => { node.textContent = number(radius * Number(node.dataset.factor)); });
     const said = [];
     runs.forEach((run, k) => {
       const counts = tally(run, radius);
-      live(`certified-${k}`, percent(counts.verified / run.n));
-      live(`attacked-${k}`, percent(counts.broken / run.n));
+      live(`certified-${k}`, percentDown(counts.verified, run.n));
+      live(`attacked-${k}`, percentDown(counts.broken, run.n));
       live(`n-verified-${k}`, count(counts.verified));
       live(`n-undecided-${k}`, count(counts.undecided));
       live(`n-broken-${k}`, count(counts.broken));
       const stack = document.querySelector(`[data-stack="${k}"]`);
-      for (const name of Object.keys(counts)) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
+      if (!stack) return;
+      for (const name of ["verified", "undecided", "broken", "wrong"]) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
       const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} verified, ${count(counts.undecided)} undecided`;
       const words = `${open}, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
       stack.setAttribute("aria-label", `${run.name}: ${words}`);
       said.push(runs.length > 1 ? `${run.name}: ${words}` : words);
     });
+    compareRuns();
     if (!data.withRadii) return;
-    $("live").textContent = `At radius ${number(radius)}: ${said.join(" · ")}.`;
+    $("live").textContent = `At ${data.measure} ${number(radius)}: ${said.join(" · ")}.`;
     $("radius").setAttribute("aria-valuetext", number(radius));
     document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
       const x = Number(svg.dataset.left) + place(radius) * Number(svg.dataset.plot);
@@ -71,6 +80,23 @@
       cursor.setAttribute("x1", x);
       cursor.setAttribute("x2", x);
     });
+  };
+  const compareRuns = () => {
+    if (!$("compared")) return;
+    const only = [0, 0];
+    let both = 0;
+    for (const line of lines) {
+      const proved = runs.map((_, k) => stateOf(line, k) === "verified");
+      if (line.at.some((i) => i < 0)) continue;
+      if (proved[0] && proved[1]) both += 1;
+      else if (proved[0] || proved[1]) only[proved[0] ? 0 : 1] += 1;
+    }
+    const more = only[1] - only[0];
+    const [winner, loser] = more >= 0 ? [runs[1].name, runs[0].name] : [runs[0].name, runs[1].name];
+    live("compare", more === 0 ? `${winner} and ${loser} prove equally many rows` : `${winner} proves ${count(Math.abs(more))} row${Math.abs(more) > 1 ? "s" : ""} more than ${loser}`);
+    live("only-0", count(only[0]));
+    live("only-1", count(only[1]));
+    live("by-both", count(both));
   };
   const setRadius = (value, from) => {
     if (!(value >= 0)) return;
@@ -99,9 +125,9 @@
   const curveWords = (r) => {
     const lines = runs.map((run) => {
       const counts = tally(run, r);
-      return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percent(counts.verified / run.n)}, `}resisting ${percent((counts.verified + counts.undecided) / run.n)}`;
+      return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percentDown(counts.verified, run.n)}, `}resisting ${percentUp(counts.verified + counts.undecided, run.n)}`;
     });
-    return [`radius ${number(r)}`, ...lines].join("\n");
+    return [`${data.measure} ${number(r)}`, ...lines].join("\n");
   };
   document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
     const hit = svg.querySelector(".hit");
@@ -120,8 +146,8 @@
       line.append(element("td", number(r)));
       runs.forEach((run) => {
         const counts = tally(run, r);
-        if (!run.attack) line.append(element("td", percent(counts.verified / run.n)));
-        line.append(element("td", percent((counts.verified + counts.undecided) / run.n)));
+        if (!run.attack) line.append(element("td", percentDown(counts.verified, run.n)));
+        line.append(element("td", percentUp(counts.verified + counts.undecided, run.n)));
       });
       body.append(line);
     }
@@ -146,33 +172,47 @@
   }
   const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
   const stateOf = (line, k) => (line.at[k] < 0 ? "" : state(runs[k], line.at[k], radius));
-  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", "": "–" };
+  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", still: "not attacked", "": "–" };
   const stateWords = (line, k) => (runs[k].attack && stateOf(line, k) === "undecided" ? "none found" : STATE_WORDS[stateOf(line, k)]);
   // An attack gives upper bounds only; everything else is known by what is proved.
   const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
   const radiusText = (line, k) => {
+    if (stateOf(line, k) === "still") return "–";
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${number(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     if (lower === upper || Number.isNaN(lower)) return number(lower);
     return Number.isFinite(upper) ? `${number(lower)} … ${number(upper)}` : `≥ ${number(lower)}`;
   };
   const several = runs.length > 1;
+  // Names break between their words, and nowhere else.
+  const named = (name, tag = "span") => { const made = element(tag, undefined, "name"); for (const part of name.split(/(?<=[_/:=|])|(?<=\p{L}[.\-])(?=\p{L})/u)) made.append(part, document.createElement("wbr")); return made; };
+  const largest = (line) => { const change = changesOf(0, line.at[0])[0]; return change ? [change.name, ` ${change.original} → ${change.changed}`] : ["–", ""]; };
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
-    if (data.withRadii) columns.push({ name: `${prefix}radius`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
+    if (data.withRadii) columns.push({ name: `${prefix}${data.measure}`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
     columns.push({ name: `${prefix}state`, text: true, key: (l) => stateOf(l, k), cell: (l) => { const cell = element("td", undefined, "text"); cell.append(element("span", stateWords(l, k), `pill ${stateOf(l, k)}`)); return cell; } });
     if (!several) {
       if (run.becomes) columns.push({ name: "Becomes", text: true, key: (l) => run.becomes[l.at[0]], cell: (l) => element("td", run.becomes[l.at[0]] || "–", "text") });
-      columns.push({ name: "Changes", key: (l) => (run.changes[l.at[0]] ? run.changes[l.at[0]][0] : -1), cell: (l) => element("td", run.changes[l.at[0]] ? String(run.changes[l.at[0]][0]) : "–") });
+      columns.push({ name: "Changes", key: (l) => (run.changes[l.at[0]] ? run.changes[l.at[0]][0] : -1), cell: (l) => element("td", run.changes[l.at[0]] ? count(run.changes[l.at[0]][0]) : "–") });
+      columns.push({ name: "Largest change", text: true, key: (l) => largest(l).join(" "), cell: (l) => { const cell = element("td", undefined, "text"); const [name, values] = largest(l); cell.append(named(name), element("span", values, "values")); return cell; } });
       columns.push({ name: "Time", key: (l) => run.seconds[l.at[0]], cell: (l) => { const s = run.seconds[l.at[0]]; return element("td", s < 1 ? `${number(s * 1e3, 3)} ms` : `${number(s, 3)} s`); } });
     }
   });
   if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => bound(l, 1) - bound(l, 0), cell: (l) => element("td", number(bound(l, 1) - bound(l, 0))) });
 
   const table = $("all-rows");
-  // Two runs open with the rows that differ most, one with those that break first.
-  let sorting = several && data.withRadii ? { column: columns.length - 1, up: false } : { column: data.withRadii ? 2 : 0, up: true };
+  // What matters comes first: with two runs the rows that only one of them proves, and of those the
+  // ones that differ most; with one run the rows that break first. Wrong rows and others come last.
+  const RANKS = { broken: 0, undecided: 1, verified: 2, wrong: 3, still: 4, "": 5 };
+  const importance = (line) => {
+    const states = runs.map((_, k) => stateOf(line, k));
+    if (!several) return [RANKS[states[0]] === 1 ? 0 : RANKS[states[0]], data.withRadii ? bound(line, 0) : RANKS[states[0]]];
+    const isOne = (states[0] === "verified") !== (states[1] === "verified");
+    const gain = data.withRadii ? Math.abs(bound(line, 1) - bound(line, 0)) : 0;
+    return [isOne ? 0 : 1, Number.isNaN(gain) ? 0 : -gain];
+  };
+  let sorting = { column: -1, up: true };
   let page = 0;
   let chosen = lines;
   const heads = columns.map((column, index) => {
@@ -202,9 +242,13 @@
     return !text || String(line.row) === text || line.label.toLowerCase() === text || line.words.includes(text);
   };
   function showTable(restart) {
-    const { key } = columns[sorting.column];
     const sign = sorting.up ? 1 : -1;
-    chosen = lines.filter(matches).map((line) => [key(line), line]).sort((a, b) => Number.isNaN(a[0]) - Number.isNaN(b[0]) || sign * compare(a[0], b[0]) || a[1].row - b[1].row).map((pair) => pair[1]);
+    if (sorting.column < 0) {
+      chosen = lines.filter(matches).map((line) => [importance(line), line]).sort((a, b) => compare(a[0][0], b[0][0]) || compare(a[0][1], b[0][1]) || a[1].row - b[1].row).map((pair) => pair[1]);
+    } else {
+      const { key } = columns[sorting.column];
+      chosen = lines.filter(matches).map((line) => [key(line), line]).sort((a, b) => Number.isNaN(a[0]) - Number.isNaN(b[0]) || sign * compare(a[0], b[0]) || a[1].row - b[1].row).map((pair) => pair[1]);
+    }
     const pages = Math.max(1, Math.ceil(chosen.length / PAGE_SIZE));
     page = restart ? 0 : Math.min(page, pages - 1);
     heads.forEach((head, index) => head.setAttribute("aria-sort", index !== sorting.column ? "none" : sorting.up ? "ascending" : "descending"));
@@ -261,7 +305,7 @@
       const line = body.insertRow();
       const marked = element("td");
       marked.append(element("mark", change.changed));
-      line.append(element("th", change.name), element("td", change.original), marked, element("td", change.difference));
+      line.append(named(change.name, "th"), element("td", change.original), marked, element("td", change.difference));
     }
     box.append(list);
     return box;
@@ -283,6 +327,12 @@
     canvas.getContext("2d").putImageData(image, 0, 0);
     return canvas;
   };
+  // A table that is wider than its place says so; the hint goes away at its end.
+  const scrolls = document.querySelectorAll(".scroll");
+  const hint = () => scrolls.forEach((box) => box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 4));
+  scrolls.forEach((box) => box.addEventListener("scroll", hint, { passive: true }));
+  window.addEventListener("resize", hint);
+  document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", hint));
   const turn = (to) => { page = to; showTable(false); };
   $("first").addEventListener("click", () => turn(0));
   $("previous").addEventListener("click", () => turn(page - 1));
@@ -299,4 +349,5 @@
     theme.setAttribute("aria-pressed", String(isDark()));
   });
   setRadius(data.start);
+  hint();
 })();

@@ -1,0 +1,264 @@
+"""`Domain`: which rows there can be; integers, groups, categories, what may go missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.model import evaluate
+from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
+from treeproof.query.names import feature_number, numbers_of
+
+Features = int | str | Sequence[int | str]
+"""A feature by name or number, or several of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Which rows there can be; a change leads to one of these, or it is none.
+
+    Parameters
+    ----------
+    integer : features, optional
+        Features whose values are whole numbers, by name or number.
+    values : dict, optional
+        The only values that a feature may take, by name or number of the feature.
+    one_hot : sequence of groups of features, optional
+        Exactly one feature of each group is 1 and all others are 0. A group is one feature to
+        every cost.
+    at_most_one : sequence of groups of features, optional
+        The same, but all features of the group may be 0.
+    categorical : features or dict, optional
+        Features whose category may change: to any that the model knows, or as a dict says. An entry
+        of it is a list of the categories that there are, or a dict of transitions, from each
+        category to a list of others. Categorical features that are not named keep their category.
+    may_miss, may_fill : features, optional
+        Features that may go missing, and features that may get a value where they are missing.
+    rules : str or sequence of str, optional
+        Relations between features, such as ``"open_accounts <= total_accounts"``.
+    allow_broken_rows : bool
+        Whether rows that are not of this domain are accepted. Such a row stays as it is where
+        nothing changes; what changes is of the domain.
+    """
+
+    integer: Features = ()
+    values: Mapping[Any, Any] = field(default_factory=dict)
+    one_hot: Sequence[Sequence[int | str]] = ()
+    at_most_one: Sequence[Sequence[int | str]] = ()
+    categorical: Features | Mapping[Any, Any] = ()
+    may_miss: Features = ()
+    may_fill: Features = ()
+    rules: str | Sequence[str] = ()
+    allow_broken_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnTypes:
+    """A domain in numbers, for the features of one model."""
+
+    integer: NDArray[np.bool_]  # (n_features,)
+    values: dict[int, FloatArray]  # by feature: sorted distinct values
+    groups: tuple[tuple[tuple[int, ...], bool], ...]  # features, and whether exactly one is 1
+    # By feature that may change its category: codes that there are, or codes after each code.
+    may_become: dict[int, FloatArray | dict[float, FloatArray]]
+    may_miss: NDArray[np.bool_]  # (n_features,)
+    may_fill: NDArray[np.bool_]  # (n_features,)
+    allow_broken_rows: bool
+
+    def words(self) -> dict[str, Any]:
+        """The domain as plain data, with features by number and categories by code."""
+        return {
+            "integer": np.flatnonzero(self.integer).tolist(),
+            "values": [[f, values.tolist()] for f, values in self.values.items()],
+            "groups": [[list(columns), exactly] for columns, exactly in self.groups],
+            "categorical": [
+                [feature, [[code, list(after)] for code, after in codes.items()]]
+                if isinstance(codes, dict)
+                else [feature, codes.tolist()]
+                for feature, codes in self.may_become.items()
+            ],
+            "may_miss": np.flatnonzero(self.may_miss).tolist(),
+            "may_fill": np.flatnonzero(self.may_fill).tolist(),
+            "allow_broken_rows": self.allow_broken_rows,
+        }
+
+
+def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
+    """Return a domain in numbers, or refuse what contradicts itself or the model."""
+    if domain is None:
+        domain = Domain()
+    if not isinstance(domain, Domain):
+        raise InvalidInput(f"'domain' must be a Domain. Got {domain!r}.")
+    if domain.rules:
+        raise UnsupportedQuery("Rules between features cannot be asked about yet. Leave them out.")
+    groups = tuple(
+        (_group(name, group, ensemble), name == "one_hot")
+        for name in ("one_hot", "at_most_one")
+        for group in getattr(domain, name)
+    )
+    types = ColumnTypes(
+        integer=_mask("integer", domain.integer, ensemble),
+        values=_values(domain.values, ensemble),
+        groups=groups,
+        may_become=_transitions(domain.categorical, ensemble),
+        may_miss=_mask("may_miss", domain.may_miss, ensemble),
+        may_fill=_mask("may_fill", domain.may_fill, ensemble),
+        allow_broken_rows=bool(domain.allow_broken_rows),
+    )
+    _refuse_contradictions(types, ensemble)
+    return types
+
+
+def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
+    roles: dict[int, str] = {}
+    columns = [(f, "one_hot") for group, _ in types.groups for f in group]
+    columns += [(f, "categorical") for f in types.may_become]
+    columns += [(int(f), "integer") for f in np.flatnonzero(types.integer)]
+    for feature, role in columns:
+        if feature in roles:
+            raise InvalidInput(
+                "A feature of a Domain must be in one group, or categorical, or integer."
+                f" Got {feature_name(ensemble, feature)} as {roles[feature]} and as {role}."
+            )
+        roles[feature] = role
+    is_code = ensemble.is_categorical
+    for feature in (*types.values, *np.flatnonzero(types.integer).tolist()):
+        if is_code[feature] or roles.get(feature, "integer") != "integer":
+            raise InvalidInput(
+                "'integer' and 'values' of Domain are for features that are numbers."
+                f" Got {feature_name(ensemble, feature)}; list its categories in 'categorical'."
+            )
+    for feature, values in types.values.items():
+        if types.integer[feature] and np.any(values != np.floor(values)):
+            raise InvalidInput(
+                f"'values' of Domain must be whole for {feature_name(ensemble, feature)}, which is"
+                f" an integer. Got {values.tolist()}."
+            )
+    for name in ("may_miss", "may_fill"):
+        for feature in np.flatnonzero(getattr(types, name)).tolist():
+            cannot = not ensemble.missing_allowed or feature in ensemble.required
+            if cannot or roles.get(feature) == "one_hot":
+                raise InvalidInput(
+                    f"'{name}' of Domain must name features that the model accepts as missing, and"
+                    f" none of a group. Got {feature_name(ensemble, feature)}."
+                )
+
+
+def feature_name(ensemble: Ensemble, feature: int) -> str:
+    """A feature in messages."""
+    return repr(ensemble.feature_names[feature]) if ensemble.feature_names else f"feature {feature}"
+
+
+def _numbers(name: str, given: Any, ensemble: Ensemble) -> list[int]:
+    if isinstance(given, str | int | np.integer):
+        given = (given,)
+    if not isinstance(given, Sequence | np.ndarray | set | frozenset):
+        raise InvalidInput(f"'{name}' of Domain must list features. Got {given!r}.")
+    return [feature_number(f, ensemble.n_features, ensemble.feature_names) for f in given]
+
+
+def _mask(name: str, given: Any, ensemble: Ensemble) -> NDArray[np.bool_]:
+    mask = np.zeros(ensemble.n_features, dtype=bool)
+    mask[_numbers(name, given, ensemble)] = True
+    return mask
+
+
+def _group(name: str, given: Any, ensemble: Ensemble) -> tuple[int, ...]:
+    if isinstance(given, str | int | np.integer):
+        raise InvalidInput(
+            f"'{name}' of Domain must list groups, such as [['red', 'green']]. Got {given!r}."
+        )
+    return tuple(_numbers(name, given, ensemble))
+
+
+def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArray]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"'values' of Domain must be a dict. Got {given!r}.")
+    found = {}
+    for feature, values in given.items():
+        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+        array = numbers_of(f"'values' of Domain for {feature!r}", list(values))
+        if array.ndim != 1 or len(array) == 0 or not np.all(np.isfinite(array)):
+            raise InvalidInput(
+                f"'values' of Domain for {feature!r} must be a list of finite numbers."
+                f" Got {values!r}."
+            )
+        # Rounded as rows are, so that a row's own value is one of them.
+        found[number] = np.unique(evaluate.cast_rows(ensemble, array))
+    return found
+
+
+def _transitions(given: Any, ensemble: Ensemble) -> dict[int, FloatArray | dict[float, FloatArray]]:
+    if not isinstance(given, Mapping):
+        return {
+            number: known_codes(ensemble, number, must_tell=True)
+            for number in _numbers("categorical", given, ensemble)
+        }
+    found: dict[int, FloatArray | dict[float, FloatArray]] = {}
+    for feature, said in given.items():
+        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+        if said is None or said == "all":
+            found[number] = known_codes(ensemble, number, must_tell=True)
+        elif isinstance(said, Mapping):
+            found[number] = {
+                float(codes_of([before], ensemble, number)[0]): codes_of(after, ensemble, number)
+                for before, after in said.items()
+            }
+        else:
+            found[number] = codes_of(said, ensemble, number)
+    return found
+
+
+def known_codes(ensemble: Ensemble, feature: int, *, must_tell: bool = False) -> FloatArray:
+    """Codes of the categories of a feature that the model knows."""
+    named = ensemble.categories.get(feature)
+    if named:
+        codes = np.arange(len(named), dtype=np.float64)
+        if isinstance(named[-1], float) and np.isnan(named[-1]):
+            codes = codes[:-1]
+        return codes
+    if ensemble.required.get(feature):
+        return np.array(sorted(ensemble.required[feature]), dtype=np.float64)
+    trees = ensemble.trees
+    testing = (trees.feature == feature) & ((trees.flags & CATEGORICAL) > 0)
+    if must_tell and not testing.any():
+        raise InvalidInput(
+            "'categorical' of Domain must list the categories of"
+            f" {feature_name(ensemble, feature)}, since the model does not tell them, such as"
+            " categorical={'colour': [0, 1, 2]}."
+        )
+    members = [np.zeros(0)]
+    for number in np.unique(trees.category_set[testing]):
+        words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
+        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+        members.append(np.flatnonzero(bits).astype(np.float64))
+    return np.unique(np.concatenate(members))
+
+
+def codes_of(given: Any, ensemble: Ensemble, feature: int) -> FloatArray:
+    """Codes of categories that are given by name, or by code where the model has no names."""
+    named = list(ensemble.categories.get(feature, ()))
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        given = [given]
+    codes = []
+    for category in given:
+        if category in named:
+            codes.append(float(named.index(category)))
+            continue
+        try:
+            code = float("nan") if named else float(category)
+        except (TypeError, ValueError):
+            code = float("nan")
+        if not (code >= 0.0 and code == np.floor(code)):
+            known = f" Its categories are {named}." if named else " The model has codes, from 0."
+            raise InvalidInput(
+                "'categorical' of Domain must name categories of"
+                f" {feature_name(ensemble, feature)}. Got {category!r}.{known}"
+            )
+        codes.append(code)
+    return np.unique(np.array(codes, dtype=np.float64))

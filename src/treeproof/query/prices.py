@@ -1,0 +1,623 @@
+"""What changes cost: `Pricing` for all rows of a question, `Prices` of the atoms of some rows.
+
+A feature that moves by d costs ``fixed + weight * d / unit``, squared for L2; another choice counts
+as one unit, or costs what a table says. The cost of a point is the sum over its axes, for L∞ the
+maximum. All numbers are doubles with an exact meaning: `Pricing.exact_cost` computes in fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.errors import InvalidInput
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.query.axes import NUMERIC, Axes
+from treeproof.query.domain import ColumnTypes, feature_name
+from treeproof.query.rounding import (
+    product_rounded_down,
+    quotient_rounded_down,
+    root_rounded_up,
+    round_down,
+    round_up,
+    sum_rounded_down,
+)
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices of the atoms of some rows; see `Axes` for the numbers of atoms.
+
+    Attributes
+    ----------
+    cost : float64 (n_rows, n_atoms)
+        Least cost of an allowed value of the atom, rounded down to a double; squared for L2.
+        Infinite where no value is allowed. The budget is not looked at.
+    is_exact : bool (n_rows, n_atoms)
+        Whether the least cost is that double exactly.
+    is_open : bool (n_rows, n_atoms)
+        Whether the least cost is only approached: the move is downwards, to below a threshold.
+    value : float64 (n_rows, n_atoms)
+        Of numeric axes: the cheapest value of the atom in the input precision of the model, NaN
+        where it is missing. Unused at other axes, whose atoms are choices.
+    home : int32 (n_rows, n_axes)
+        The row's own atom.
+    """
+
+    axes: Axes
+    rows: FloatArray
+    cost: FloatArray
+    is_exact: Bools
+    is_open: Bools
+    value: FloatArray
+    home: NDArray[np.int32]
+
+    @property
+    def is_beyond(self) -> Bools:
+        """Whether a budget of just `cost` does not reach the atom, but every larger double does."""
+        return self.is_open | ~self.is_exact
+
+    def grid(self, row: int) -> float:
+        """A power of two that divides every finite price of a row exactly; 0 where there is none.
+
+        Costs that are sums of such prices and differ then differ by as much, and have no rounding.
+        """
+        finite = np.isfinite(self.cost[row])
+        costs = self.cost[row][finite]
+        if not self.is_exact[row][finite].all():
+            return 0.0
+        costs = costs[costs > 0.0]
+        mantissa, exponent = np.frexp(costs)
+        whole = (mantissa * 2.0**53).astype(np.int64)
+        lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+        grid = float(lowest.min()) if len(lowest) else 1.0
+        return grid if float(costs.max(initial=0.0)) * self.axes.n_axes < grid * 2.0**52 else 0.0
+
+    def point(self, row: int, atoms: NDArray[np.integer[Any]]) -> FloatArray:
+        """The cheapest row at atoms (n_axes,), each counted from the first of its axis."""
+        point = self.rows[row].copy()
+        for number, atom in enumerate(atoms.tolist()):
+            axis = self.axes.axes[number]
+            if axis.kind == NUMERIC:
+                place = int(self.axes.atom_start[number]) + atom
+                point[axis.columns[0]] = self.value[row, place]
+            elif atom != self.home[row, number]:
+                point[list(axis.columns)] = axis.choices[atom]
+        return point
+
+
+class Tariff(NamedTuple):
+    """What moving a feature costs: ``fixed + weight * distance / unit``; float64 (n_features,).
+
+    A unit of 0 forbids the direction, an infinite weight or charge too.
+    """
+
+    fixed: FloatArray
+    weight_down: FloatArray
+    weight_up: FloatArray
+    unit_down: FloatArray
+    unit_up: FloatArray
+
+
+class ChoiceTable(NamedTuple):
+    """Prices between the atoms of a choice, from rows to columns; before squaring."""
+
+    cost: FloatArray  # (n_atoms, n_atoms), rounded down; infinite where it is not allowed
+    is_exact: Bools  # (n_atoms, n_atoms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """What changes of the rows of a question cost, and which are allowed.
+
+    Attributes
+    ----------
+    total : {"sum", "max"}
+        How prices of axes add up.
+    is_square : bool
+        Prices are squares, and the root of their sum is the cost (L2).
+    budget : float or None
+        Largest cost that is allowed, as the user gave it; None where the least one is asked for.
+    low, high : float64 (n_rows, n_features)
+        Bounds of values, in the input precision of the model.
+    is_relative : bool
+        Units of numbers are multiples of the row's own absolute value.
+    tables : dict of int to ChoiceTable
+        Prices of the axes that are choices.
+    listed : dict of int to dict of (int, int) to float
+        By axis, what a cost table lists: prices from an atom to another.
+    stays : bool (n_rows,)
+        Rows that do not change at all.
+    is_box : bool
+        There is no cost: what lies within bounds is free, and the row itself need not be allowed.
+    """
+
+    ensemble: Ensemble
+    axes: Axes
+    types: ColumnTypes
+    rows: FloatArray
+    total: Literal["sum", "max"]
+    is_square: bool
+    is_box: bool
+    budget: float | None
+    low: FloatArray
+    high: FloatArray
+    tariff: Tariff
+    is_relative: bool
+    tables: dict[int, ChoiceTable]
+    listed: dict[int, dict[tuple[int, int], float]]
+    stays: Bools
+
+    def take(self, selection: Any) -> Pricing:
+        """Return the same for a selection of the rows."""
+        return replace(
+            self,
+            rows=self.rows[selection],
+            low=self.low[selection],
+            high=self.high[selection],
+            stays=self.stays[selection],
+        )
+
+    @property
+    def limit(self) -> Fraction | None:
+        """The budget in units of the prices, exactly; None where there is none."""
+        if self.budget is None or math.isinf(self.budget):
+            return None
+        return Fraction(self.budget) ** (2 if self.is_square else 1)
+
+    def prices(self, selection: Any = slice(None)) -> Prices:
+        """Prices of the atoms of a selection of the rows."""
+        part, axes = self.take(selection), self.axes
+        shape = len(part.rows), axes.n_atoms
+        cost, value = np.full(shape, np.inf), np.full(shape, np.nan)
+        is_exact, is_open = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        home = np.empty((len(part.rows), axes.n_axes), dtype=np.int32)
+        for number, axis in enumerate(axes.axes):
+            atoms, columns = axes.atoms_of(number), list(axis.columns)
+            home[:, number] = own = axes.atom_of(number, part.rows[:, columns])
+            if axis.kind == NUMERIC:
+                found = _numeric_prices(part, number, own)
+                cost[:, atoms], is_exact[:, atoms], is_open[:, atoms], value[:, atoms] = found
+            else:
+                table = self.tables[number]
+                cost[:, atoms] = np.where(
+                    _within_bounds(part, number, own), table.cost[own], np.inf
+                )
+                is_exact[:, atoms] = table.is_exact[own]
+        if self.is_square:
+            cost, is_exact = product_rounded_down(cost, cost, is_exact)
+        if part.stays.any():
+            kept = np.zeros(shape, dtype=bool)
+            np.put_along_axis(kept, home + axes.atom_start[:-1], True, axis=1)
+            cost[part.stays[:, np.newaxis] & ~kept] = np.inf
+        return Prices(
+            axes=axes,
+            rows=part.rows,
+            cost=cost,
+            is_exact=is_exact,
+            is_open=is_open,
+            value=value,
+            home=home,
+        )
+
+    def exact_cost(self, row: int, point: FloatArray) -> Fraction | None:
+        """Cost of a concrete row, exactly and squared for L2; None where something is forbidden.
+
+        Which values are allowed is not looked at; see `broken_rule`.
+        """
+        return self._total(self._axis_costs(row, point))
+
+    def distance(self, row: int, point: FloatArray) -> float:
+        """Smallest double that is not below the cost of a point; infinite where it is forbidden."""
+        exact = self.exact_cost(row, point)
+        return math.inf if exact is None else self.rounded_up(exact)
+
+    def rounded_up(self, exact: Fraction) -> float:
+        """Smallest double that is not below a cost, from its exact total; the root for L2."""
+        return root_rounded_up(exact) if self.is_square else round_up(exact)
+
+    def broken_rule(self, row: int, point: FloatArray) -> str | None:
+        """Which rule forbids a point as a change of a row, in words; None where none does.
+
+        A point may cost more than the budget where it stands for real numbers that do not: some of
+        its values are just below a threshold, and no float of the input precision lies between.
+        """
+        for number in range(self.axes.n_axes):
+            rule = self._broken_axis(row, number, point)
+            if rule is not None:
+                return rule
+        exact = self.exact_cost(row, point)
+        if exact is None:
+            return "the change must have a price, and it is forbidden"
+        limit = self.limit
+        if limit is None or exact <= limit:
+            return None
+        least = self._total(self._axis_costs(row, self._thresholds_of(row, point)))
+        if least is not None and least < limit:
+            return None
+        return f"the cost must not exceed {self.budget}, and it is {self.rounded_up(exact)}"
+
+    def refuse_broken_rows(self) -> None:
+        """Refuse rows that are not of the domain themselves, unless it allows them."""
+        types, rows = self.types, self.rows
+        if types.allow_broken_rows:
+            return
+        broken = np.zeros(rows.shape, dtype=bool)
+        is_number = np.isfinite(rows)
+        broken[:, types.integer] = (is_number & (rows != np.floor(rows)))[:, types.integer]
+        for feature, values in types.values.items():
+            broken[:, feature] = is_number[:, feature] & ~np.isin(rows[:, feature], values)
+        for feature, codes in types.may_become.items():
+            if not isinstance(codes, dict):
+                broken[:, feature] = is_number[:, feature] & ~np.isin(rows[:, feature], codes)
+        for number, axis in enumerate(self.axes.axes):
+            if axis.is_group:
+                own = self.axes.atom_of(number, rows[:, list(axis.columns)])
+                broken[:, axis.columns[0]] = own >= axis.n_known
+        if not broken.any():
+            return
+        row, feature = (int(index) for index in np.argwhere(broken)[0])
+        axis = self.axes.axes[int(self.axes.axis_of[feature])]
+        name = ", ".join(feature_name(self.ensemble, column) for column in axis.columns)
+        rule = "must be one of the values that the domain lists"
+        if axis.is_group:
+            rule = "must have a single 1, as a group of the domain"
+        elif types.integer[feature]:
+            rule = "must be an integer"
+        n_more = int(broken.any(axis=1).sum()) - 1
+        raise InvalidInput(
+            f"Row {row} breaks its own domain: {name} {rule}."
+            f" Got {', '.join(map(str, rows[row, list(axis.columns)].tolist()))}"
+            + (f"; {n_more} more rows break it" if n_more else "")
+            + ". Correct the rows or the Domain, or allow them with allow_broken_rows=True."
+        )
+
+    def _total(self, costs: list[Fraction | None]) -> Fraction | None:
+        known = [cost for cost in costs if cost is not None]
+        if len(known) < len(costs):
+            return None
+        return max(known, default=Fraction(0)) if self.total == "max" else sum(known, Fraction(0))
+
+    def _axis_costs(self, row: int, point: FloatArray) -> list[Fraction | None]:
+        return [self._axis_cost(row, number, point) for number in range(self.axes.n_axes)]
+
+    def _axis_cost(self, row: int, number: int, point: FloatArray) -> Fraction | None:
+        axis = self.axes.axes[number]
+        columns = list(axis.columns)
+        own, new = self.rows[row, columns], point[columns]
+        if np.array_equal(own, new, equal_nan=True) or self.is_box:
+            return Fraction(0)
+        if self.stays[row]:
+            return None
+        if axis.kind != NUMERIC:
+            cost = self._choice_cost(number, own, new)
+        elif np.isnan(own[0]) or np.isnan(new[0]):
+            cost = one_unit(self.tariff, columns[0])
+        else:
+            moved = Fraction(float(new[0])) - Fraction(float(own[0]))
+            cost = self._move_cost(row, columns[0], moved)
+        return cost**2 if self.is_square and cost is not None else cost
+
+    def _move_cost(self, row: int, feature: int, moved: Fraction) -> Fraction | None:
+        tariff = self.tariff
+        unit = float((tariff.unit_up if moved > 0 else tariff.unit_down)[feature])
+        weight = float((tariff.weight_up if moved > 0 else tariff.weight_down)[feature])
+        if self.is_relative:
+            unit *= abs(float(self.rows[row, feature]))
+        fixed = float(tariff.fixed[feature])
+        if unit == 0.0 or math.isinf(weight) or math.isinf(fixed):
+            return None
+        return Fraction(fixed) + Fraction(weight) * abs(moved) / Fraction(unit)
+
+    def _choice_cost(self, number: int, own: FloatArray, new: FloatArray) -> Fraction | None:
+        before, after = (int(self.axes.atom_of(number, v[np.newaxis])[0]) for v in (own, new))
+        if min(before, after) < 0 or not np.isfinite(self.tables[number].cost[before, after]):
+            return None
+        listed = self.listed.get(number, {}).get((before, after))
+        if listed is not None:
+            return Fraction(listed)
+        return change_of_choice(self.tariff, self.axes, number, before, after)
+
+    def _thresholds_of(self, row: int, point: FloatArray) -> FloatArray:
+        """The point with values just below a threshold, that moved down, replaced by it."""
+        moved = point.copy()
+        real = np.dtype(self.ensemble.input_precision).type
+        for axis in self.axes.axes:
+            feature = axis.columns[0]
+            if axis.kind != NUMERIC or not point[feature] < self.rows[row, feature]:
+                continue
+            if self.types.integer[feature] or feature in self.types.values:
+                continue
+            cuts = self.axes.cuts.of(feature)
+            cell = int(np.searchsorted(cuts, point[feature], side="right"))
+            above = np.nextafter(real(point[feature]), real(np.inf))
+            if cell < len(cuts) and float(above) == cuts[cell]:
+                moved[feature] = cuts[cell]
+        return moved
+
+    def _broken_axis(self, row: int, number: int, point: FloatArray) -> str | None:
+        """Which rule about the values of an axis a point breaks; a row's own values break none."""
+        axis = self.axes.axes[number]
+        columns = list(axis.columns)
+        own, new = self.rows[row, columns], point[columns]
+        if axis.kind == NUMERIC:
+            return self._broken_number(row, columns[0], float(new[0]))
+        if np.array_equal(own, new, equal_nan=True) and not self.is_box:
+            return None
+        before, after = (int(self.axes.atom_of(number, v[np.newaxis])[0]) for v in (own, new))
+        is_allowed = min(before, after) >= 0 and np.isfinite(
+            self.tables[number].cost[before, after]
+        )
+        if is_allowed and _within_bounds(self.take([row]), number, np.array([before]))[0, after]:
+            return None
+        name = ", ".join(feature_name(self.ensemble, column) for column in columns)
+        return f"{name} must not change from {own.tolist()} to {new.tolist()}"
+
+    def _broken_number(self, row: int, feature: int, value: float) -> str | None:
+        name, types = feature_name(self.ensemble, feature), self.types
+        own = float(self.rows[row, feature])
+        if math.isnan(value):
+            is_allowed = math.isnan(own) or types.may_miss[feature]
+            return None if is_allowed else f"{name} must not go missing"
+        if value == own and not self.is_box:
+            return None
+        if math.isnan(own) and not types.may_fill[feature]:
+            return f"{name} is missing and must not be filled in"
+        if not math.isfinite(value):
+            return f"{name} must be finite"
+        if types.integer[feature] and value != math.floor(value):
+            return f"{name} must be an integer"
+        if feature in types.values and value not in types.values[feature]:
+            return f"{name} must be one of its allowed values"
+        low, high = self.low[row, feature], self.high[row, feature]
+        return None if low <= value <= high else f"{name} must lie from {low} to {high}"
+
+
+def one_unit(tariff: Tariff, feature: int) -> Fraction | None:
+    """Price of one unit of change where there is no distance: of the cheaper direction."""
+    found = [
+        cost for is_up in (False, True) if (cost := _unit_cost(tariff, feature, is_up)) is not None
+    ]
+    return min(found) if found else None
+
+
+def _unit_cost(tariff: Tariff, feature: int, is_up: bool) -> Fraction | None:
+    unit = float((tariff.unit_up if is_up else tariff.unit_down)[feature])
+    weight = float((tariff.weight_up if is_up else tariff.weight_down)[feature])
+    fixed = float(tariff.fixed[feature])
+    if unit == 0.0 or math.isinf(weight) or math.isinf(fixed):
+        return None
+    return Fraction(fixed) + Fraction(weight) / Fraction(unit)
+
+
+def change_of_choice(
+    tariff: Tariff, axes: Axes, number: int, before: int, after: int
+) -> Fraction | None:
+    """Price of another choice that no table lists; None where it is forbidden.
+
+    A category counts as one unit. In a group, columns that change go up or down by one unit each,
+    and the dearest of them is the price.
+    """
+    axis = axes.axes[number]
+    if before == after:
+        return Fraction(0)
+    if not axis.is_group:
+        return one_unit(tariff, axis.columns[0])
+    own, new = axis.choices[before], axis.choices[after]
+    costs = [
+        _unit_cost(tariff, column, bool(new[place] > own[place]))
+        for place, column in enumerate(axis.columns)
+        if new[place] != own[place]
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None
+
+
+def choice_table(
+    tariff: Tariff,
+    axes: Axes,
+    types: ColumnTypes,
+    number: int,
+    listed: dict[tuple[int, int], float],
+) -> ChoiceTable:
+    """Prices between the atoms of a choice; infinite where the domain does not allow a change."""
+    axis = axes.axes[number]
+    n_atoms = len(axis.choices)
+    if axis.is_group:
+        cost, is_exact = _group_costs(tariff, axis.columns, axis.choices)
+    else:
+        unit, exact = _rounded(one_unit(tariff, axis.columns[0]))
+        cost, is_exact = np.full((n_atoms, n_atoms), unit), np.full((n_atoms, n_atoms), exact)
+    for (before, after), price in listed.items():
+        if np.isfinite(cost[before, after]):  # what is frozen has no price
+            cost[before, after], is_exact[before, after] = price, True
+    cost[~_allowed_changes(axes, types, number)] = np.inf
+    np.fill_diagonal(cost, 0.0)
+    np.fill_diagonal(is_exact, True)
+    return ChoiceTable(cost, is_exact)
+
+
+def _rounded(exact: Fraction | None) -> tuple[float, bool]:
+    if exact is None:
+        return math.inf, True
+    value = round_down(exact)
+    return value, Fraction(value) == exact
+
+
+def _group_costs(
+    tariff: Tariff, columns: tuple[int, ...], choices: FloatArray
+) -> tuple[FloatArray, Bools]:
+    n_atoms = len(choices)
+    cost, is_exact = np.zeros((n_atoms, n_atoms)), np.ones((n_atoms, n_atoms), dtype=bool)
+    for place, column in enumerate(columns):
+        for is_up in (False, True):
+            price, exact = _rounded(_unit_cost(tariff, column, is_up))
+            step = choices[:, place][np.newaxis, :] - choices[:, place][:, np.newaxis]
+            changes = step > 0.0 if is_up else step < 0.0
+            dearer = changes & (price > cost)
+            # Of two prices that round to the same double the exact one is smaller.
+            is_exact = np.where(changes & (price == cost), is_exact & exact, is_exact)
+            cost, is_exact = np.where(dearer, price, cost), np.where(dearer, exact, is_exact)
+    return cost, is_exact
+
+
+def _allowed_changes(axes: Axes, types: ColumnTypes, number: int) -> Bools:
+    """Which changes from an atom (row) to another (column) the domain allows."""
+    axis = axes.axes[number]
+    values = axis.choices[:, 0]
+    n_atoms = len(values)
+    if axis.is_group:
+        # Choices that only rows of another domain have come last, and nobody may take them.
+        return np.broadcast_to(np.arange(n_atoms) < axis.n_known, (n_atoms, n_atoms))
+    feature, is_missing = axis.columns[0], np.isnan(values)
+    may_become = types.may_become.get(feature)
+    allowed = np.zeros((n_atoms, n_atoms), dtype=bool)
+    if isinstance(may_become, dict):
+        for before, after in may_become.items():
+            allowed[np.ix_(values == before, np.isin(values, after))] = True
+        reachable = np.isin(values, np.concatenate([np.zeros(0), *may_become.values()]))
+        reachable |= np.isin(values, list(may_become))
+    else:
+        reachable = np.isin(values, [] if may_become is None else may_become)
+        allowed[:] = reachable
+    allowed[:, is_missing] = types.may_miss[feature]
+    allowed[is_missing] = reachable & types.may_fill[feature]
+    return allowed
+
+
+def _within_bounds(part: Pricing, number: int, own: NDArray[np.int64]) -> Bools:
+    """Whether the columns that another choice changes stay within bounds: (n_rows, n_atoms)."""
+    axis = part.axes.axes[number]
+    columns = list(axis.columns)
+    low, high = part.low[:, columns], part.high[:, columns]
+    shape = len(part.rows), len(axis.choices)
+    if not axis.is_group or (np.isneginf(low).all() and np.isposinf(high).all()):
+        return np.ones(shape, dtype=bool)
+    inside = np.ones(shape, dtype=bool)
+    for place in range(len(columns)):
+        value = axis.choices[:, place]
+        fits = (low[:, place, np.newaxis] <= value) & (value <= high[:, place, np.newaxis])
+        stays = value == axis.choices[own, place][:, np.newaxis]
+        inside &= fits | (stays & (not part.is_box))
+    return inside
+
+
+class _Cells(NamedTuple):
+    """Allowed values of the cells of a feature; arrays broadcast to (n_rows, n_cells)."""
+
+    first: FloatArray  # least allowed value of the input precision
+    last: FloatArray  # largest allowed value of the input precision
+    top: FloatArray  # least number that is not below any allowed number
+    is_open: Bools  # whether the top itself is not allowed
+    is_any: Bools  # whether there is an allowed value
+
+
+def _allowed_cells(part: Pricing, feature: int) -> _Cells:
+    cuts, types = part.axes.cuts.of(feature), part.types
+    start, end = np.append(-np.inf, cuts), np.append(cuts, np.inf)
+    low, high = part.low[:, [feature]], part.high[:, [feature]]
+    least = np.maximum(start, low)
+    if feature in types.values:
+        values = types.values[feature]
+        number = np.searchsorted(values, least, side="left")
+        last_number = np.minimum(
+            np.searchsorted(values, end, side="left"), np.searchsorted(values, high, side="right")
+        )
+        is_any = number < last_number
+        first = values[np.minimum(number, len(values) - 1)]
+        last = values[np.maximum(last_number - 1, 0)]
+        return _Cells(first, last, last, np.zeros_like(is_any), is_any)
+    real = np.dtype(part.ensemble.input_precision).type
+    with np.errstate(over="ignore"):
+        before = np.nextafter(end.astype(real), real(-np.inf)).astype(np.float64)
+    last = np.minimum(before, high)
+    if types.integer[feature]:
+        # Floats beyond 2**24 and doubles beyond 2**53 are whole, so these are of the precision.
+        first, last = np.ceil(least), np.floor(last)
+        is_any = (first <= last) & (first < end)
+        return _Cells(first, last, last, np.zeros_like(is_any), is_any)
+    is_open = end <= high
+    is_any = (least <= last) & (start < end)
+    return _Cells(least, last, np.where(is_open, end, high), is_open, is_any)
+
+
+def _numeric_prices(
+    part: Pricing, number: int, home: NDArray[np.int64]
+) -> tuple[FloatArray, Bools, Bools, FloatArray]:
+    """Cost, exactness, openness and value of the atoms of a numeric axis."""
+    feature = part.axes.axes[number].columns[0]
+    own, home = part.rows[:, [feature]], home[:, np.newaxis]
+    cells = _allowed_cells(part, feature)
+    shape = np.broadcast_shapes(own.shape, cells.is_any.shape, cells.first.shape)
+    cell = np.arange(shape[1])
+    is_up, is_down, is_home = cell > home, cell < home, cell == home
+    is_missing = np.isnan(own)
+    target = np.where(is_up, cells.first, np.where(is_down, cells.top, own))
+    value = np.where(is_up, cells.first, np.where(is_down, cells.last, own))
+    # Where the distance does not count, moving just below a threshold costs no more than to it.
+    is_open = is_down & cells.is_open & bool(part.tariff.weight_down[feature] > 0.0)
+    is_any = np.broadcast_to(cells.is_any, shape).copy()
+    if part.is_box:
+        # Any allowed value will do: the row's own, or the nearest.
+        inside = (cells.first <= own) & (own <= np.where(cells.is_open, np.inf, cells.top))
+        if feature in part.types.values:
+            inside &= np.isin(own, part.types.values[feature])
+        elif part.types.integer[feature]:
+            inside &= own == np.floor(own)
+        near = np.where(own < cells.first, cells.first, cells.last)
+        near = np.where((own > cells.first) & (own < cells.last), cells.first, near)
+        value = np.where(is_home, np.where(inside, own, near), value)
+        is_open = np.zeros(shape, dtype=bool)
+        cost, is_exact = np.zeros(shape), np.ones(shape, dtype=bool)
+    else:
+        is_any |= is_home
+        cost, is_exact = _move_costs(part, feature, own, target, is_up)
+        cost, is_exact = np.where(is_home, 0.0, cost), is_exact | is_home
+        # In a ball infinite values never move.
+        is_any &= is_home | ~np.isinf(own)
+    if is_missing.any():
+        fill, fill_exact = (0.0, True) if part.is_box else _rounded(one_unit(part.tariff, feature))
+        some = np.where(np.isfinite(cells.first), cells.first, cells.last)
+        value = np.where(is_missing, np.where(np.isfinite(some), some, 0.0), value)
+        cost = np.where(is_missing, fill if part.types.may_fill[feature] else np.inf, cost)
+        is_exact = np.where(is_missing, fill_exact, is_exact)
+        is_open &= ~is_missing
+    is_any &= np.isfinite(value) | is_home
+    cost = np.where(is_any, cost, np.inf)
+    if part.axes.axes[number].has_missing:
+        gone, exact = (0.0, True) if part.is_box else _rounded(one_unit(part.tariff, feature))
+        gone = gone if part.types.may_miss[feature] else math.inf
+        cost = np.hstack([cost, np.where(is_missing, 0.0, gone)])
+        is_exact = np.hstack([is_exact, np.where(is_missing, True, exact)])
+        is_open = np.hstack([is_open, np.zeros_like(is_missing)])
+        value = np.hstack([value, np.full(own.shape, np.nan)])
+    return cost, is_exact, is_open, value
+
+
+def _move_costs(
+    part: Pricing, feature: int, own: FloatArray, target: FloatArray, is_up: Bools
+) -> tuple[FloatArray, Bools]:
+    """Cost of moving from own values to others, rounded down, and whether it is exact."""
+    tariff = part.tariff
+    unit = np.where(is_up, tariff.unit_up[feature], tariff.unit_down[feature])
+    if part.is_relative:
+        unit = unit * np.abs(own)
+    weight = np.where(is_up, tariff.weight_up[feature], tariff.weight_down[feature])
+    fixed = np.broadcast_to(tariff.fixed[feature], weight.shape)
+    moves = (unit > 0.0) & np.isfinite(unit) & np.isfinite(own) & np.isfinite(target)
+    larger = np.where(moves, np.maximum(own, target), 0.0)
+    smaller = np.where(moves, np.minimum(own, target), 0.0)
+    cost, is_exact = quotient_rounded_down(larger, smaller, np.where(moves, unit, 1.0))
+    if np.any(weight != 1.0):
+        cost, is_exact = product_rounded_down(cost, weight, is_exact)
+    if np.any(fixed != 0.0):
+        cost, is_exact = sum_rounded_down(cost, fixed, is_exact)
+    forbidden = ~moves | np.isinf(weight)
+    return np.where(forbidden, np.inf, cost), is_exact | forbidden

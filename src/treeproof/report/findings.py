@@ -1,0 +1,81 @@
+"""What a reader should know first: who proves more, what breaks, which rows are nearest to it."""
+
+from typing import Any
+
+import numpy as np
+
+from treeproof.report.feature_changes import change_counts
+from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
+from treeproof.report.runs import Run
+from treeproof.results.numbers import percent
+
+_FEATURES = 3
+_ROWS = 3
+
+
+def comparison(one: Run, other: Run, radius: float) -> dict[str, int]:
+    """How many of the rows that both runs attack each of them proves within a radius."""
+    proved = [
+        dict(
+            zip(
+                run.results.row[run.attacked].tolist(),
+                run.is_certified(radius)[run.attacked].tolist(),
+                strict=True,
+            )
+        )
+        for run in (one, other)
+    ]
+    both = proved[0].keys() & proved[1].keys()
+    first, second = ({row for row in both if known[row]} for known in proved)
+    return {
+        "n": len(both),
+        "first": len(first - second),
+        "second": len(second - first),
+        "both": len(first & second),
+    }
+
+
+def findings(run: Run) -> list[dict[str, Any]]:
+    """What breaks a run, and which rows are nearest to it: sentences, and rows to look up."""
+    said: list[dict[str, Any]] = []
+    n_witnesses = int(run.has_witness.sum())
+    if run.changed is not None and n_witnesses:
+        counts = change_counts(run)
+        order = np.argsort(-counts, kind="stable")
+        most = [int(f) for f in order[:_FEATURES] if counts[f]]
+        names = [
+            {"name": run.feature_name(f), "words": f"in {percent(counts[f] / n_witnesses)}"}
+            for f in most
+        ]
+        n_moved = int((counts > 0).sum())
+        said.append(
+            {
+                "lead": "What breaks it",
+                "items": names,
+                "after": f"of the {n_witnesses:,} breaking changes that were found; they move"
+                f" {n_moved:,} of {len(counts):,} features.",
+            }
+        )
+    nearest = fragile_rows(run)[:_ROWS]
+    if nearest:
+        items = [
+            {"name": f"Row {run.results.row[i]}", "words": _row_words(run, i)} for i in nearest
+        ]
+        lead = "Nearest to breaking" if run.has_radii else "Broken within the bounds"
+        said.append({"lead": lead, "items": items, "after": ""})
+    return said
+
+
+def _row_words(run: Run, i: int) -> str:
+    """One row and the largest change of its witness."""
+    label = text_of(run.results.label[i])
+    parts = [f"label {label}"] if label else []
+    changes, n_changes = changes_of(run, i, 1)
+    if changes:
+        change = changes[0]
+        more = f" and {n_changes - 1} more" if n_changes > 1 else ""
+        parts.append(f"{change['name']}: {change['original']} → {change['changed']}{more}")
+    radius = radius_words(run, i)
+    if radius:
+        parts.append(f"{run.measure} {radius}")
+    return "; ".join(parts)

@@ -1,0 +1,185 @@
+"""Numbers as people read them: figures, shares, times, and values in the precision of their column.
+
+Run files and JSON hold numbers with every bit; this is for tables and pages.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_DIGITS = 4
+"""Significant digits of an ordinary value of a column that has no grid of its own."""
+
+_GRID = 2
+"""Columns of up to so many decimals keep them all; values off the grid get as many more."""
+
+_FINEST = 8
+"""From so many decimals on, powers of ten are easier to read."""
+
+_SAMPLE = 10_000
+"""Values of a column that are looked at."""
+
+_CLOSE = 2.0**-23
+"""Relative distance to the grid at which a value lies on it, since a float32 would."""
+
+
+def number(value: float | None, digits: int = _DIGITS) -> str:
+    """Write a number: a few digits but whole thousands, no trailing zeros, words for no number."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0.0:
+        return "0"
+    mantissa, power = f"{value:.{digits - 1}e}".split("e")
+    exponent = int(power)
+    if -5 < exponent < 15:
+        text = f"{value:,.{max(digits - 1 - exponent, 0)}f}"
+        return _typeset(_trimmed(text))
+    return _typeset(f"{_trimmed(mantissa)}e{exponent}")
+
+
+def percent(share: float | None) -> str:
+    """Write a share as a percentage with one decimal, to the nearest; not for what is proved."""
+    return "–" if share is None or math.isnan(share) else f"{100.0 * share:.1f}\u00a0%"
+
+
+def percent_down(part: int, whole: int) -> str:
+    """Write the share of what is proved: rounded down, so that 100 % means every row."""
+    return _tenths(part * 1000 // whole) if whole else "–"
+
+
+def percent_up(part: int, whole: int) -> str:
+    """Write the share of what is not excluded: rounded up, so that 0 % means no row."""
+    return _tenths(-(-part * 1000 // whole)) if whole else "–"
+
+
+def share_down(share: float) -> str:
+    """Write the share of what is proved with up to six decimals, never above what it is."""
+    nearest = round(share, 6)
+    return f"{nearest if nearest <= share else math.floor(share * 1e6) / 1e6:.6g}"
+
+
+def _tenths(share: int) -> str:
+    return f"{share // 10}.{share % 10}\u00a0%"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in a unit that fits it."""
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1.0:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 120.0:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60.0:.3g} min"
+
+
+class Change(NamedTuple):
+    """A value before and after a change, and the difference of what is shown of them; as texts."""
+
+    before: str
+    after: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """How values of one column are written.
+
+    `decimals` is None for columns of tiny values, which are written with powers of ten. Of a column
+    that `has_grid`, such as whole numbers or cents, all values are written out; values beside its
+    grid, as witnesses may have, show so.
+    """
+
+    decimals: int | None = None
+    has_grid: bool = False
+
+    def text(self, value: float) -> str:
+        """Write a value."""
+        return self._text(value, self._decimals_of(value))
+
+    def change(self, before: float, after: float) -> Change:
+        """Write two values so that they look different where they are, and their difference."""
+        decimals = max(self._decimals_of(before), self._decimals_of(after))
+        texts = [self._text(value, decimals) for value in (before, after)]
+        while texts[0] == texts[1] and before != after and decimals < 17:
+            decimals += 1
+            texts = [self._text(value, decimals) for value in (before, after)]
+        if not (math.isfinite(before) and math.isfinite(after)):
+            return Change(texts[0], texts[1], number(after - before))
+        shown = [Decimal(text.replace(",", "").replace("−", "-")) for text in texts]
+        moved = shown[1] - shown[0]
+        is_tiny = "e" in texts[0] + texts[1]
+        text = number(float(moved)) if is_tiny else _typeset(_trimmed(f"{moved:,f}"))
+        return Change(texts[0], texts[1], text if text.startswith("−") else f"+{text}")
+
+    def _decimals_of(self, value: float) -> int:
+        """Decimals that a value needs: those of its column, or a few more beside its grid."""
+        if self.decimals is None:
+            return _DIGITS - 1
+        if not self.has_grid or not math.isfinite(value):
+            return self.decimals
+        # A thousandth of a step beside the grid is on it, for a reader, and so is a float32.
+        near = max(1e-3 * 10.0**-self.decimals, 2.0 * _CLOSE * abs(value))
+        for decimals in range(self.decimals, self.decimals + _GRID):
+            if abs(value - round(value, decimals)) <= near:
+                return decimals
+        return self.decimals + _GRID
+
+    def _text(self, value: float, decimals: int) -> str:
+        if math.isnan(value):
+            return "missing"
+        if math.isinf(value):
+            return number(value)
+        if self.decimals is None:
+            return number(value, decimals + 1)
+        text = f"{value:,.{decimals}f}"
+        # Beyond the decimals of the column zeros say nothing.
+        extra = max(decimals - self.decimals, 0)
+        kept = len(text) - min(extra, len(text) - len(text.rstrip("0")))
+        text = text[:kept].rstrip(".") if extra else text
+        # Minus nothing is nothing.
+        return _typeset(text if text.strip("-0.,") else text.lstrip("-"))
+
+
+def column_format(values: ArrayLike) -> ColumnFormat:
+    """Choose how a column is written, from the values that it has."""
+    column = np.asarray(values, dtype=np.float64).ravel()
+    column = column[:: max(1, len(column) // _SAMPLE)]
+    column = np.abs(column[np.isfinite(column)])
+    if len(column) == 0:
+        return ColumnFormat(decimals=_DIGITS - 1)
+    positive = column[column > 0.0]
+    exponent = math.floor(math.log10(float(np.median(positive)))) if len(positive) else 0
+    enough = max(_DIGITS - 1 - exponent, 0)
+    for decimals in range(max(enough, _GRID) + 1):
+        if decimals <= _FINEST and _on_grid(column, decimals):
+            return ColumnFormat(decimals=decimals, has_grid=True)
+    return ColumnFormat(decimals=enough if enough <= _FINEST else None)
+
+
+def column_formats(rows: NDArray[np.float64]) -> list[ColumnFormat]:
+    """The format of each column of a table (n_rows, n_features)."""
+    return [column_format(column) for column in rows.T]
+
+
+def _on_grid(column: NDArray[np.float64], decimals: int) -> bool:
+    beside = np.abs(column - np.round(column, decimals))
+    # Never as wide as half a step, at which every value would be on the grid.
+    tolerance = np.minimum(_CLOSE * column, 1e-3 * 10.0**-decimals)
+    return bool(np.all(beside <= tolerance))
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _typeset(text: str) -> str:
+    return text.replace("-", "−")

@@ -1,0 +1,174 @@
+"""Random questions with costs and domains, rich in ties, small enough to enumerate."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.random_ensembles import random_ensemble
+from treeproof.model.ensemble import Ensemble
+from treeproof.query.domain import Domain
+from treeproof.query.perturbations import L0, L1, L2, Ball, Box, Cost, LInf
+
+_CODES = (0, 1, 2, 3, 9)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, rows of a domain, and how they may change."""
+
+    ensemble: Ensemble
+    rows: NDArray[np.float64]
+    perturbation: Ball | Box
+
+
+def random_case(rng: np.random.Generator, *, n_rows: int = 2, kinds: tuple[str, ...] = ()) -> Case:
+    """A random case; the kinds of perturbations may be chosen by name."""
+    ensemble = random_ensemble(rng)
+    while ensemble.decision.kind == "score":
+        ensemble = random_ensemble(rng)
+    rows = _rows(rng, ensemble, n_rows)
+    domain = _domain(rng, ensemble, rows)
+    kind = str(rng.choice(kinds or ("L1", "L1", "L2", "L0", "Cost", "Cost", "LInf", "Box")))
+    return Case(ensemble, rows, _perturbation(rng, kind, ensemble, rows, domain))
+
+
+def _rows(rng: np.random.Generator, ensemble: Ensemble, n_rows: int) -> NDArray[np.float64]:
+    cuts = ensemble.trees.threshold[np.isfinite(ensemble.trees.threshold)]
+    pool = np.concatenate([[0.0, 0.5, 1.0, 2.0, -1.0], cuts, cuts + 0.25, rng.normal(size=3)])
+    rows = rng.choice(pool, size=(n_rows, ensemble.n_features))
+    codes = ensemble.is_categorical
+    rows[:, codes] = rng.choice(_CODES, size=(n_rows, int(codes.sum())))
+    if ensemble.input_precision == "float32":
+        rows = rows.astype(np.float32).astype(np.float64)
+    return rows
+
+
+def _domain(
+    rng: np.random.Generator, ensemble: Ensemble, rows: NDArray[np.float64]
+) -> Domain | None:
+    """A random domain; the rows are changed in place so that they are of it."""
+    if rng.random() < 0.15:
+        return None
+    n_features, n_rows = ensemble.n_features, len(rows)
+    is_code = ensemble.is_categorical
+    numbers = rng.permutation(np.flatnonzero(~is_code)).tolist()
+    one_hot, at_most_one, integer, values = [], [], [], {}
+    categorical: dict[int, Any] = {}
+    if len(numbers) >= 2 and rng.random() < 0.5:
+        size = int(rng.integers(2, min(len(numbers), 4) + 1))
+        group, numbers = numbers[:size], numbers[size:]
+        exactly = bool(rng.random() < 0.6)
+        (one_hot if exactly else at_most_one).append(group)
+        rows[:, group] = 0.0
+        for row in range(n_rows):
+            if exactly or rng.random() < 0.7:
+                rows[row, rng.choice(group)] = 1.0
+    for feature in numbers:
+        way = rng.random()
+        if way < 0.35:
+            integer.append(feature)
+            rows[:, feature] = np.round(rows[:, feature])
+        elif way < 0.5:
+            allowed = np.unique(
+                np.concatenate([rows[:, feature], rng.choice([-1.0, 0.0, 0.5, 1.5], 2)])
+            )
+            values[feature] = allowed.tolist()
+        elif way < 0.6:
+            codes = [0, 1, 2]
+            rows[:, feature] = rng.choice(codes, n_rows)
+            categorical[feature] = codes
+    for feature in np.flatnonzero(is_code).tolist():
+        named = len(ensemble.categories.get(feature, ()))
+        if rng.random() < 0.7 and not named:
+            codes = sorted(
+                {*rng.choice([0, 1, 2, 3, 5, 7], 3).tolist()} | {int(v) for v in rows[:, feature]}
+            )
+            categorical[feature] = codes
+            if rng.random() < 0.4:
+                categorical[feature] = {
+                    code: rng.choice(codes, int(rng.integers(1, 3)), replace=True).tolist()
+                    for code in codes[:2]
+                }
+    grouped = {feature for group in one_hot + at_most_one for feature in group}
+    lonely = [f for f in range(n_features) if f not in grouped]
+    may_miss, may_fill = [], []
+    if ensemble.missing_allowed:
+        may_miss = [f for f in lonely if rng.random() < 0.25]
+        may_fill = [f for f in lonely if rng.random() < 0.4]
+        for feature in lonely:
+            if rng.random() < 0.3:
+                rows[rng.integers(n_rows), feature] = np.nan
+    return Domain(
+        integer=integer,
+        values=values,
+        one_hot=one_hot,
+        at_most_one=at_most_one,
+        categorical=categorical,
+        may_miss=may_miss,
+        may_fill=may_fill,
+    )
+
+
+def _perturbation(
+    rng: np.random.Generator,
+    kind: str,
+    ensemble: Ensemble,
+    rows: NDArray[np.float64],
+    domain: Domain | None,
+) -> Ball | Box:
+    n_features = ensemble.n_features
+    if kind == "Box":
+        low = rng.choice([-np.inf, -1.0, 0.0], (len(rows), n_features), p=[0.5, 0.3, 0.2])
+        high = rng.choice([np.inf, 1.0, 2.0], (len(rows), n_features), p=[0.5, 0.3, 0.2])
+        return Box(low, high, domain if domain is not None else Domain())
+    options: dict[str, Any] = {"domain": domain}
+    if rng.random() < 0.3:
+        finite = np.where(np.isfinite(rows), rows, 0.0)
+        options["low"] = np.minimum(
+            finite.min(axis=0), rng.choice([-1.0, 0.0, -np.inf], n_features)
+        )
+        options["high"] = np.maximum(finite.max(axis=0), rng.choice([1.0, 2.0, np.inf], n_features))
+    if rng.random() < 0.2:
+        options["frozen"] = [int(rng.integers(n_features))]
+    if rng.random() < 0.2:
+        options["relative"] = True
+    if kind == "Cost":
+        options["up"] = rng.choice(
+            [1.0, 2.0, 0.0, 0.3, np.inf], n_features, p=[0.5, 0.2, 0.1, 0.1, 0.1]
+        )
+        options["down"] = rng.choice(
+            [1.0, 0.5, 0.0, 0.7, np.inf], n_features, p=[0.5, 0.2, 0.1, 0.1, 0.1]
+        )
+        options["fixed"] = rng.choice([0.0, 1.0, 0.25], n_features)
+        options["table"] = _table(rng, domain)
+        return Cost(**options)
+    if rng.random() < 0.6:
+        options["scale"] = rng.choice([1.0, 2.0, 0.5, 3.0], n_features)
+    if rng.random() < 0.3:
+        options["below"] = rng.choice([1.0, 0.0, 0.5], n_features)
+        options["above"] = rng.choice([1.0, 0.0, 2.0], n_features, p=[0.7, 0.1, 0.2])
+    if kind == "LInf":
+        options["domain"] = domain if domain is not None else Domain()
+    return {"L1": L1, "L2": L2, "L0": L0, "LInf": LInf}[kind](**options)
+
+
+def _table(rng: np.random.Generator, domain: Domain | None) -> dict[Any, Any]:
+    table: dict[Any, Any] = {}
+    if domain is None:
+        return table
+    assert isinstance(domain.categorical, dict)
+    for feature, codes in domain.categorical.items():
+        if rng.random() < 0.5:
+            known = sorted(codes)
+            table[feature] = {
+                before: {
+                    after: float(rng.choice([0.5, 1.0, 3.0])) for after in known if after != before
+                }
+                for before in known[:2]
+            }
+    for group in (*domain.one_hot, *domain.at_most_one):
+        if rng.random() < 0.5:
+            table[group[0]] = {group[0]: {group[1]: 0.5}, group[-1]: {group[0]: 2.0}}
+    return table

@@ -1,0 +1,105 @@
+import math
+
+import numpy as np
+import pytest
+
+from treeproof.results.numbers import (
+    Change,
+    column_format,
+    column_formats,
+    duration,
+    number,
+    percent,
+    percent_down,
+    percent_up,
+    share_down,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.125, "0.125"),
+        (-0.5, "−0.5"),
+        (1e-7, "1e−7"),
+        (0.00012345, "0.0001234"),
+        (76123.45, "76,123"),
+        (1234.5678, "1,235"),
+        (999.96, "1,000"),
+        (1.5e20, "1.5e20"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+        (None, "–"),
+        (0.0, "0"),
+    ],
+)
+def test_numbers_for_people(value, text):
+    assert number(value) == text
+
+
+def test_shares_of_proofs_are_rounded_down_and_what_is_left_open_up():
+    assert percent(0.6642) == "66.4\u00a0%"
+    assert percent(None) == "–"
+    assert percent_down(9999, 10_000) == "99.9\u00a0%"
+    assert percent_down(2, 3) == "66.6\u00a0%"
+    assert percent_down(7, 7) == "100.0\u00a0%"
+    assert percent_up(1, 10_000) == "0.1\u00a0%"
+    assert percent_up(0, 10_000) == "0.0\u00a0%"
+    assert percent_down(0, 0) == percent_up(0, 0) == "–"
+    assert [share_down(x) for x in (0.99999996, 1.0, 0.29, 2 / 3)] == [
+        "0.999999",
+        "1",
+        "0.29",
+        "0.666666",
+    ]
+
+
+def test_times_for_people():
+    texts = [duration(s) for s in (5e-6, 0.0123, 2.5, 600.0, math.nan)]
+    assert texts == ["5 µs", "12.3 ms", "2.5 s", "10 min", "–"]
+
+
+def test_whole_numbers_are_written_whole():
+    days = column_format([2922, 17, 365.0, np.nan])
+    assert days.change(2922, 2915) == ("2,922", "2,915", "−7")
+    assert days.change(2922, 2914.99999) == ("2,922", "2,915", "−7")
+    # A witness between whole numbers is shown as one, and one just beside another looks different.
+    assert days.change(2922, 2914.5) == ("2,922", "2,914.5", "−7.5")
+    assert days.change(17, 16.999999) == ("17", "16.999999", "−0.000001")
+    assert days.text(math.nan) == "missing"
+    assert days.text(-1e-9) == "0"
+
+
+def test_values_have_the_decimals_of_their_column():
+    assert column_format([76123.45, 50000.0]).text(50000.0) == "50,000.00"
+    assert column_format([61234.123456, 76123.987654]).text(76123.987654) == "76,124"
+    assert column_format(np.linspace(0.0, 1.0, 98)).text(0.25) == "0.2500"
+    assert column_format(np.float32([0.1, 0.3, 2.7])).text(np.float32(0.3)) == "0.3"
+    assert column_format([3.21e-9, 7.65432e-8]).change(3.21e-9, 4e-9) == (
+        "3.21e−9",
+        "4e−9",
+        "+7.9e−10",
+    )
+    assert column_format([]).text(1.0) == "1.000"
+    assert column_format([0.0, 0.0]).text(12.0) == "12"
+
+
+def test_differences_are_those_of_what_is_shown():
+    rng = np.random.default_rng(0)
+    for scale in (1e-3, 1.0, 1e3, 1e6):
+        column = rng.normal(size=50) * scale
+        written = column_format(column)
+        for before, after in zip(column, column * rng.uniform(0.5, 1.5, 50), strict=True):
+            change = written.change(before, after)
+            assert isinstance(change, Change)
+            one, other, moved = (
+                float(t.replace(",", "").replace("−", "-").replace("+", "")) for t in change
+            )
+            assert other - one == pytest.approx(moved, abs=1e-9 * scale)
+            assert change.before != change.after
+
+
+def test_every_column_has_its_own_format():
+    rows = np.array([[1.0, 0.25], [2.0, 0.75]])
+    assert [form.decimals for form in column_formats(rows)] == [0, 2]
