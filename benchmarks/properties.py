@@ -74,9 +74,13 @@ class Answers:
                     self.known[row["part"], row["model"], row["what"]] = row
 
     def has(self, *key: str) -> bool:
+        """Whether a question was answered before."""
         return key in self.known
 
-    def keep(self, part: str, model: str, what: str, answer: Any, seconds: float, note: str) -> None:
+    def keep(
+        self, part: str, model: str, what: str, answer: Any, seconds: float, note: str
+    ) -> None:
+        """Print and save an answer: verdict, lower and upper bound."""
         verdict, lower, upper = answer
         values = (part, model, what, str(verdict), repr(float(lower)), repr(float(upper)))
         row = dict(zip(COLUMNS, (*values, f"{seconds:.3f}", note), strict=True))
@@ -350,8 +354,8 @@ def write_table(answers: Answers) -> None:
         "# Global properties",
         "",
         f"{versions}, Python {platform.python_version()}, {platform.machine()}; Veritas 0.3.1; one"
-        " thread, seconds of processor time. Made by `benchmarks/properties.py`; every question is a"
-        " line of properties.csv.",
+        " thread, seconds of processor time. Made by `benchmarks/properties.py`; every question is"
+        " a line of properties.csv.",
         "",
         f"## Largest change by one feature alone, {CHANGE_S:.0f} s each",
         "",
@@ -369,7 +373,7 @@ def write_table(answers: Answers) -> None:
         "",
         f"## The same questions, Veritas, {VERITAS_S:.0f} s each",
         "",
-        "| model | features | closed to 0.1 % | of these, ours | median gap | theirs / ours, median |",
+        "| model | features | closed to 0.1 % | by us | median gap | theirs / ours, median s |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for model, rows, times in of("veritas"):

@@ -52,6 +52,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: list[str]
     high: list[str]
     missing: list[int]
+    integer: list[int]
+    values: list[tuple[int, list[str]]]
     row: list[str] | None
     witness: list[list[str]] | None
     statements: list[Statement]
@@ -154,9 +156,16 @@ def _check(ensemble: Ensemble, evidence: Evidence) -> None:
         low=_numbers(evidence.low, n),
         high=_numbers(evidence.high, n),
         missing=tuple(evidence.missing),
+        integer=tuple(evidence.integer),
+        values={f: [float.fromhex(value) for value in values] for f, values in evidence.values},
         row=None if evidence.row is None else _numbers(evidence.row, n),
     )
-    require(all(0 <= f < n for f in domain.missing), "claim: a feature does not exist")
+    named = {*domain.missing, *domain.integer, *domain.values}
+    require(all(0 <= f < n for f in named), "claim: a feature does not exist")
+    is_code = ensemble.is_categorical
+    require(not any(is_code[f] for f in domain.integer), "claim: categories are no whole numbers")
+    for values in domain.values.values():
+        require(all(map(math.isfinite, values)), "claim: a value is no number")
     require(not domain.missing or ensemble.missing_allowed, "claim: nothing may be missing")
     lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
     parts = _parts(ensemble, evidence.claim)
@@ -465,10 +474,14 @@ def _check_row(
         require(not (is_around and math.isnan(home)), "witness: what is missing stays missing")
         if ensemble.is_categorical[feature]:
             require(value == home or value == math.floor(value), "witness: no code of a category")
-            if is_around and feature not in changed:
+            if is_around and feature not in changed and feature not in domain.values:
                 require(value == home, "witness: a category has changed")
                 continue
             if value == home:
                 continue
+        if feature in domain.integer:
+            require(value == math.floor(value), "witness: it holds no whole number")
+        if feature in domain.values:
+            require(value in domain.values[feature], "witness: it holds a value that is not listed")
         inside = domain.low[feature] <= value <= domain.high[feature]
         require(bool(inside), "witness: it lies outside of the domain")

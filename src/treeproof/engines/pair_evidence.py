@@ -71,6 +71,8 @@ def write(
         "low": _hexadecimal(ranges.low[box]),
         "high": _hexadecimal(ranges.high[box]),
         "missing": np.flatnonzero(ranges.missing).tolist(),
+        "integer": np.flatnonzero(ranges.integer).tolist(),
+        "values": [[f, _hexadecimal(values)] for f, values in ranges.values.items()],
         "row": None if rows is None else _hexadecimal(rows[box]),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
         "statements": statements,

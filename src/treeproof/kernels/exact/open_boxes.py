@@ -48,7 +48,7 @@ def new_open_boxes(n_segments, n_slots):
 
 @inner_kernel
 def with_place(boxes, memory_bytes):
-    """The boxes, in larger arrays when they are full, and whether the memory allows for one more."""
+    """The boxes, in larger arrays when full, and whether the memory allows for one more."""
     size = boxes.size[0]
     if size < len(boxes.heap):
         return boxes, True

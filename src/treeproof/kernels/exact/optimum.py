@@ -682,15 +682,16 @@ def hand_over(frontier, problem, state, box, bound):
 
 
 @inner_kernel
-def maximise(problem, parts, box, judge, best, budget, frontier, above):
+def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     """Search a problem for its largest value, or for what is sought; ``best`` is always valid.
 
     With needs, the gain is what exceeds them, slack included, so that what is sought has a gain of
     at least 0.
 
-    box       CellBox    of the problem
-    frontier  OpenBoxes  receives boxes that have shrunk so much that trees of their own pay
-    above     float64    a bound that is known; infinite for the whole question
+    box       CellBox           of the problem
+    frontier  OpenBoxes         receives boxes that have shrunk so much that trees of their own pay
+    bounds    float64, float64  one that is known, infinite for the whole question; and one below
+                                which boxes are left to the frontier as well
 
     Returns a status: PROVED when the bound below is within the gap of the value, or below all
     needs, FOUND with what is sought, NEAR_TIE, or the limit that was reached; a bound of all points
@@ -709,6 +710,7 @@ def maximise(problem, parts, box, judge, best, budget, frontier, above):
         weight, problem, is_found = weigh_root(problem, parts, state, target, judge, best)
         if is_found:
             return FOUND, np.inf, frontier
+    above, goal = bounds
     patience = ROOT_PATIENCE if above == np.inf else START_PATIENCE
     split = np.zeros(5, dtype=np.float64)  # what is known of the box at hand
     while True:
@@ -732,7 +734,9 @@ def maximise(problem, parts, box, judge, best, budget, frontier, above):
         above = min(above, left)
         if split[CUT_OFF] > 0.0:
             now = left if outcome == SPLIT else floor_of(aim, best)
-            learn(best.learned, np.int64(split[SIDE]), max(split[PARENT] - now, 0.0), split[CUT_OFF])
+            learn(
+                best.learned, np.int64(split[SIDE]), max(split[PARENT] - now, 0.0), split[CUT_OFF]
+            )
         split[CUT_OFF] = 0.0
         slot = np.int64(-1)
         cell = np.int64(0)
@@ -746,7 +750,11 @@ def maximise(problem, parts, box, judge, best, budget, frontier, above):
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
             above = min(above, left)
-        elif outcome == SPLIT and patience == PATIENCE and is_shrunk(problem, state):
+        elif (
+            outcome == SPLIT
+            and patience == PATIENCE
+            and (above < goal or is_shrunk(problem, state))
+        ):
             hand_over(frontier, problem, state, box, above)
             outcome = CLOSED
         patience = PATIENCE

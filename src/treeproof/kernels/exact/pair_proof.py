@@ -92,9 +92,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        slot, cell, _, _ = choose_split(
-            problem, state, bound + 2.0 * error - floor, best.learned
-        )
+        slot, cell, _, _ = choose_split(problem, state, bound + 2.0 * error - floor, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
         if slot < 0 or not has_room or stack.size[0] >= len(inherited):
             # What only exact sums could close is not recorded.

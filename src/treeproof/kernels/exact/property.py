@@ -24,6 +24,8 @@ from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_rela
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
 from treeproof.kernels.exact.search import Budget
 
+FAR = 0.35
+"""Part of the way from the value to the first bound of what has shrunk; what is above is far."""
 TOO_LARGE = 7
 """The trees of pairs have more leaves than are allowed."""
 
@@ -206,9 +208,7 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         # that, rounding included: adding and rounding are monotone.
         best.upper[0] = 0.0
         return PROVED, 0.0
-    status, best.upper[0] = search_boxes(
-        forest, aim, box, leaves, nearest, best, budget, slack
-    )
+    status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
     return status, slack[0] + slack[1]
 
 
@@ -218,12 +218,13 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
 
     The trees of a box have few leaves in a small part of it, and to look at the others takes most
     of the time; so such parts wait until they have the largest bound, and get trees of their own.
+    Bounds far above the value are first brought down everywhere: time may not suffice for more.
 
     Returns a status, and a bound of all points.
     """
     n_columns, most_leaves = len(nearest), np.int64(len(leaves.first))
     frontier = new_open_boxes(np.int64(0), np.int64(n_columns))
-    box, above, ceiling = whole, np.inf, -np.inf
+    box, above, ceiling, goal, far = whole, np.inf, -np.inf, -np.inf, np.inf
     status = np.int64(PROVED)
     while True:
         problem, parts = build_pair(forest, aim, box, leaves, slack)
@@ -236,7 +237,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
             np.empty((2, len(forest.semantics.start)), dtype=np.float64),
         )  # fmt: skip
         ended, upper, frontier = maximise(
-            problem, parts, box, judge, best, budget, frontier, above
+            problem, parts, box, judge, best, budget, frontier, (above, goal)
         )
         ceiling = max(ceiling, upper, best.value[0])
         if ended == NEAR_TIE:
@@ -245,8 +246,12 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
             return ended, max(ceiling, top_bound(frontier))
         # Sound: what waits has bounds of its own, and the largest of them is the first to go.
         above = top_bound(frontier)
-        if above < floor_of(aim, best):
+        floor = floor_of(aim, best)
+        if above < floor:
             return status, max(ceiling, above)
+        if far == np.inf:
+            far = floor + FAR * (above - floor)
+        goal = 0.5 * (above + floor) if above > far else -np.inf
         row = frontier.box[take_place(frontier)]
         box = CellBox(row[:n_columns].copy(), row[n_columns:].copy())
         # A part has no more leaves than the whole.
