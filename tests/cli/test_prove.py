@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 import treeproof as tp
-from treeproof.report.properties import property_cards
+from treeproof.report.properties import property_section
 
 CLAIMS = """
 [domain]
@@ -73,11 +73,15 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     checked = run("check", out, "--model", model)
     assert checked.exit_code == 0, checked.stdout
     assert "3 accepted, 0 rejected" in checked.stdout
-    cards = property_cards(out)
+    section = property_section(out)
+    assert section["domain"][2] == ("flag", "0 to 1")
+    cards = section["cards"]
     assert [card["verdict"] for card in cards] == ["verified", "verified", "falsified"]
-    assert cards[2]["rows"][0][0] == "size"
-    assert cards[2]["rows"][0][3]
+    assert cards[2]["rows"][0][:2] == ("size", True)
     document = json.loads(out.read_text())
+    wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
+    out.write_text(json.dumps(wide))
+    assert "3 rejected" in run("check", out, "--model", model).stdout
     document["properties"][0]["upper"] = 0.125
     document["properties"][1]["verdict"] = "falsified"
     out.write_text(json.dumps(document))

@@ -48,8 +48,8 @@ BUGS = [
     ),
     Bug(
         "one side of a split is lost",
-        "            place = add_place(boxes, min(above, here + other))",
-        "            place = add_place(boxes, LOWEST)",
+        "    place = add_place(boxes, min(above, split[PARENT] + other))",
+        "    place = add_place(boxes, LOWEST)",
     ),
     Bug(
         "a box that is handed over is lost",

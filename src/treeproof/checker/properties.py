@@ -101,12 +101,27 @@ class PropertyCheck(NamedTuple):
     reason: str
 
 
-def check_answers(ensemble: Ensemble, answers: list[dict[str, Any]]) -> list[PropertyCheck]:
+def check_answers(ensemble: Ensemble, document: dict[str, Any]) -> list[PropertyCheck]:
     """Check the answers of a file of `treeproof prove`, each with its evidence."""
-    return [_check_answer(ensemble, answer) for answer in answers]
+    domain = document.get("domain")
+    return [_check_answer(ensemble, domain, answer) for answer in document["properties"]]
 
 
-def _check_answer(ensemble: Ensemble, answer: dict[str, Any]) -> PropertyCheck:
+def _check_domain(evidence: Evidence, domain: Any) -> None:
+    """What is proved is proved of the domain that the file is about."""
+    for side in ("low", "high"):
+        proved = [float.fromhex(value) for value in getattr(evidence, side)]
+        require(proved == list(map(float, domain[side])), "answer: another domain")
+    values = [(f, list(map(float.fromhex, listed))) for f, listed in evidence.values]
+    require(
+        values == [(f, list(map(float, v))) for f, v in domain["values"]], "answer: other values"
+    )
+    for key in ("missing", "integer"):
+        require(getattr(evidence, key) == domain[key], f"answer: other {key} features")
+    require(evidence.row is None, "answer: it is about a row")
+
+
+def _check_answer(ensemble: Ensemble, domain: Any, answer: dict[str, Any]) -> PropertyCheck:
     name, text = str(answer.get("name")), answer.get("evidence")
     if text is None:
         is_open = answer.get("verdict") == "unknown" and answer.get("upper") in (None, "inf")
@@ -114,6 +129,7 @@ def _check_answer(ensemble: Ensemble, answer: dict[str, Any]) -> PropertyCheck:
         return PropertyCheck(name, status, "" if is_open else "there is no evidence")
     try:
         evidence = check_property(ensemble, str(text))
+        _check_domain(evidence, domain)
         for key in ("claim", "verdict"):
             require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
         for key in ("lower", "upper"):

@@ -125,7 +125,7 @@ def _check_properties(
         raise InvalidInput("The model of answers about properties must be given with --model.")
     self_test = not options.pop("no_self_test")
     ensemble = load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
-    checks = check_answers(ensemble, load_property_records(path)["properties"])
+    checks = check_answers(ensemble, load_property_records(path))
     counts = Counter(check.status for check in checks)
     if as_json:
         print_json(

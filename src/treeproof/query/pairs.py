@@ -143,6 +143,16 @@ class Ranges:
         rows = None if self.rows is None else self.rows[part]
         return replace(self, low=self.low[part], high=self.high[part], rows=rows)
 
+    def words(self) -> dict[str, Any]:
+        """The ranges of a domain as plain data, with features by number."""
+        return {
+            "low": self.low[0].tolist(),
+            "high": self.high[0].tolist(),
+            "missing": np.flatnonzero(self.missing).tolist(),
+            "integer": np.flatnonzero(self.integer).tolist(),
+            "values": [[feature, values.tolist()] for feature, values in self.values.items()],
+        }
+
 
 def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
     """Resolve a domain, or the sets around rows, into ranges of doubles.

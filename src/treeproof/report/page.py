@@ -29,7 +29,7 @@ from treeproof.report.charts import NARROW, WIDE, curve_chart, quantiles, radius
 from treeproof.report.feature_changes import SHOWN, breaking_features, change_counts
 from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
-from treeproof.report.properties import property_cards
+from treeproof.report.properties import property_section
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
 from treeproof.report.threat import (
     THREAT_LINES,
@@ -118,7 +118,7 @@ def write_report(
     _check_frozen(shown, frozen_runs)
     context = _context(shown, frozen_runs, at, shape, title)
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
-    context["properties"] = [] if properties is None else property_cards(properties)
+    context["properties"] = None if properties is None else property_section(properties)
     page = _template().render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.

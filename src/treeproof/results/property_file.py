@@ -6,7 +6,7 @@ from typing import Any
 
 from treeproof.errors import InvalidInput
 from treeproof.files import replacing
-from treeproof.query.description import describe
+from treeproof.query.description import plain
 from treeproof.results.properties import PropertyResult
 
 FORMAT = "treeproof properties 1"
@@ -15,14 +15,15 @@ FORMAT = "treeproof properties 1"
 def save_property_results(
     path: str | PathLike[str],
     model: Any,
-    domain: Any,
+    domain: dict[str, Any],
     results: list[tuple[str, PropertyResult]],
 ) -> None:
-    """Write names and results of properties, with their model and domain."""
+    """Write names and results of properties, with their model and domain (`Ranges.words`)."""
+    names = list(model.feature_names) or list(map(str, range(model.n_features)))
     document = {
         "format": FORMAT,
         "model": model.inspect(),
-        "domain": describe(domain),
+        "domain": plain(domain | {"features": names}),
         "properties": [
             {"name": name} | result.record() | {"evidence": result.evidence}
             for name, result in results

@@ -47,10 +47,10 @@ def new_open_boxes(n_segments, n_slots):
 
 
 @inner_kernel
-def with_place(boxes, memory_bytes):
-    """The boxes, in larger arrays when full, and whether the memory allows for one more."""
+def with_places(boxes, memory_bytes):
+    """The boxes, in larger arrays when full, and whether the memory allows for two more."""
     size = boxes.size[0]
-    if size < len(boxes.heap):
+    if size + 2 <= len(boxes.heap):
         return boxes, True
     if 8.0 * size * (boxes.multiplier.shape[1] + boxes.box.shape[1] + 12) > memory_bytes:
         return boxes, False

@@ -56,7 +56,7 @@ from treeproof.kernels.exact.open_boxes import (
     save_state,
     take_place,
     top_bound,
-    with_place,
+    with_places,
 )
 from treeproof.kernels.exact.pairs import child_of
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
@@ -569,11 +569,13 @@ def new_target(problem):
 
 
 @noalloc_kernel
-def learn(learned, side, fall, cut_off):
-    """Remember by how much a bound fell on one side of a split of a column."""
-    for row in (side, np.int64(len(learned) - 1)):
-        learned[row, 0] += fall
-        learned[row, 1] += cut_off
+def learn(learned, split, bound):
+    """Remember once by how much a bound fell on the side of a split where the box at hand lies."""
+    for row in (np.int64(split[SIDE]), np.int64(len(learned) - 1)):
+        if split[CUT_OFF] > 0.0:
+            learned[row, 0] += max(split[PARENT] - bound, 0.0)
+            learned[row, 1] += split[CUT_OFF]
+    split[CUT_OFF] = 0.0
 
 
 @noalloc_kernel
@@ -681,6 +683,70 @@ def hand_over(frontier, problem, state, box, bound):
         row[n_columns + column] = problem.cells[state.box[slot, HIGH], HIGH]
 
 
+@noalloc_kernel
+def find_cut(problem, state, target, judge, best, gap):
+    """Where to split the state's box; or, where one pair of leaves is left, what it shows.
+
+    Returns the cut (slot, -1 without one; last cell of its left part; what is cut off the left and
+    the right part), whether cells beyond the gap have left the box, and the verdict about the pair.
+    """
+    slot, cell, off_left, off_right = choose_split(problem, state, gap, best.learned)
+    is_trimmed = slot < 0
+    verdict = np.int64(HOLDS)
+    if slot < 0:
+        slot, cell = split_relation(judge, problem, state)
+    if slot < 0:
+        # One pair of leaves is left in every tree, and related columns go together.
+        for other in range(problem.n_slots):
+            target.point[other] = state.box[other, LOW]
+        verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
+    return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
+
+
+@noalloc_kernel
+def cut_in_two(boxes, problem, state, split, cut, above):
+    """Keep the more promising part of the state's box, and put the other one aside.
+
+    split  float64 (5,)  what is known of the box, with PARENT the bound that its marginals belong
+                         to; then what is known of the part that is kept
+    cut                  slot, last cell of its left part, what is cut off the left and right part
+    above  float64       a bound of the box
+    """
+    slot, cell, off_left, off_right = cut
+    is_right = peaks_right(state, slot, cell)
+    # Sound: the part without the best cell costs at least what its own best cell does.
+    other = min(part_peak(state, slot, cell, not is_right), 0.0)
+    place = add_place(boxes, min(above, split[PARENT] + other))
+    save_state(boxes, place, state)
+    known = boxes.known[place]
+    known[WEIGHT], known[PARENT] = split[WEIGHT], split[PARENT]
+    side = 2 * np.int64(problem.slots[slot, FEATURE])
+    if is_right:
+        boxes.box[place, len(state.box) + slot] = cell
+        state.box[slot, LOW] = cell + 1
+        known[SIDE], known[CUT_OFF] = side, off_left
+        split[SIDE], split[CUT_OFF] = side + 1, off_right
+    else:
+        boxes.box[place, slot] = cell + 1
+        state.box[slot, HIGH] = cell
+        known[SIDE], known[CUT_OFF] = side + 1, off_right
+        split[SIDE], split[CUT_OFF] = side, off_left
+
+
+@inner_kernel
+def count_box(best, budget, has_room):
+    """Count one more box; returns PROVED, or the limit that is reached with it."""
+    clock = np.empty(2, dtype=np.int64)
+    best.counts[0] += 1
+    if not has_room:
+        return MEMORY_LIMIT
+    if best.counts[0] > budget.nodes:
+        return NODE_LIMIT
+    if best.counts[0] > 1 and seconds_now(clock) > budget.deadline:
+        return TIME_LIMIT
+    return PROVED
+
+
 @inner_kernel
 def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     """Search a problem for its largest value, or for what is sought; ``best`` is always valid.
@@ -697,7 +763,6 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     needs, FOUND with what is sought, NEAR_TIE, or the limit that was reached; a bound of all points
     but those handed over; and the frontier.
     """
-    clock = np.empty(2, dtype=np.int64)
     aim = judge.aim
     state = new_state(problem)
     target = new_target(problem)
@@ -714,17 +779,10 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     patience = ROOT_PATIENCE if above == np.inf else START_PATIENCE
     split = np.zeros(5, dtype=np.float64)  # what is known of the box at hand
     while True:
-        best.counts[0] += 1
-        status = PROVED
-        if best.counts[0] > budget.nodes:
-            status = NODE_LIMIT
-        elif best.counts[0] > 1 and seconds_now(clock) > budget.deadline:
-            status = TIME_LIMIT
-        boxes, has_room = with_place(boxes, budget.memory_bytes)
+        boxes, has_room = with_places(boxes, budget.memory_bytes)
         if has_room:
-            frontier, has_room = with_place(frontier, budget.memory_bytes)
-        if not has_room:
-            status = MEMORY_LIMIT
+            frontier, has_room = with_places(frontier, budget.memory_bytes)
+        status = count_box(best, budget, has_room)
         if status != PROVED:
             return status, max(above, ceiling, top_bound(boxes)), frontier
         outcome, closed, left = work_on(problem, state, target, judge, best, patience)
@@ -732,16 +790,8 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
             return FOUND, np.inf, frontier
         ceiling = max(ceiling, min(closed, above))
         above = min(above, left)
-        if split[CUT_OFF] > 0.0:
-            now = left if outcome == SPLIT else floor_of(aim, best)
-            learn(
-                best.learned, np.int64(split[SIDE]), max(split[PARENT] - now, 0.0), split[CUT_OFF]
-            )
-        split[CUT_OFF] = 0.0
-        slot = np.int64(-1)
-        cell = np.int64(0)
-        off_left = 0.0
-        off_right = 0.0
+        learn(best.learned, split, left if outcome == SPLIT else floor_of(aim, best))
+        is_inner = patience == PATIENCE
         here = left  # the bound that the marginals belong to; that of the box may be smaller
         if outcome == SPLIT and is_mixed:
             problem, weight, left, here = adapt_weight(
@@ -750,69 +800,33 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
             above = min(above, left)
-        elif (
-            outcome == SPLIT
-            and patience == PATIENCE
-            and (above < goal or is_shrunk(problem, state))
-        ):
+        elif outcome == SPLIT and is_inner and (above < goal or is_shrunk(problem, state)):
             hand_over(frontier, problem, state, box, above)
             outcome = CLOSED
         patience = PATIENCE
+        cut = (np.int64(-1), np.int64(0), 0.0, 0.0)
         if outcome == SPLIT:
-            slot, cell, off_left, off_right = choose_split(
-                problem, state, here - floor_of(aim, best), best.learned
-            )
-            if slot < 0:
-                # Sound: cells that cost too much are below the floor, and no longer in the box.
+            gap = here - floor_of(aim, best)
+            cut, is_trimmed, verdict = find_cut(problem, state, target, judge, best, gap)
+            if verdict == BROKEN:
+                return FOUND, np.inf, frontier
+            is_near_tie = is_near_tie or verdict == AMBIGUOUS
+            if is_trimmed:
+                # Sound: cells that cost too much are below the floor, and no longer in the box. All
+                # points left of a single pair of leaves have the value just considered; with needs,
+                # no tree is left out, so that they have the very sums just judged.
                 ceiling = max(ceiling, min(above, floor_of(aim, best)))
-                slot, cell = split_relation(judge, problem, state)
-            if slot < 0:
-                # One pair of leaves is left in every tree, and related columns go together.
-                for other in range(problem.n_slots):
-                    target.point[other] = state.box[other, LOW]
-                verdict = consider(problem, state, target, judge, best, np.int64(0))
-                if verdict == BROKEN:
-                    return FOUND, np.inf, frontier
-                # Sound: all points left have the value just considered; with needs, no tree is left
-                # out, so that they have the very sums just judged.
-                ceiling = max(ceiling, min(above, floor_of(aim, best)))
-                is_near_tie = is_near_tie or verdict == AMBIGUOUS
-        if slot >= 0:
-            is_right = peaks_right(state, slot, cell)
-            # Sound: the part without the best cell costs at least what its own best cell does.
-            other = min(part_peak(state, slot, cell, not is_right), 0.0)
-            place = add_place(boxes, min(above, here + other))
-            save_state(boxes, place, state)
-            known = boxes.known[place]
-            side = 2 * np.int64(problem.slots[slot, FEATURE])
-            known[WEIGHT] = weight
-            known[PARENT] = here
-            split[PARENT] = here
-            if is_right:
-                boxes.box[place, len(state.box) + slot] = cell
-                known[SIDE] = side
-                known[CUT_OFF] = off_left
-                state.box[slot, LOW] = cell + 1
-                split[SIDE] = side + 1
-                split[CUT_OFF] = off_right
-            else:
-                boxes.box[place, slot] = cell + 1
-                known[SIDE] = side + 1
-                known[CUT_OFF] = off_right
-                state.box[slot, HIGH] = cell
-                split[SIDE] = side
-                split[CUT_OFF] = off_left
+            if cut[0] < 0:
+                outcome = CLOSED
+        if outcome == SPLIT:
+            split[WEIGHT], split[PARENT] = weight, here
+            cut_in_two(boxes, problem, state, split, cut, above)
             if is_mixed or above >= top_bound(boxes):
                 continue
-            boxes, has_room = with_place(boxes, budget.memory_bytes)
-            if not has_room:
-                return MEMORY_LIMIT, max(above, ceiling, top_bound(boxes)), frontier
             place = add_place(boxes, above)
             save_state(boxes, place, state)
-            known = boxes.known[place]
-            known[WEIGHT] = weight
-            for column in (PARENT, SIDE, CUT_OFF):
-                known[column] = split[column]
+            split[BOUND] = above
+            copy_into(boxes.known[place], split)
         if boxes.size[0] > 0:
             place = take_place(boxes)
             load_state(boxes, place, state)
