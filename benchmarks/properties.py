@@ -262,7 +262,7 @@ def constrained_models() -> Iterator[tuple[str, Callable[[], Any]]]:
     from lightgbm import LGBMClassifier
     from xgboost import XGBClassifier
 
-    signs = [1] + [0] * 7
+    signs = (1, *[0] * 7)
     trees: dict[str, Any] = {"monotone_constraints": signs}
     yield "XGBoost", lambda: XGBClassifier(n_estimators=500, max_depth=6, n_jobs=1, **trees)
     yield "LightGBM", lambda: LGBMClassifier(n_estimators=500, n_jobs=1, verbose=-1, **trees)
