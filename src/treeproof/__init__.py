@@ -23,6 +23,7 @@ from treeproof.errors import (
 if TYPE_CHECKING:
     from treeproof.api import (
         anchor_features,
+        diff,
         feature_radius,
         largest_change,
         load,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from treeproof.query.threats import load_threat
     from treeproof.report.feature_maps import draw_features
     from treeproof.report.page import write_report
+    from treeproof.results.differences import DiffResult, TreeDifferences
     from treeproof.results.display import VerifiedAccuracyDisplay
     from treeproof.results.features import FeatureResults
     from treeproof.results.properties import PropertyResult, ScoreBounds
@@ -89,6 +91,7 @@ __all__ = [
     "BrokenModelFile",
     "CertificateRejected",
     "Cost",
+    "DiffResult",
     "Domain",
     "Fair",
     "FeatureResults",
@@ -116,6 +119,7 @@ __all__ = [
     "SelfTestFailed",
     "SmallNeighbourhood",
     "Stable",
+    "TreeDifferences",
     "TreeproofError",
     "UnsupportedModel",
     "UnsupportedQuery",
@@ -125,6 +129,7 @@ __all__ = [
     "assert_robust",
     "attack",
     "combination",
+    "diff",
     "draw_features",
     "feature_radius",
     "hard_label",
@@ -152,6 +157,7 @@ __all__ = [
 _HOMES = {
     "treeproof.api": (
         "anchor_features",
+        "diff",
         "feature_radius",
         "largest_change",
         "load",
@@ -187,6 +193,7 @@ _HOMES = {
     "treeproof.query.threats": ("load_threat",),
     "treeproof.report.feature_maps": ("draw_features",),
     "treeproof.report.page": ("write_report",),
+    "treeproof.results.differences": ("DiffResult", "TreeDifferences"),
     "treeproof.results.display": ("VerifiedAccuracyDisplay",),
     "treeproof.results.features": ("FeatureResults",),
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),

@@ -74,6 +74,7 @@ class ReasonOptions(AnchorOptions, total=False):
     weights: PerFeature | None
     always: int | str | Sequence[int | str]
     never: int | str | Sequence[int | str]
+    groups: Sequence[Sequence[int | str]]
 
 
 def load(
@@ -446,6 +447,8 @@ def reasons(
           features of larger weight are left out first, and `minimum` is that of the sum.
         * ``always``, ``never`` (names or numbers of features): what sets must and must not use;
           without `n_changes`.
+        * ``groups`` (lists of names or numbers): features that are one, such as the columns of a
+          category or a patch of an image; kept or left open together, and counted once.
         * ``evidence`` (bool): prove every set once more, on record, for ``treeproof check``.
 
     Returns
@@ -595,6 +598,61 @@ def score_range(
     inquiry = _inquiry("score_range", domain, X, options)
     bounds = find_score_range(loaded(model).ensemble, label, inquiry)
     return bounds[0] if X is None else bounds
+
+
+class DiffOptions(ProveOptions, total=False):
+    """Options of `diff`."""
+
+    delta: float | None
+    labels: bool | None
+    gap: float
+
+
+def diff(
+    first: Any,
+    second: Any,
+    domain: Box | LInf,
+    X: Any = None,
+    **options: Unpack[DiffOptions],
+) -> Any:
+    """Decide whether two models are the same for every input, or find where they differ most.
+
+    Parameters
+    ----------
+    first, second : Model, model object or path
+        Two models of the same columns and classes, of whatever libraries: loaded models, or
+        anything that `load` takes. Columns are matched by name where both models have names.
+    domain, X
+        See `prove`.
+    **options
+        What counts as the same, and the options of `prove`; limits are for all questions together:
+
+        * ``delta`` (float): scores that differ by no more are the same. Sums of floats are rounded,
+          so two libraries rarely agree to the last digit; by default 1e-4, or the largest rounding
+          of both models' sums where that is more.
+        * ``labels`` (bool): whether every row must get the same label, however near the decision it
+          is. By default that is asked only where it does not follow, up to `delta`, from scores.
+        * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;
+          by default 0.
+
+    Returns
+    -------
+    DiffResult, or a list of them with one for each row
+        `verdict` is 'verified' for models that are proved to be the same; `lower` and `upper` bound
+        the largest difference of a score, and `witness` is the row that has `lower`.
+    """
+    from treeproof.search.comparing import Sameness, compare
+
+    refuse_others("diff", options, DiffOptions)
+    sameness = Sameness(
+        delta=options.pop("delta", None),
+        labels=options.pop("labels", None),
+        share=options.pop("gap", 0.0),
+    )
+    inquiry = _inquiry("diff", domain, X, options)
+    models = loaded(first).ensemble, loaded(second).ensemble
+    results = compare(*models, sameness, inquiry)
+    return results[0] if X is None else results
 
 
 def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry:

@@ -73,11 +73,13 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     checked = run("check", out, "--model", model)
     assert checked.exit_code == 0, checked.stdout
     assert "3 accepted, 0 rejected" in checked.stdout
-    section = property_section(out)
-    assert section["domain"][2] == ("flag", "0 to 1")
+    section = property_section(out, known=())
     cards = section["cards"]
+    assert section["is_strange"]
+    assert section["proofs"].startswith("3 of 3 answers carry a proof")
     assert [card["verdict"] for card in cards] == ["verified", "verified", "falsified"]
-    assert cards[2]["rows"][0][:2] == ("size", True)
+    assert cards[2]["rows"][0][0] == "size"
+    assert cards[2]["rows"][0][3]
     document = json.loads(out.read_text())
     wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
     out.write_text(json.dumps(wide))
@@ -98,6 +100,8 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
     tp.write_report(results, tmp_path / "page.html", properties=out)
     page = (tmp_path / "page.html").read_text()
     assert "Properties of every input" in page
+    assert "This is about a model that the runs" not in page
+    assert "; every feature anywhere" in page or "features within bounds" in page
     assert "size moves nothing: falsified" in page
     assert "<mark>" in page
 

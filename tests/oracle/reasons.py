@@ -1,6 +1,7 @@
 """Reasons by enumeration: which features the points that break a claim change, and no search."""
 
 import itertools
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ class RowTruth:
     cells : per feature, the cells that its box reaches; one alone where it does not move
     home : cell of the row's own value, per feature
     broken : cells (n_points, n_features) of the points that break the claim
+    conflicts : sets of features that those points change; the first of a group stands for it
     """
 
-    def __init__(self, query: Query, row: int) -> None:
+    def __init__(self, query: Query, row: int, groups: Iterable[Sequence[int]] = ()) -> None:
         n = query.rows.shape[1]
         values = query.rows[row]
         cuts = [brute_force.thresholds(query.ensemble, feature) for feature in range(n)]
@@ -45,8 +47,14 @@ class RowTruth:
         combinations = np.array(list(itertools.product(*self.cells)))
         self.broken = combinations[brute_force.judge(query, row, points)]
         changed = self.broken != np.array(self.home)
-        self.conflicts = {frozenset(np.flatnonzero(entry).tolist()) for entry in changed}
-        self.movable = [feature for feature in range(n) if len(self.cells[feature]) > 1]
+        self.first = {feature: group[0] for group in groups for feature in group}
+        self.conflicts = {self.units(np.flatnonzero(entry).tolist()) for entry in changed}
+        moving = (feature for feature in range(n) if len(self.cells[feature]) > 1)
+        self.movable = sorted(self.units(moving))
+
+    def units(self, features: Iterable[int]) -> Features:
+        """Features, of which those of a group are one: the first of it."""
+        return frozenset(self.first.get(feature, feature) for feature in features)
 
     def suffices(self, kept: Features) -> bool:
         """Whether no point breaks the claim while some features keep their values."""
@@ -58,7 +66,7 @@ class RowTruth:
 
     def changes(self) -> set[Features]:
         """All sets of features whose change can break the claim, none of them needless."""
-        return _minimal(iter(sorted(self.conflicts, key=len)))
+        return _minimal(sorted(self.conflicts, key=len))
 
     def is_free(self, low: list[int], high: list[int]) -> bool:
         """Whether a box of cells holds no point that breaks the claim."""
@@ -72,10 +80,10 @@ def _subsets(features: list[int]) -> list[Features]:
     return [frozenset(chosen) for k in sizes for chosen in itertools.combinations(features, k)]
 
 
-def _minimal(sets: "itertools.chain[Features] | filter[Features] | object") -> set[Features]:
+def _minimal(sets: Iterable[Features]) -> set[Features]:
     """Sets, given smallest first, that hold no other one."""
     found: set[Features] = set()
-    for one in sets:  # type: ignore[attr-defined]
+    for one in sets:
         if not any(other <= one for other in found):
             found.add(one)
     return found

@@ -109,8 +109,8 @@ def test_wrong_shapes_and_places_are_refused(tmp_path):
         tp.draw_features(results, shape=(3, 3))
     with pytest.raises(tp.InvalidInput, match="'row' must be from 0 to 0"):
         tp.draw_features(results, 1)
-    with pytest.raises(tp.InvalidInput, match="needs the row itself"):
-        tp.draw_features(anchor_results([0]), shape=(2, 2))
+    with pytest.raises(tp.InvalidInput, match="as many pixels as there are features"):
+        tp.draw_features(anchor_results([0]), shape=(3, 3))
     figure = tp.draw_features(results)
     with pytest.raises(tp.InvalidInput, match="cannot be written"):
         save_figure(figure, tmp_path / "picture.xyz")

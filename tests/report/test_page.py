@@ -204,7 +204,7 @@ def test_the_question_is_shown_whole(name):
     for said in ("however width rises by up to", ", with height fixed.",
                  "keep their claim (one class is never predicted (target spam))",
                  "attacked rows (class ham)", "2 rows of other classes are not attacked and count"
-                 " nowhere. No feature leaves the bounds in the table."):  # fmt: skip
+                 " nowhere. Bounds: what moves stays from 0 to 9."):  # fmt: skip
         assert said in hero, said
 
 
@@ -389,7 +389,7 @@ def test_a_page_says_its_date_hashes_and_decision():
     hero = text[: text.index("How accuracy holds up")]
     assert "answered on 28 February 2026" in hero
     digest = Run(results=results, name="run").rows_digest
-    assert f"model file aaaaaaaaaaaa… · model ffffffffffff… · rows {digest[:12]}…" in hero
+    assert f"model file aaaaaaaaaaaa… · fingerprint ffffffffffff… · rows {digest[:12]}…" in hero
     for said in (
         f"Rows SHA-256 {digest}",
         f"Data SHA-256 {'d' * 64}",
@@ -452,7 +452,7 @@ def test_the_headline_says_what_may_move_and_what_does_not():
     assert "zip category, never moves" in table
     headline, _ = moving({"name": "LInf", "eps": None, "above": [1, 0, 1, 1], "low": 0.0})
     assert headline.startswith("however amount moves by up to 0.5, hour falls by up to 0.5, age")
-    assert "No feature leaves the bounds in the table." in headline
+    assert "Bounds: what moves stays from 0." in headline
 
 
 def test_many_features_are_counted_in_the_headline():
@@ -506,7 +506,8 @@ def test_other_norms_and_costs_are_told(asked, said):
 
 def test_domains_are_told():
     headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
-    assert "Categories may change: zip. May go missing: amount." in headline
+    assert "Categories may change: zip. Whole numbers only: hour. Listed values" in headline
+    assert "May go missing: amount." in headline
     for line in ("hour up and down, whole numbers", "age one of listed values",
                  "zip category, may change"):  # fmt: skip
         assert line in table
@@ -567,3 +568,32 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
         write_report(six_rows(), tmp_path / "no" / "report.html")
     write_report(six_rows(), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def answers_file(path, *, low, high, fingerprint="f" * 64, **more):
+    """A file as `treeproof prove --out` and `diff --out` write it, with one answer."""
+    model = {"source": "model.json", "fingerprint": fingerprint, "n_features": 2,
+             "feature_names": ["width", "height"], "categorical_features": []}  # fmt: skip
+    answer = {"name": "holds", "verdict": "verified", "claim": {"name": "Stable", "delta": 1.0},
+              "quantity": "", "evidence": "E2:x", "witness": None}  # fmt: skip
+    domain = {"name": "Box", "low": low, "high": high, "domain": None}
+    document = {"format": "treeproof properties 1", "model": model, "domain": domain}
+    path.write_text(json.dumps(document | more | {"properties": [answer]}))
+    return path
+
+
+def test_properties_and_differences_say_where_they_hold(tmp_path):
+    everywhere = answers_file(tmp_path / "a.json", low=0.0, high=1.0)
+    other = {"source": "other.onnx", "fingerprint": "0" * 64}
+    two = answers_file(
+        tmp_path / "b.json", low=[0.0, "-inf"], high="inf", other=other, trees="2 trees differ"
+    )
+    text = words(render(six_rows(), properties=[everywhere, two]))
+    first = text[text.index("Properties of every input") : text.index("Difference of two models")]
+    assert "model.json (ffffffffffff…); every feature anywhere from 0 to 1." in first
+    assert "1 of 1 answers carry a proof, which was not checked for this page." in first
+    assert "not about" not in first
+    second = text[text.index("Difference of two models") : text.index("What may move")]
+    assert "1 of 2 features within bounds; 1 are free. 2 trees differ." in second
+    assert "This is about a model that the runs of this page are not about." in second
+    assert "width from 0 height free" in second

@@ -6,7 +6,7 @@ Nothing of the engine is used: cells, leaves of pairs, rounding and needs are wo
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -48,6 +48,13 @@ class Domain(NamedTuple):
             least = float(math.ceil(least))
         return least if least <= self.high[feature] else math.inf
 
+    def ends(self, feature: int) -> tuple[float, float]:
+        """The smallest and the largest number that a feature takes, or may be infinite."""
+        high = float(self.high[feature])
+        if feature in self.values or (feature in self.integer and math.isfinite(high)):
+            high = self.numbers_below(feature, math.nextafter(high, math.inf))
+        return self.numbers_from(feature, -math.inf), high
+
     def numbers_below(self, feature: int, most: float) -> float:
         """The largest number that a feature takes below a number."""
         if feature in self.values:
@@ -57,7 +64,10 @@ class Domain(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """How the changed features of two rows are related: "", "rising" or "near", by at most."""
+    """How the changed features of two rows are related: "", "rising" or "near", by at most.
+
+    Of "models" the only one that changes tells two models apart, in cells 0 and 1.
+    """
 
     kind: str
     widths: tuple[Fraction, ...] = ()
@@ -219,10 +229,14 @@ class PairTrees:
         n = cells.n_features
         self.column = {feature: n + place for place, feature in enumerate(changed)}
         self.relation = {
-            feature: cells.related(feature, relation) for feature in changed if relation.kind
+            feature: cells.related(feature, relation)
+            for feature in changed
+            if relation.kind in ("rising", "near")
         }
         self.box = dict(cells.box)
         self.box.update({n + place: cells.box[f] for place, f in enumerate(changed)})
+        if relation.kind == "models":
+            self.box.update({changed[0]: (0, 0), n: (1, 1)})
         trees = cells.trees
         self.is_below = np.isin(trees.feature, changed)
         for node in range(len(trees.feature) - 1, -1, -1):
@@ -285,6 +299,10 @@ class PairTrees:
         return table[one[0]][0] <= other[1] and table[one[1]][1] >= other[0]
 
 
+Weights = tuple[Mapping[int, int | Fraction], Mapping[int, int | Fraction]]
+"""Weights of the sums of the first and of the second row, by output."""
+
+
 class Gains(NamedTuple):
     """What both leaves of a pair add, in units, rounded up."""
 
@@ -302,7 +320,7 @@ class Bounder:
         self,
         trees: PairTrees,
         ensemble: Ensemble,
-        weights: tuple[dict[int, int], dict[int, int]],
+        weights: Weights,
         unit: Fraction,
     ) -> None:
         self.box, self.unit = trees.box, unit
@@ -336,7 +354,7 @@ class Bounder:
         self,
         trees: PairTrees,
         ensemble: Ensemble,
-        weights: tuple[dict[int, int], dict[int, int]],
+        weights: Weights,
         tree: int,
     ) -> None:
         output = int(ensemble.trees.tree_output[tree])
@@ -357,7 +375,7 @@ class Bounder:
         self,
         trees: PairTrees,
         ensemble: Ensemble,
-        weights: tuple[dict[int, int], dict[int, int]],
+        weights: Weights,
         output: int,
         pair: Pair,
     ) -> Gains:
@@ -580,32 +598,34 @@ class Proof:
 
 
 def sum_errors(
-    forest: Forest, cells: Cells, outputs: set[int]
+    forest: Forest, cells: Cells, outputs: set[int], fixed: dict[int, Range]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """How far each rounded sum can be from the real one over a box, and how large sums can become.
 
-    In units of the forest.
+    In units of the forest, whose trees those of the cells hold; some features are in fixed cells.
     """
-    trees, ensemble = forest.trees, forest.ensemble
+    trees, box = cells.trees, cells.box | fixed
     is_met = np.zeros(len(trees.feature), dtype=bool)
     is_met[trees.root[:-1]] = True
     for node in range(len(is_met)):
         if is_met[node] and trees.feature[node] >= 0:
-            low, high = cells.box[int(trees.feature[node])]
+            low, high = box[int(trees.feature[node])]
             for first, last, left in cells.runs[node]:
                 if first <= high and last >= low:
                     is_met[node + 1 if left else trees.right[node]] = True
     errors, peaks = {}, {}
-    owner = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
+    owner = np.repeat(np.arange(len(trees.tree_output)), np.diff(trees.root))
     leaves = np.flatnonzero(is_met & (trees.feature < 0))
     for output in outputs:
-        start = Fraction(ensemble.aggregation.start[output]) / forest.unit
+        start = Fraction(forest.ensemble.aggregation.start[output]) / forest.unit
         lowest = highest = start
         largest = []
         for tree in np.flatnonzero(np.isin(trees.tree_output, (-1, output))).tolist():
             own = leaves[owner[leaves] == tree]
             column = output if trees.tree_output[tree] < 0 else 0
             values = [Fraction(v) for v in trees.leaf_value[trees.leaf[own], column].tolist()]
+            if not any(values):
+                continue  # adding nothing is exact
             lowest += min(values) / forest.unit
             highest += max(values) / forest.unit
             largest.append(math.ceil(max(-lowest, highest)))

@@ -3,6 +3,7 @@
 import base64
 import math
 import zlib
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from treeproof.checker.pairs import (
     PairTrees,
     Proof,
     Relation,
+    Weights,
     need_of,
     sum_errors,
 )
@@ -26,6 +28,7 @@ from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.joined import PairModels, join, one_model
 from treeproof.model.links import smallest_true
 
 PREFIX = "Q1:"
@@ -42,7 +45,10 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the text of evidence holds; numbers are hexadecimal."""
+    """What the text of evidence holds; numbers are hexadecimal.
+
+    `other` is the second one of two models that are compared.
+    """
 
     model: str
     claim: dict[str, Any]
@@ -57,6 +63,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: list[str] | None
     witness: list[list[str]] | None
     statements: list[Statement]
+    other: str | None = None
 
 
 _EVIDENCE = msgspec.json.Decoder(Evidence)
@@ -66,7 +73,8 @@ _EVIDENCE = msgspec.json.Decoder(Evidence)
 class Part(NamedTuple):
     """One thing that has to be shown: of a value, that it has a bound; else, that no pair exists.
 
-    `ways` are those in which the first and the second row would have to happen.
+    `ways` are those in which the first and the second row would have to happen. Of two models
+    `others` is the second one's output; -1 where it is the same.
     """
 
     changed: tuple[int, ...]
@@ -75,14 +83,32 @@ class Part(NamedTuple):
     sign: int = 0
     ways: tuple[Way, Way] | None = None
     limit: float = math.inf
+    others: int = -1
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """Outputs of the first and of the second row."""
+        return self.output, self.output if self.others < 0 else self.others
 
 
-def check_property(ensemble: Ensemble, text: str) -> Evidence:
-    """Return what evidence proves, or raise CertificateRejected with the reason why it does not."""
+def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None) -> Evidence:
+    """Return what evidence proves, or raise CertificateRejected with the reason why it does not.
+
+    `other` is the second model of evidence about two.
+    """
     try:
         evidence = _read(text)
         require(evidence.model == ensemble.fingerprint, "claim: it is about another model")
-        _check(ensemble, evidence)
+        require((evidence.other is None) == (other is None), "claim: it is about one model, or two")
+        if other is None:
+            _check(one_model(ensemble), evidence)
+        else:
+            models = join(ensemble, other)
+            require(
+                evidence.other in (other.fingerprint, models.second.fingerprint),
+                "claim: the second model is another one",
+            )
+            _check(models, evidence)
     except CertificateRejected:
         raise
     except (
@@ -101,35 +127,25 @@ class PropertyCheck(NamedTuple):
     reason: str
 
 
-def check_answers(ensemble: Ensemble, document: dict[str, Any]) -> list[PropertyCheck]:
-    """Check the answers of a file of `treeproof prove`, each with its evidence."""
+def check_answers(
+    ensemble: Ensemble, document: dict[str, Any], other: Ensemble | None = None
+) -> list[PropertyCheck]:
+    """Check the answers of a file of `treeproof prove` or `diff`, each with its evidence."""
     domain = document.get("domain")
-    return [_check_answer(ensemble, domain, answer) for answer in document["properties"]]
+    return [_check_answer(ensemble, domain, a, other) for a in document["properties"]]
 
 
-def _check_domain(evidence: Evidence, domain: Any) -> None:
-    """What is proved is proved of the domain that the file is about."""
-    for side in ("low", "high"):
-        proved = [float.fromhex(value) for value in getattr(evidence, side)]
-        require(proved == list(map(float, domain[side])), "answer: another domain")
-    values = [(f, list(map(float.fromhex, listed))) for f, listed in evidence.values]
-    require(
-        values == [(f, list(map(float, v))) for f, v in domain["values"]], "answer: other values"
-    )
-    for key in ("missing", "integer"):
-        require(getattr(evidence, key) == domain[key], f"answer: other {key} features")
-    require(evidence.row is None, "answer: it is about a row")
-
-
-def _check_answer(ensemble: Ensemble, domain: Any, answer: dict[str, Any]) -> PropertyCheck:
+def _check_answer(
+    ensemble: Ensemble, domain: Any, answer: dict[str, Any], other: Ensemble | None
+) -> PropertyCheck:
     name, text = str(answer.get("name")), answer.get("evidence")
     if text is None:
         is_open = answer.get("verdict") == "unknown" and answer.get("upper") in (None, "inf")
         status = "claims nothing" if is_open else "unproved"
         return PropertyCheck(name, status, "" if is_open else "there is no evidence")
     try:
-        evidence = check_property(ensemble, str(text))
-        _check_domain(evidence, domain)
+        evidence = check_property(ensemble, str(text), other)
+        _check_domain(ensemble, evidence, domain)
         for key in ("claim", "verdict"):
             require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
         for key in ("lower", "upper"):
@@ -154,6 +170,36 @@ def _value(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
+def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
+    """What is proved is proved of the box that the file names, or of more."""
+    if evidence.row is not None:
+        return  # a row's own set is told by its evidence alone
+    n = ensemble.n_features
+    require(words["name"] == "Box", "answer: another domain")
+    proved = _domain_of(ensemble, evidence)
+    low, high = (
+        np.broadcast_to(np.array(words[side], dtype=np.float64), n) for side in ("low", "high")
+    )
+    stated = proved._replace(low=low, high=high)
+    for feature in range(n):
+        first, last = proved.ends(feature)
+        least, most = stated.ends(feature)
+        require(first <= least and most <= last, "answer: another domain")
+    types = words.get("domain") or {}
+    names = [str(name) for name in ensemble.feature_names]
+    for key, needed in (("integer", set(evidence.integer)), ("", {f for f, _ in evidence.values})):
+        said = types.get(key) if key else [*types.get("values", ()), *types.get("categorical", ())]
+        said = said if isinstance(said, list) else [said]
+        told = {names.index(f) if f in names else int(f) for f in said if f is not None}
+        require(needed <= told, "answer: the domain holds values that nothing is proved of")
+    for feature, values in evidence.values:
+        listed = types.get("values", {})
+        own = listed.get(str(feature), listed.get(names[feature] if names else feature))
+        if own is not None:
+            known = {float.fromhex(value) for value in values}
+            require(set(map(float, own)) <= known, "answer: the domain holds other values")
+
+
 def _read(text: str) -> Evidence:
     require(text.startswith(PREFIX), "evidence: the version is not Q1")
     try:
@@ -166,9 +212,9 @@ def _read(text: str) -> Evidence:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
 
 
-def _check(ensemble: Ensemble, evidence: Evidence) -> None:
+def _domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
     n = ensemble.n_features
-    domain = Domain(
+    return Domain(
         low=_numbers(evidence.low, n),
         high=_numbers(evidence.high, n),
         missing=tuple(evidence.missing),
@@ -176,18 +222,27 @@ def _check(ensemble: Ensemble, evidence: Evidence) -> None:
         values={f: [float.fromhex(value) for value in values] for f, values in evidence.values},
         row=None if evidence.row is None else _numbers(evidence.row, n),
     )
+
+
+def _check(models: PairModels, evidence: Evidence) -> None:
+    ensemble = models.first
+    n = ensemble.n_features
+    domain = _domain_of(ensemble, evidence)
     named = {*domain.missing, *domain.integer, *domain.values}
     require(all(0 <= f < n for f in named), "claim: a feature does not exist")
-    is_code = ensemble.is_categorical
+    is_code = models.joint.is_categorical
     require(not any(is_code[f] for f in domain.integer), "claim: categories are no whole numbers")
     for values in domain.values.values():
         require(all(map(math.isfinite, values)), "claim: a value is no number")
-    require(not domain.missing or ensemble.missing_allowed, "claim: nothing may be missing")
+    require(not domain.missing or models.joint.missing_allowed, "claim: nothing may be missing")
     lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
-    parts = _parts(ensemble, evidence.claim)
+    if models.partners:
+        parts = _difference_parts(models, evidence.claim)
+    else:
+        parts = _parts(ensemble, evidence.claim)
     require(bool(parts), "claim: nothing is claimed")
     if evidence.witness is not None:
-        _check_witness(ensemble, evidence, parts, domain, lower)
+        _check_witness(models, evidence, parts, domain, lower)
     elif parts[0].ways is None and parts[0].changed:
         require(lower <= 0.0, "claim: a lower bound needs a witness")
     require(evidence.verdict in ("verified", "falsified", "unknown"), "claim: unknown verdict")
@@ -199,9 +254,8 @@ def _check(ensemble: Ensemble, evidence: Evidence) -> None:
         require(not evidence.statements, "claim: a proof of nothing")
         return
     require(len(evidence.statements) == len(parts), "claim: one proof for each part")
-    over = accept_float64_rows(ensemble)
     for part, statement in zip(parts, evidence.statements, strict=True):
-        reached = _reached(ensemble, over, domain, part, statement)
+        reached = _reached(models, domain, part, statement)
         if is_value and not part.changed:
             _check_range(ensemble, part, reached, lower, upper)
         elif is_value:
@@ -230,71 +284,168 @@ def _numbers(texts: list[str], n: int) -> NDArray[np.float64]:
     return np.array([float.fromhex(text) for text in texts])
 
 
-def _reached(
-    ensemble: Ensemble, over: Ensemble, domain: Domain, part: Part, statement: Statement
-) -> Fraction:
+class Sums(NamedTuple):
+    """The deployed sums of one row of a pair, over a domain.
+
+    `weights` are those of its sums in what is bounded, by output; `errors` and `peaks`, in units of
+    the forest, say by how much they round and how large they become.
+    """
+
+    model: Ensemble
+    forest: Forest
+    weights: Mapping[int, int | Fraction]
+    errors: dict[int, int]
+    peaks: dict[int, int]
+
+    @property
+    def begins(self) -> Fraction:
+        """What they add before any tree."""
+        start = self.model.aggregation.start
+        return sum((w * Fraction(start[o]) for o, w in self.weights.items()), start=Fraction(0))
+
+    @property
+    def error(self) -> Fraction:
+        """By how much their rounding moves what is bounded."""
+        lost = (abs(Fraction(w)) * self.errors[o] for o, w in self.weights.items())
+        return sum(lost, start=Fraction(0)) * self.forest.unit
+
+
+def _reached(models: PairModels, domain: Domain, part: Part, statement: Statement) -> Fraction:
     """Follow the proof of a part; returns what no deployed value exceeds."""
-    cells = Cells(over, domain, part.changed)
-    unit = Fraction(2) ** statement.exponent
-    forest = Forest(over)
-    is_value = part.ways is None
-    is_difference = is_value and bool(part.changed)
+    if models.partners:
+        row = None if domain.row is None else np.append(domain.row, 0.0)
+        domain = domain._replace(
+            low=np.append(domain.low, 0.0), high=np.append(domain.high, 1.0), row=row
+        )
+    cells = Cells(models.joint, domain, part.changed)
+    is_difference = part.ways is None and bool(part.changed)
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
-    if is_difference:
-        weights = ({part.output: -part.sign}, {part.output: part.sign})
-    elif part.ways is None:
-        weights = ({part.output: part.sign}, {})
-    else:
-        weights = (part.ways[0].weights, part.ways[1].weights)
-    bounder = Bounder(trees, over, weights, unit)
-    data = base64.b64decode(statement.proof, validate=True)
-    outputs = {output for own in weights for output in own}
-    errors, peaks = sum_errors(forest, cells, outputs)
-    if part.ways is None:
-        if is_difference and bounder.never_positive:
-            # Sound: adding and rounding are monotone, so that sums of the same order keep what
-            # holds of every tree.
-            return Fraction(0)
-        bound = Fraction(float.fromhex(statement.bound))
-        begins = 0 if is_difference else part.sign * Fraction(over.aggregation.start[part.output])
-        floor = math.floor((bound - begins) / unit)
-        Proof(bounder, data, statement.exponent).follow((floor, 0), is_mixed=False)
-        step = forest.unit * forest.grid
-        if errors[part.output] == 0:
-            # Sound: sums that are not rounded are multiples of the model's grid.
-            bound = (math.ceil(bound / step) - 1) * step
-        if not is_difference:
-            return bound + errors[part.output] * forest.unit
-        bound += 2 * errors[part.output] * forest.unit
-        return _score_of(ensemble, bound, peaks[part.output] * forest.unit)
-    start = [
-        sum(w * Fraction(over.aggregation.start[o]) for o, w in own.items()) for own in weights
-    ]
-    floors = tuple(
-        need_of(forest, way, errors, peaks, unit) - math.ceil(begins / unit)
-        for way, begins in zip(part.ways, start, strict=True)
-    )
-    Proof(bounder, data, statement.exponent).follow((floors[0], floors[1]), is_mixed=True)
-    return Fraction(0)
+    weights, rate = _weights(models, part, is_difference=is_difference)
+    bounder = Bounder(trees, models.joint, weights, Fraction(2) ** statement.exponent)
+    proof = Proof(bounder, base64.b64decode(statement.proof, validate=True), statement.exponent)
+    sums = []
+    for side, model in enumerate((models.first, models.second)):
+        fixed = {models.switch: (side, side)} if models.partners else {}
+        forest, own = Forest(accept_float64_rows(model)), weights[side]
+        sums.append(Sums(model, forest, own, *sum_errors(forest, cells, set(own), fixed)))
+    if part.ways is not None:
+        floors = [
+            need_of(own.forest, way, own.errors, own.peaks, bounder.unit)
+            - math.ceil(own.begins / bounder.unit)
+            for own, way in zip(sums, part.ways, strict=True)
+        ]
+        proof.follow((floors[0], floors[1]), is_mixed=True)
+        return Fraction(0)
+    is_alike = models.first.aggregation == models.second.aggregation
+    if is_difference and is_alike and bounder.never_positive:
+        # Sound: adding and rounding are monotone, so that sums of the same order keep what holds
+        # of every tree.
+        return Fraction(0)
+    bound = Fraction(float.fromhex(statement.bound))
+    constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
+    begin = sums[0].begins + sums[1].begins + constant
+    proof.follow((math.floor((bound - begin) / bounder.unit), 0), is_mixed=False)
+    error = sums[0].error + sums[1].error
+    is_plain = all(own.model.aggregation.finish == "none" for own in sums)
+    if error == 0 and (is_plain or not models.partners):
+        # Sound: sums that are not rounded are multiples of their model's grid, and so is what they
+        # begin with, unless it comes from finishing the one and the other in two ways.
+        step = min(own.forest.unit * own.forest.grid for own in sums)
+        bound = (math.ceil(bound / step) - 1) * step
+    return (bound + error) * rate + finishing
 
 
-def _score_of(ensemble: Ensemble, bound: Fraction, peak: Fraction) -> Fraction:
-    """Bound of a change of scores from one of a change of sums.
+def _weights(models: PairModels, part: Part, *, is_difference: bool) -> tuple[Weights, Fraction]:
+    """Weights of both rows' sums in what is bounded, and what that counts for in scores.
+
+    Where a sum counts the same for both rows, values are counted in sums.
+    """
+    if part.ways is not None:
+        return (part.ways[0].weights, part.ways[1].weights), Fraction(1)
+    if not is_difference:
+        return ({part.output: part.sign}, {}), Fraction(1)
+    rates = [_rate_of(model) for model in (models.first, models.second)]
+    rate = rates[0] if rates[0] == rates[1] else Fraction(1)
+    one, other = part.outputs
+    return ({one: -part.sign * rates[0] / rate}, {other: part.sign * rates[1] / rate}), rate
+
+
+def _finishing(sums: list[Sums], part: Part, rate: Fraction) -> tuple[Fraction, Fraction]:
+    """What finishing adds to the difference of two sums, and by how much it rounds their scores."""
+    constant = rounding = Fraction(0)
+    for own, output, way in zip(sums, part.outputs, (-part.sign, part.sign), strict=True):
+        added, error = _finish_of(own.model, output, own.peaks[output] * own.forest.unit)
+        constant += way * added / rate
+        rounding += error
+    return constant, rounding
+
+
+def _rate_of(ensemble: Ensemble) -> Fraction:
+    """What a sum counts for in its score."""
+    aggregation = ensemble.aggregation
+    require(aggregation.finish in ("none", "divide", "affine"), "claim: the score is no sum")
+    rate = Fraction(1)
+    if aggregation.finish == "divide":
+        rate = 1 / Fraction(aggregation.divisor)
+    elif aggregation.finish == "affine":
+        rate = Fraction(aggregation.scale)
+    require(rate > 0, "claim: scores that fall when sums rise are not supported")
+    return rate
+
+
+def _finish_of(ensemble: Ensemble, output: int, peak: Fraction) -> tuple[Fraction, Fraction]:
+    """What finishing adds to a sum that counts for its score, and by how much it rounds.
 
     Sound: finishing a row's sum rounds at most three times, each by half a unit of a number that is
     no larger than this.
     """
     aggregation = ensemble.aggregation
     if aggregation.finish == "none":
-        return bound
-    require(aggregation.finish in ("divide", "affine"), "claim: the score is no sum")
-    rate = 1 / Fraction(aggregation.divisor)
-    if aggregation.finish == "affine":
-        rate = Fraction(aggregation.scale)
-    require(rate > 0, "claim: scores that fall when sums rise are not supported")
-    largest = 2 * peak * rate + max((abs(Fraction(b)) for b in aggregation.bias), default=0)
+        return Fraction(0), Fraction(0)
+    bias = [Fraction(b) for b in aggregation.bias]
+    largest = 2 * peak * _rate_of(ensemble) + max(map(abs, bias), default=0)
     bits = 24 if aggregation.precision == "float32" else 53
-    return bound * rate + 2 * 3 * largest / 2**bits
+    return bias[output] if bias else Fraction(0), 3 * largest / 2**bits
+
+
+def _difference_parts(models: PairModels, claim: dict[str, Any]) -> list[Part]:
+    """What a claim about two models says, part by part."""
+    changed, relation = (models.switch,), Relation("models")
+    first, second = models.first, models.second
+    require(first.classes == second.classes, "claim: the models have other classes")
+    if claim.get("name") == "SameScores":
+        delta = float(claim["delta"])
+        outputs = [(output, output) for output in range(first.n_outputs)]
+        if first.n_outputs != second.n_outputs:
+            # One probability for two classes, or one for each: that of the second class.
+            require(len(first.classes) == 2, "claim: the models give other scores")
+            outputs = [(first.n_outputs - 1, second.n_outputs - 1)]
+        return [
+            Part(changed, relation, one, sign, limit=delta, others=other)
+            for one, other in outputs
+            for sign in (1, -1)
+        ]
+    require(claim.get("name") == "SameLabels", "claim: an unknown claim about two models")
+    require(bool(first.classes), "claim: the models have no labels")
+    numbers = range(len(first.classes))
+    return [
+        Part(changed, relation, ways=(_preferring(first, one, two), _preferring(second, two, one)))
+        for one in numbers
+        for two in numbers
+        if one != two
+    ]
+
+
+def _preferring(ensemble: Ensemble, winner: int, loser: int) -> Way:
+    """The way in which a model prefers a class to another."""
+    if ensemble.decision.kind == "argmax":
+        return Way(f"class {winner}", {winner: 1, loser: -1}, winner=winner, losers=(loser,))
+    require(ensemble.decision.kind == "threshold", "claim: the model has no labels")
+    forest = Forest(ensemble)
+    first = first_sum(forest, ensemble.decision.cut)
+    if winner == 1:
+        return Way("rise", {0: 1}, first)
+    return Way("fall", {0: -1}, float_before(forest, first))
 
 
 def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
@@ -423,35 +574,40 @@ def _label_parts(ensemble: Ensemble, changed: tuple[int, ...]) -> list[Part]:
 
 
 def _check_witness(
-    ensemble: Ensemble, evidence: Evidence, parts: list[Part], domain: Domain, lower: float
+    models: PairModels, evidence: Evidence, parts: list[Part], domain: Domain, lower: float
 ) -> None:
     """The pair lies in the domain, differs as it may, and does what is said of it."""
+    ensemble = models.first
     require(evidence.witness is not None and len(evidence.witness) == 2, "witness: no pair")
     pair = np.stack([_numbers(row, ensemble.n_features) for row in evidence.witness or []])
     for row in pair:
-        _check_row(ensemble, domain, row, parts)
+        _check_row(models.joint, domain, row, parts)
     fits = [part for part in parts if _may_differ(part, pair)]
     require(bool(fits), "witness: the rows differ where they must not")
-    scores = evaluate.margins(ensemble, pair).astype(np.float64)
+    both = models.sums(pair)
+    scores = [
+        evaluate.finish(model, total)[0].astype(np.float64)
+        for model, total in zip((models.first, models.second), both, strict=True)
+    ]
     if parts[0].ways is None:
         if not parts[0].changed:
-            sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, pair))
-            breaks = any(p.sign * float(sums[0, p.output]) > p.limit for p in fits)
+            breaks = any(p.sign * float(both[0][0, p.output]) > p.limit for p in fits)
             require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
             return
-        values = [p.sign * (scores[1, p.output] - scores[0, p.output]) for p in fits]
+        values = [p.sign * (scores[1][p.outputs[1]] - scores[0][p.outputs[0]]) for p in fits]
         require(lower <= max(values), "witness: it does not reach the lower bound")
         if evidence.verdict == "falsified":
             require(max(values) > parts[0].limit, "witness: it does not break the property")
         return
     require(evidence.verdict == "falsified", "witness: nothing is falsified")
-    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, pair)).astype(np.float64)
-    if ensemble.decision.kind == "argmax":
-        one, other = evaluate.label_indices(ensemble, evaluate.margins(ensemble, pair))
-        require(bool(one != other), "witness: both rows have the same label")
+    if ensemble.decision.kind == "argmax" or models.partners:
+        one, other = models.label_numbers(both)
+        require(one != other, "witness: both rows have the same label")
         return
     breaks = any(
-        p.ways is not None and sums[0, 0] <= p.ways[0].cut and sums[1, 0] >= p.ways[1].cut
+        p.ways is not None
+        and float(both[0][0, 0]) <= p.ways[0].cut
+        and float(both[1][0, 0]) >= p.ways[1].cut
         for p in fits
     )
     require(breaks, "witness: it does not break the property")

@@ -43,6 +43,7 @@ class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     complete: bool
     changes: list[list[schema.Count]]
     change_rows: list[list[schema.Real | None]]
+    all_changes: bool
     change_lower_bound: schema.Real
     witnesses: list[list[schema.Real | None]]
     seconds: float
@@ -130,23 +131,39 @@ def _expanded(
     # Values of the row are always allowed; a missing one is no number to compare with.
     low = [a if math.isnan(v) else min(a, v) for a, v in zip(low, values, strict=True)]
     high = [b if math.isnan(v) else max(b, v) for b, v in zip(high, values, strict=True)]
-    ends, records = [_box(row, values, low, high, -1)], [_record(row, 0, texts[0], None)]
+    groups = _groups(header, n_features)
+    ends = [_box(row, values, low, high, frozenset())]
+    records = [_record(row, 0, texts[0], None)]
     # Of features that the question wants in every set, nobody asks whether they are needed.
     asked = set(range(n_features)) - set(header["question"].get("always", ()))
     for place, feature in enumerate(row.features):
         if row.minimal and feature in asked:
-            ends.append(_box(row, values, low, high, place))
+            ends.append(_box(row, values, low, high, groups.get(feature, frozenset([feature]))))
             records.append(_record(row, len(records), texts[place + 1], row.witnesses[place]))
     return ends, records
 
 
-def _box(row: ReasonsRow, values: Floats, low: Floats, high: Floats, place: int) -> Ends:
-    """Ends of what a set leaves open, without one of its features where a place is given."""
+def _groups(header: dict[str, Any], n_features: int) -> dict[int, frozenset[int]]:
+    """Features that are left out together with each feature of a group."""
+    given = header["question"].get("groups", [])
+    members = [feature for group in given for feature in group]
+    require(
+        len(set(members)) == len(members)
+        and all(type(f) is int and 0 <= f < n_features for f in members),
+        "header: groups hold different features of the model",
+    )
+    return {feature: frozenset(group) for group in given for feature in group}
+
+
+def _box(
+    row: ReasonsRow, values: Floats, low: Floats, high: Floats, without: frozenset[int]
+) -> Ends:
+    """Ends of what a set leaves open, without some of its features."""
     least, most = list(low), list(high)
     for at, feature in enumerate(row.features):
-        if at == place:
+        if feature in without:
             continue
-        if row.intervals is None or place >= 0:
+        if row.intervals is None or without:
             least[feature] = most[feature] = values[feature]
             continue
         require(len(row.intervals) == len(row.features), "record: one interval per feature")

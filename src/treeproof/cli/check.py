@@ -34,6 +34,13 @@ WORDS = ("accepted", "rejected", "unproved", "claims nothing")
     help="The model file. [default: the one that the run names]",
 )
 @click.option(
+    "--other",
+    "other_path",
+    metavar="MODEL",
+    type=FILE,
+    help="The second model file, for answers of 'treeproof diff'.",
+)
+@click.option(
     "--data",
     "data_path",
     metavar="DATA",
@@ -47,6 +54,7 @@ WORDS = ("accepted", "rejected", "unproved", "claims nothing")
 def command(
     run_path: str,
     model_path: str | None,
+    other_path: str | None,
     data_path: str | None,
     label: str | None,
     first_index: Any,
@@ -54,9 +62,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Check that the evidence in the run file RUN proves its answers.
-
-    RUN may also be a file of 'treeproof reasons --evidence --out'.
+    """Check that the evidence in the run file RUN, or of 'reasons', 'prove' or 'diff', proves it.
 
     The checker shares no code with the engines, computes in exact integers, and replays witnesses
     itself. Exit status: 0 when every answer is proved, 3 when evidence is rejected or missing, or
@@ -67,8 +73,9 @@ def command(
     from treeproof.results.property_file import is_property_file
 
     if is_property_file(run_path):
-        _check_properties(run_path, model_path, as_json, options)
+        _check_properties(run_path, (model_path, other_path), as_json, options)
         return
+    _refuse_other(other_path)
     ensemble, header = _model(run_path, model_path, options)
     question = header["question"]
     rows = labels = None
@@ -112,20 +119,34 @@ def command(
         raise click.exceptions.Exit(EXIT_REJECTED)
 
 
+def _refuse_other(other_path: str | None) -> None:
+    if other_path is not None:
+        raise InvalidInput("--other is for files of 'treeproof diff --evidence --out'.")
+
+
 def _check_properties(
-    path: str, model_path: str | None, as_json: bool, options: dict[str, Any]
+    path: str,
+    model_paths: tuple[str | None, str | None],
+    as_json: bool,
+    options: dict[str, Any],
 ) -> None:
-    """Check the answers of `treeproof prove`."""
+    """Check the answers of `treeproof prove` and `treeproof diff`."""
     from treeproof.checker.properties import check_answers
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
     from treeproof.results.property_file import load_property_records
 
+    records = load_property_records(path)
+    model_path, other_path = model_paths
     if model_path is None:
         raise InvalidInput("The model of answers about properties must be given with --model.")
+    if (other_path is None) != ("other" not in records):
+        must = "must be given with --other" if other_path is None else "must be left out"
+        raise InvalidInput(f"The second model of '{path}' {must}.")
     self_test = not options.pop("no_self_test")
     ensemble = load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
-    checks = check_answers(ensemble, load_property_records(path))
+    other = None if other_path is None else load_ensemble(other_path, self_test=self_test)
+    checks = check_answers(ensemble, records, other)
     counts = Counter(check.status for check in checks)
     if as_json:
         print_json(

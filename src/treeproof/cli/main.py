@@ -26,6 +26,7 @@ COMMANDS = {
     "reasons": "Say which features fix the answer, and what would change it.",
     "features": "Show which single features, or sets of features, decide the answer.",
     "prove": "Decide whether properties hold for every input of a domain.",
+    "diff": "Decide whether two models are the same for every input.",
     "check": "Check the evidence of a run without trusting the engine.",
     "compat": "Answer a configuration file of treeVerification.",
     "merge": "Join runs about the same model and question into one file.",

@@ -84,8 +84,6 @@ def command(
     and tried on the model) or unknown. Exit status 1 when one is falsified: a gate.
     """
     import treeproof
-    from treeproof.model.domain import accept_float64_rows
-    from treeproof.query.pairs import resolve_ranges
     from treeproof.query.property_files import load_properties
     from treeproof.results.property_file import save_property_results
 
@@ -114,8 +112,7 @@ def command(
         if output_format == "text":
             click.echo(printable(f"{name}: {_told(result)}"))
     if out is not None:
-        ranges = resolve_ranges(accept_float64_rows(model.ensemble), domain, None, asked.missing)
-        save_property_results(out, model, ranges.words(), results)
+        save_property_results(out, model, domain, results)
     counts = _counts(results)
     if output_format == "json":
         records = [{"name": name} | result.record() for name, result in results]

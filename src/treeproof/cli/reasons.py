@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 )
 @click.option("--always", multiple=True, metavar="NAME", help="A feature that sets must use.")
 @click.option("--never", multiple=True, metavar="NAME", help="A feature that sets must not use.")
+@click.option(
+    "--group",
+    multiple=True,
+    metavar="NAMES",
+    help="Features that are one, such as red,green,blue; may be repeated.",
+)
 @click.option("--eps", type=DISTANCE, help="How far features may move. [default: anywhere]")
 @click.option("--evidence", is_flag=True, help="Save proofs that 'treeproof check' verifies.")
 @click.option(
@@ -70,6 +76,7 @@ def command(
     wanted |= {f"n_{name}": given.pop(name) for name in ("sets", "changes")}
     eps = given.pop("eps")
     wanted |= {name: [*map(_feature, given.pop(name))] for name in ("always", "never")}
+    wanted["groups"] = [[*map(_feature, names.split(","))] for names in given.pop("group")]
     options = QuestionOptions.parse(given)
     pixels = None if shape is None else parse_shape(shape)
     refuse_options(("engine",).__contains__, "has no meaning here: reasons are exact.")
@@ -106,6 +113,7 @@ def command(
 
 
 def _feature(item: str) -> int | str:
+    item = item.strip()
     return int(item) if item.isdecimal() else item
 
 

@@ -54,9 +54,17 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--properties",
+    multiple=True,
     metavar="ANSWERS",
     type=FILE,
-    help="Answers of `treeproof prove --out`, which get a section of their own.",
+    help="Answers of `treeproof prove --out` or `diff --out`, which get a section of their own;"
+    " may be repeated.",
+)
+@click.option(
+    "--reasons",
+    metavar="FILE",
+    type=FILE,
+    help="A file of `treeproof reasons --out`, which gets a section of its own.",
 )
 def command(
     run_paths: tuple[str, ...],
@@ -67,7 +75,8 @@ def command(
     shape: str | None,
     frozen: tuple[str, ...],
     model_paths: tuple[str, ...],
-    properties: str | None,
+    properties: tuple[str, ...],
+    reasons: str | None,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -100,6 +109,7 @@ def command(
         if model_paths
         else None,
         properties=properties,
+        reasons=reasons,
     )
     print_note(f"the report is in {out}.")
 

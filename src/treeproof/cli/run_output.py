@@ -50,6 +50,7 @@ def conclude(
     gate.
     """
     from treeproof.query.arithmetic import in_words
+    from treeproof.results.threat import threat_lines
 
     arithmetic = in_words(runner.header)
     if options.output_format == "json":
@@ -59,7 +60,7 @@ def conclude(
         print_note(f"arithmetic: {arithmetic}.")
         print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in runner.records()))
     else:
-        for line in (*lines, f"arithmetic: {arithmetic}"):
+        for line in (*lines, *threat_lines(runner.header), f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         _print_rows(runner, everything=options.all_rows)
     finish(run.tally, run.is_complete, options.strict, fail_under, share)

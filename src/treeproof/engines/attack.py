@@ -11,10 +11,14 @@ from treeproof.engines.outcomes import mark_unknown, mark_witnessed
 from treeproof.errors import check_integer
 from treeproof.kernels.core.status import NODE_LIMIT, TIME_LIMIT
 from treeproof.kernels.exact.attack import AttackLimits, attack_batch
+from treeproof.kernels.exact.priced_rows import solve_priced
+from treeproof.kernels.exact.row import FirstGuess, Limits
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 
+FIRST_MARGIN = 1.5
+"""First limit of costs over that from which the best leaves of all trees break a claim."""
 _REASONS = {TIME_LIMIT: UnknownReason.TIME_LIMIT, NODE_LIMIT: UnknownReason.NODE_LIMIT}
 
 
@@ -22,7 +26,8 @@ _REASONS = {TIME_LIMIT: UnknownReason.TIME_LIMIT, NODE_LIMIT: UnknownReason.NODE
 class AttackEngine:
     """Engine 'attack' with its options: white-box, falsifies rows and never proves them.
 
-    To be passed as ``engine=``; the limit on nodes counts starts.
+    To be passed as ``engine=``; the limit on nodes counts starts. Where changes have prices, starts
+    are boxes of the exact search, and there is nothing random.
 
     Parameters
     ----------
@@ -37,6 +42,7 @@ class AttackEngine:
 
     name: ClassVar[str] = "attack"
     is_complete: ClassVar[bool] = False
+    answers_prices: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse options that describe no search."""
@@ -71,8 +77,15 @@ class AttackEngine:
         # Rows start from their own scale, not from that of others: answers must not depend on
         # how rows are cut into blocks.
         limits = AttackLimits(int(self.starts), int(budget.node_limit), float(budget.time_limit_s))
-        search.run(attack_batch, np.uint64(self.random_state + 1), limits, n_jobs=n_jobs)
+        if query.pricing is None:
+            search.run(attack_batch, np.uint64(self.random_state + 1), limits, n_jobs=n_jobs)
+        else:
+            # The ascents of the exact search, in as many of its boxes as there may be starts.
+            boxes = min(self.starts, budget.node_limit)
+            few = Limits(budget.time_limit_s, boxes, 2.0**20 * budget.memory_limit_mb, boxes)
+            search.run(solve_priced, FirstGuess(0.0, FIRST_MARGIN), few, n_jobs=n_jobs)
         search.finish()
+        search.results.lower[~search.skip] = 0.0  # an attack proves nothing
         return search
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import lie_in_set, rank_space
 from treeproof.engines.outcomes import broken_unchanged, mark_broken, write_witnesses
+from treeproof.engines.priced import priced_batch, settle_costs
 from treeproof.kernels.core.cells import Batch
 from treeproof.kernels.core.emulation import (
     AFFINE,
@@ -111,7 +112,12 @@ class BatchSearch:
         def search(part: slice) -> None:
             if left_out[part].all():
                 return
-            batch = batch_of(self._query, self._sides, left_out, part)
+            query, pricing = self._query, self._query.pricing
+            batch: Any = (
+                batch_of(query, self._sides, left_out, part)
+                if pricing is None
+                else priced_batch(query, pricing, left_out, part, asks_radius=self._asks_radius)
+            )
             columns = self.part_of(part)
             kernel(
                 self._forest, self._alternatives, batch, self._asks_radius, option, limits, columns
@@ -136,6 +142,8 @@ class BatchSearch:
         table.upper[refuted] = np.inf
         table.witness[refuted] = np.nan
         table.attained[:] = self.confirmed & ~columns.is_open
+        if self._query.pricing is not None and self._asks_radius:
+            settle_costs(self._query.pricing, table, self.confirmed)
         for number, name in enumerate(_COUNTS):
             table.statistics[name] = columns.counts[:, number]
         mark_broken(self._query, table, np.flatnonzero(self.skip))

@@ -6,7 +6,7 @@ forest_rows.py.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from treeproof.kernels.core.status import (
     UNDECIDED,
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
+from treeproof.kernels.exact.priced_rows import solve_priced
 from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
 from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
@@ -60,6 +61,7 @@ class ExactEngine:
 
     name: ClassVar[str] = "exact"
     is_complete: ClassVar[bool] = True
+    answers_prices: ClassVar[bool] = True
 
     def refusal(self, query: Query) -> str | None:
         """Every question can be asked."""
@@ -69,8 +71,9 @@ class ExactEngine:
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
         search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
-        search.run(solve_batch, FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
-        _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
+        search.run(_kernel(query), FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
+        if query.pricing is None:
+            _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -96,9 +99,10 @@ class ExactEngine:
                 threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
                 step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
                 rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
-                search.run(solve_batch, _first_guess(before), limits, rows, threads)
+                search.run(_kernel(query), _first_guess(before), limits, rows, threads)
                 first = last
-        _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
+        if query.pricing is None:
+            _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)
@@ -108,6 +112,11 @@ class ExactEngine:
         for row in np.flatnonzero(~search.skip & ~is_proved):
             results.reason[row] = _reason(search, row)
         return results
+
+
+def _kernel(query: Query) -> Any:
+    """The search of a question: in balls and boxes of cells, or over atoms with prices."""
+    return solve_batch if query.pricing is None else solve_priced
 
 
 def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: int) -> None:

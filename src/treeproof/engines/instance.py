@@ -112,8 +112,15 @@ def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
 
 
 def distances(query: Query, rows: NDArray[np.int64], points: FloatArray) -> FloatArray:
-    """Smallest double radius whose closed ball around the point's row holds it, for each point."""
+    """Smallest double radius whose closed ball around the point's row holds it, for each point.
+
+    Where changes have prices: what the point costs, rounded up.
+    """
     found = np.empty(len(rows))
+    if query.pricing is not None:
+        for index, (row, point) in enumerate(zip(rows.tolist(), points, strict=True)):
+            found[index] = query.pricing.distance(row, point)
+        return found
     # Copies are writable and contiguous whatever the caller passed: one compiled signature.
     reach = query.reach
     ball_distances(query.rows[rows], np.array(points), reach.down.copy(), reach.up.copy(), found)
@@ -130,8 +137,14 @@ def lie_in_set(
     """Whether each point lies in the set around the row of the query that it belongs to.
 
     By default the query's own closed ball or box; otherwise balls of the radii `upper`, or every
-    larger one where `is_open`.
+    larger one where `is_open`. Where changes have prices, the whole domain within the budget.
     """
+    if query.pricing is not None:
+        rules = [
+            query.pricing.broken_rule(row, point)
+            for row, point in zip(rows.tolist(), points, strict=True)
+        ]
+        return np.array([rule is None for rule in rules], dtype=bool)
     reach = query.reach
     if upper is None or is_open is None:
         upper = np.full(len(rows), np.inf if reach.radius is None else reach.radius)

@@ -24,6 +24,11 @@ def broken_unchanged(query: Query) -> NDArray[np.bool_]:
     """Rows that break the claim as they are, inside the set that is asked about."""
     if query.reach.is_ball:
         return query.already_broken
+    if query.pricing is not None:
+        broken = query.already_broken.copy()
+        rows = np.flatnonzero(broken)
+        broken[rows] = lie_in_set(query, rows, query.rows[rows])
+        return broken
     low, high = query.reach.low, query.reach.high
     stays = np.isnan(query.rows) | categorical_features(query.ensemble)
     inside = stays | ((low <= query.rows) & (query.rows <= high))

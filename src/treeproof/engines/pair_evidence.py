@@ -10,15 +10,12 @@ import numpy as np
 
 from treeproof.checker.properties import PREFIX, check_property
 from treeproof.engines.base import Budget
-from treeproof.engines.batches import semantics_of
 from treeproof.engines.pair_cells import PairCells
-from treeproof.engines.properties import aim_of, boxes_of, copies_of, limits_of, magnitude
+from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of, magnitude
 from treeproof.errors import CertificateRejected
 from treeproof.kernels.core.status import PROVED
 from treeproof.kernels.exact.pair_proof import record_pair
-from treeproof.kernels.exact.property import PairForest
-from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Ensemble
+from treeproof.model.joined import PairModels
 from treeproof.query.pairs import PairQuestion, Ranges
 
 UNIT_BITS = 40
@@ -26,7 +23,7 @@ UNIT_BITS = 40
 
 
 def record(
-    deployed: Ensemble,
+    models: PairModels,
     ranges: Ranges,
     box: int,
     question: PairQuestion,
@@ -34,11 +31,10 @@ def record(
     budget: Budget,
 ) -> dict[str, Any] | None:
     """A statement about one box: no value from `bound` on, or no pair at all; None at a limit."""
-    ensemble = accept_float64_rows(deployed)
-    cells = PairCells(ensemble, ranges.only(box), question.changed)
-    forest = PairForest(cells.tests, copies_of(cells, question), semantics_of(ensemble, 0))
+    cells = PairCells(models.joint, ranges.only(box), question.changed)
+    forest = forest_of(models, cells, question)
     low, high, _ = boxes_of(cells, question)
-    exponent = math.frexp(2.0 * magnitude(ensemble) + 1e-300)[1] - UNIT_BITS
+    exponent = math.frexp(2.0 * magnitude(models, question) + 1e-300)[1] - UNIT_BITS
     limits = limits_of(budget)
     status, data = record_pair(
         forest, aim_of(question, 0.0, 0.0), low[0], high[0], float(bound), limits, exponent
@@ -50,7 +46,7 @@ def record(
 
 
 def write(
-    deployed: Ensemble,
+    models: PairModels,
     ranges: Ranges,
     box: int,
     answer: dict[str, Any],
@@ -61,26 +57,27 @@ def write(
     answer  claim, verdict, lower, upper and witness of the result
     """
     witness = answer["witness"]
-    rows = ranges.rows
+    rows, n_features = ranges.rows, models.first.n_features
     document = {
-        "model": deployed.fingerprint,
+        "model": models.first.fingerprint,
+        "other": models.second.fingerprint if models.partners else None,
         "claim": answer["claim"],
         "verdict": str(answer["verdict"]),
         "lower": float(answer["lower"]).hex(),
         "upper": float(answer["upper"]).hex(),
-        "low": _hexadecimal(ranges.low[box]),
-        "high": _hexadecimal(ranges.high[box]),
+        "low": _hexadecimal(ranges.low[box, :n_features]),
+        "high": _hexadecimal(ranges.high[box, :n_features]),
         "missing": np.flatnonzero(ranges.missing).tolist(),
         "integer": np.flatnonzero(ranges.integer).tolist(),
         "values": [[f, _hexadecimal(values)] for f, values in ranges.values.items()],
-        "row": None if rows is None else _hexadecimal(rows[box]),
+        "row": None if rows is None else _hexadecimal(rows[box, :n_features]),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
         "statements": statements,
     }
     packed = zlib.compress(json.dumps(document).encode(), 6)
     text = PREFIX + base64.b64encode(packed).decode()
     try:
-        check_property(deployed, text)
+        check_property(models.first, text, models.second if models.partners else None)
     except CertificateRejected:
         return None
     return text

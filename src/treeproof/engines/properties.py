@@ -1,7 +1,7 @@
 """Questions about pairs of rows, answered by the exact engine over difference trees."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.optimum import BOTH, LABELS, VALUE, Aim
+from treeproof.kernels.exact.optimum import BELOW, BOTH, DECIDED, LABELS, OPTIMAL, VALUE, Aim
 from treeproof.kernels.exact.pairs import Copies
 from treeproof.kernels.exact.property import (
     TOO_LARGE,
@@ -28,11 +28,10 @@ from treeproof.kernels.exact.property import (
     PairLimits,
     solve_pairs,
 )
-from treeproof.model.domain import accept_float64_rows
-from treeproof.model.ensemble import Ensemble, FloatArray, IntArray
+from treeproof.model.ensemble import FloatArray, IntArray
+from treeproof.model.joined import PairModels
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.pairs import PairQuestion, Ranges
-from treeproof.query.query import plain_sums
 from treeproof.results.verdict import UnknownReason, Verdict
 
 MOST_LEAVES = 8_000_000
@@ -42,6 +41,7 @@ CLOSE_ENOUGH, ROOM = 1e-7, 1e-8
 row may exceed its proved bound, so that a proof on record, with rounded numbers, has room."""
 
 _MODE = {"value": VALUE, "both": BOTH, "labels": LABELS}
+_ENDS_WHEN = {"optimal": OPTIMAL, "below": BELOW, "decided": DECIDED}
 _REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
     TIME_LIMIT: UnknownReason.TIME_LIMIT,
@@ -87,7 +87,7 @@ class PairOutcome:
 
 
 def solve(
-    deployed: Ensemble,
+    models: PairModels,
     ranges: Ranges,
     question: PairQuestion,
     budget: Budget,
@@ -96,10 +96,8 @@ def solve(
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairOutcome]:
     """Answer a question about every box; progress is told with the number of boxes just done."""
-    ensemble = accept_float64_rows(deployed)
-    cells = PairCells(ensemble, ranges, question.changed)
-    copies = copies_of(cells, question)
-    forest = PairForest(cells.tests, copies, semantics_of(ensemble, 0))
+    cells = PairCells(models.joint, ranges, question.changed)
+    forest = forest_of(models, cells, question)
     low, high, nearest = boxes_of(cells, question)
     limits = limits_of(budget)
     n_boxes, n_columns = low.shape
@@ -113,8 +111,9 @@ def solve(
         slack=np.zeros(n_boxes),
         seconds=np.zeros(n_boxes),
     )
-    gap = 0.5 * question.step or CLOSE_ENOUGH * magnitude(ensemble)
-    room = 0.0 if question.step else ROOM * magnitude(ensemble)
+    scale = magnitude(models, question)
+    gap = 0.5 * question.step or CLOSE_ENOUGH * scale
+    room = 0.0 if question.step else ROOM * scale
 
     def search(part: slice) -> None:
         batch = PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy())
@@ -129,7 +128,7 @@ def solve(
             on_progress(part.stop - part.start)
 
     in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
-    return [_outcome(deployed, cells, question, columns, box, room) for box in range(n_boxes)]
+    return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
 
 
 def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArray, IntArray]:
@@ -139,6 +138,9 @@ def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArr
         np.ascontiguousarray(np.hstack([side, side[:, changed]]))
         for side in (cells.low, cells.high, cells.nearest)
     )
+    if question.relation == "models":
+        for side in (low, high, nearest):
+            side[:, changed[0]], side[:, -1] = 0, 1
     return low, high, nearest
 
 
@@ -149,6 +151,17 @@ def limits_of(budget: Budget) -> PairLimits:
         nodes=int(budget.node_limit),
         memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
         leaves=MOST_LEAVES,
+    )
+
+
+def forest_of(models: PairModels, cells: PairCells, question: PairQuestion) -> PairForest:
+    """The models of both rows as kernels take them."""
+    one, other = models.first.aggregation, models.second.aggregation
+    return PairForest(
+        tests=cells.tests,
+        copies=copies_of(cells, question),
+        semantics=(semantics_of(models.first, 0), semantics_of(models.second, 0)),
+        is_alike=one == other,
     )
 
 
@@ -164,7 +177,7 @@ def copies_of(cells: PairCells, question: PairQuestion) -> Copies:
     start = np.zeros(n_features + 1, dtype=np.int64)
     relation: list[NDArray[np.int32]] = [np.zeros((0, 2), dtype=np.int32)]
     for feature in range(n_features):
-        if question.relation and feature in question.changed:
+        if question.relation in ("rising", "near") and feature in question.changed:
             relation.append(_relation(cells, feature, question))
         else:
             relation.append(relation[0])
@@ -214,27 +227,31 @@ def aim_of(question: PairQuestion, gap: float, room: float) -> Aim:
         mode=_MODE[question.kind],
         first=np.array(question.first),
         second=np.array(question.second),
+        offset=float(question.offset),
         need=np.array(question.need),
+        label=np.array(question.labels, dtype=np.int64),
         slack=np.array(question.slack) + room,
-        unit=float(question.unit),
+        unit=np.array(question.unit),
         gap=float(gap),
+        share=float(question.share),
         limit=float(question.limit / question.rate),
-        is_early=bool(question.is_decided_early),
+        ends_when=_ENDS_WHEN[question.ends_when],
         ends=np.zeros(2),
     )
 
 
-def magnitude(ensemble: Ensemble) -> float:
-    """Sum over all trees of the largest value of a leaf, whatever its sign: a scale."""
-    trees = ensemble.trees
+def magnitude(models: PairModels, question: PairQuestion) -> float:
+    """Sum over all trees of the largest value of a leaf, whatever its sign: a scale of values."""
+    trees = models.joint.trees
     leaf_tree = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
-    largest = np.zeros(ensemble.n_trees)
+    largest = np.zeros(models.joint.n_trees)
     np.maximum.at(largest, leaf_tree, np.abs(trees.leaf_value).max(axis=1))
-    return float(largest.sum())
+    weight = max(np.abs(question.first).max(), np.abs(question.second).max(), 1.0)
+    return float(weight * largest.sum())
 
 
 def _outcome(
-    deployed: Ensemble,
+    models: PairModels,
     cells: PairCells,
     question: PairQuestion,
     columns: PairColumns,
@@ -244,7 +261,7 @@ def _outcome(
     """Replay what was found about a box, and say what follows."""
     status = int(columns.status[box])
     witness = _witness(cells, question, columns.cells[box], box) if columns.is_found[box] else None
-    sums = None if witness is None else plain_sums(deployed, witness)
+    sums = None if witness is None else models.sums(witness)
     outcome = PairOutcome(
         verdict=Verdict.UNKNOWN,
         reason=_REASON.get(status, UnknownReason.SOLVER_FAILED),
@@ -258,10 +275,10 @@ def _outcome(
         proved=float(columns.upper[box]) + (2.0 * room or 0.5 * question.step),
     )
     if question.kind == "value":
-        _bound_value(deployed, question, columns, box, sums, outcome)
+        _bound_value(models, question, columns, box, sums, outcome)
         is_sought, is_excluded = outcome.lower > question.limit, outcome.upper <= question.limit
     else:
-        is_sought = sums is not None and question.is_found(deployed, sums)
+        is_sought = sums is not None and question.is_found(models, sums)
         is_excluded = status == PROVED
         if not is_sought:
             outcome.witness = None
@@ -273,17 +290,17 @@ def _outcome(
 
 
 def _bound_value(
-    deployed: Ensemble,
+    models: PairModels,
     question: PairQuestion,
     columns: PairColumns,
     box: int,
-    sums: NDArray[np.floating] | None,
+    sums: Sequence[NDArray[np.floating]] | None,
     outcome: PairOutcome,
 ) -> None:
     """Bounds of the deployed value: the replayed pair, and the proved bound with its slack."""
     lower = 0.0 if question.changed else -math.inf
     if sums is not None:
-        value = question.value_of(deployed, sums)
+        value = question.value_of(models, sums)
         if value > lower:
             lower = value
         else:
@@ -299,7 +316,8 @@ def _bound_value(
         upper = float(np.nextafter(upper * question.rate, np.inf))
     outcome.lower, outcome.upper = lower, max(upper, lower)
     outcome.exact = int(columns.status[box]) == PROVED and not (
-        question.is_decided_early and outcome.upper > outcome.lower + slack * question.rate * 2.0
+        question.ends_when != "optimal"
+        and outcome.upper > outcome.lower + slack * question.rate * 2.0
     )
 
 
@@ -322,4 +340,5 @@ def _witness(
             lower, upper = sorted((one, other))
             pair = cells.ends(box, feature, lower)[1], cells.ends(box, feature, upper)[0]
             first[feature], second[feature] = pair if one < other else pair[::-1]
-    return np.stack([first, second])
+    witness = np.stack([first, second])
+    return witness[:, :-1] if question.relation == "models" else witness

@@ -45,6 +45,9 @@ def _without_arrays(value: Any) -> Any:
     # Columns of data frames are arrays to NumPy, but not to JSON.
     if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # groups of different sizes
+        return [_without_arrays(part) for part in value]
     # Names and numbers side by side would all become text.
     return array.tolist() if array.dtype.kind in "biuf" else list(value)

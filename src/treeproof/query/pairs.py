@@ -1,9 +1,10 @@
 """Properties in numbers: what is sought in pairs of rows, and which rows there are."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
 from treeproof.model.sums import accumulator_grid
 from treeproof.query.constraints import (
@@ -46,9 +48,10 @@ class PairQuestion:
         The largest gain; a pair in which both gains reach their needs; a pair with two labels.
     changed : tuple of int
         Features in which the rows may differ; none for questions about single rows.
-    relation : {"", "rising", "near"}
+    relation : {"", "rising", "near", "models"}
         How the changed features of the rows are related: not at all; the second row's are not
-        smaller; they differ by at most `widths`.
+        smaller; they differ by at most `widths`; the one feature that changes is the switch between
+        two models.
     widths : tuple of Fraction
         See `relation`; one for each feature, or none at all.
     first, second : float64 (n_outputs,)
@@ -59,19 +62,26 @@ class PairQuestion:
         sum itself that counts.
     rate : float
         For values of scores: what a sum counts for in its score.
-    output : int
-        Output whose score is meant; -1 where several are.
+    outputs : (int, int)
+        Outputs of both rows whose scores are meant; -1 where several are.
+    offset : float
+        For values: what the value of sums is before any tree, or the next float above it.
     need : (float, float)
         For "both" and "labels": smallest gain of each row, up to rounding.
+    labels : (int, int)
+        For "labels": classes that go with these needs.
     slack : (float, float)
         Rounding that each gain may hide beside that of sums.
-    unit : float
-        Rounding unit of the sums; 0 where they are exact.
+    unit : (float, float)
+        Rounding unit of each row's sums; 0 where they are exact.
     limit : float
         For values: the claim is that no value exceeds it; minus infinity where the optimum itself
         is asked for, infinite where nothing is claimed.
-    is_decided_early : bool
-        For values: whether the search may end as soon as the claim is decided.
+    ends_when : {"optimal", "below", "decided"}
+        For values: whether the search ends with the optimum only; or when no value exceeds the
+        limit; or as soon as the claim is decided, by a value that exceeds it, too.
+    share : float
+        For values: by which part of itself a value may miss the optimum.
     step : float
         For values: the grid on which all values lie; 0 without one.
     """
@@ -80,35 +90,43 @@ class PairQuestion:
     changed: tuple[int, ...]
     first: FloatArray
     second: FloatArray
-    relation: Literal["", "rising", "near"] = ""
+    relation: Literal["", "rising", "near", "models"] = ""
     widths: tuple[Fraction, ...] = ()
     scores: tuple[float, float] | None = None
     rate: float = 1.0
-    output: int = -1
+    outputs: tuple[int, int] = (-1, -1)
+    offset: float = 0.0
     need: tuple[float, float] = (0.0, 0.0)
+    labels: tuple[int, int] = (-1, -1)
     slack: tuple[float, float] = (0.0, 0.0)
-    unit: float = 0.0
+    unit: tuple[float, float] = (0.0, 0.0)
     limit: float = math.inf
-    is_decided_early: bool = False
+    ends_when: Literal["optimal", "below", "decided"] = "optimal"
+    share: float = 0.0
     step: float = 0.0
 
-    def is_found(self, ensemble: Ensemble, sums: NDArray[np.floating]) -> bool:
-        """Whether sums of both rows, (2, n_outputs), are what is sought; in the plain meaning."""
+    def is_found(self, models: PairModels, sums: Sequence[NDArray[np.floating]]) -> bool:
+        """Whether sums of both rows, (1, n_outputs) each, are what is sought; in plain meaning."""
         if self.kind == "labels":
-            one, other = evaluate.label_indices(ensemble, evaluate.finish(ensemble, sums))
-            return bool(one != other)
+            one, other = models.label_numbers(sums)
+            return one != other
         if self.kind == "both":
-            wide = sums.astype(np.float64)
-            one, other = float(wide[0] @ self.first), float(wide[1] @ self.second)
-            return one >= self.need[0] and other >= self.need[1]
-        return self.value_of(ensemble, sums) > self.limit
+            gains = [float(total[0].astype(np.float64) @ weights) for total, weights in
+                     zip(sums, (self.first, self.second), strict=True)]  # fmt: skip
+            return gains[0] >= self.need[0] and gains[1] >= self.need[1]
+        return self.value_of(models, sums) > self.limit
 
-    def value_of(self, ensemble: Ensemble, sums: NDArray[np.floating]) -> float:
+    def value_of(self, models: PairModels, sums: Sequence[NDArray[np.floating]]) -> float:
         """The deployed value of a pair."""
         if self.scores is None:
-            return float(sums[0].astype(np.float64) @ self.first)
-        score = evaluate.finish(ensemble, sums)[:, self.output].astype(np.float64)
-        return float(self.scores[0] * score[0] + self.scores[1] * score[1])
+            return float(sums[0][0].astype(np.float64) @ self.first)
+        one, other = (
+            float(evaluate.finish(model, total)[0, output])
+            for model, total, output in zip(
+                (models.first, models.second), sums, self.outputs, strict=True
+            )
+        )
+        return self.scores[0] * one + self.scores[1] * other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +160,6 @@ class Ranges:
         part = slice(box, box + 1)
         rows = None if self.rows is None else self.rows[part]
         return replace(self, low=self.low[part], high=self.high[part], rows=rows)
-
-    def words(self) -> dict[str, Any]:
-        """The ranges of a domain as plain data, with features by number."""
-        return {
-            "low": self.low[0].tolist(),
-            "high": self.high[0].tolist(),
-            "missing": np.flatnonzero(self.missing).tolist(),
-            "integer": np.flatnonzero(self.integer).tolist(),
-            "values": [[feature, values.tolist()] for feature, values in self.values.items()],
-        }
 
 
 def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
@@ -260,7 +268,7 @@ def questions_of(ensemble: Ensemble, claim: Property) -> list[PairQuestion]:
     if isinstance(claim, Stable):
         changed = _some(ensemble, claim.features, "'features' of Stable")
         return [
-            change_question(ensemble, output, changed, limit=claim.delta, is_decided_early=True)
+            change_question(ensemble, output, changed, limit=claim.delta, ends_when="decided")
             for output in outputs_of(ensemble, claim.label)
         ]
     if isinstance(claim, SmallNeighbourhood):
@@ -321,7 +329,7 @@ def change_question(
     sign = options.pop("sign", 1.0)
     grid = accumulator_grid(ensemble)
     is_plain = aggregation.finish == "none"
-    finishing = 0.0 if is_plain else _finish_rounding(ensemble) / rate
+    finishing = 0.0 if is_plain else finish_rounding(ensemble) / rate
     return PairQuestion(
         kind="value",
         changed=changed,
@@ -329,15 +337,15 @@ def change_question(
         second=-sign * first,
         scores=(-sign, sign),
         rate=rate,
-        output=output,
+        outputs=(output, output),
         slack=(finishing, finishing),
-        unit=rounding_unit(ensemble, grid),
+        unit=(rounding_unit(ensemble, grid),) * 2,
         step=grid if is_plain else 0.0,
         **options,
     )
 
 
-def _finish_rounding(ensemble: Ensemble) -> float:
+def finish_rounding(ensemble: Ensemble) -> float:
     """How far a finished sum can be from the same linear function in real numbers.
 
     Sound: finishing takes at most two operations, each of which errs by at most half a unit of its
@@ -391,7 +399,7 @@ def _near_questions(ensemble: Ensemble, claim: SmallNeighbourhood) -> list[PairQ
     return [
         change_question(
             ensemble, output, changed, relation="near", widths=widths,
-            limit=claim.factor * claim.eps, is_decided_early=True,
+            limit=claim.factor * claim.eps, ends_when="decided",
         )
         for output in outputs_of(ensemble, claim.label)
     ]  # fmt: skip
@@ -407,10 +415,11 @@ def extreme_question(ensemble: Ensemble, output: int, sign: float, limit: float)
         changed=(),
         first=first,
         second=np.zeros(ensemble.n_outputs),
-        output=output,
-        unit=rounding_unit(ensemble, grid),
+        outputs=(output, output),
+        offset=sign * ensemble.aggregation.start[output],
+        unit=(rounding_unit(ensemble, grid),) * 2,
         limit=limit,
-        is_decided_early=math.isfinite(limit),
+        ends_when="decided" if math.isfinite(limit) else "optimal",
         step=grid,
     )
 
@@ -467,8 +476,9 @@ def _label_questions(ensemble: Ensemble, changed: tuple[int, ...]) -> list[PairQ
                     first=table.coefficient[one_wins],
                     second=table.coefficient[other_wins],
                     need=(float(table.need[one_wins]), float(table.need[other_wins])),
+                    labels=(one, other),
                     slack=(slack, slack),
-                    unit=float(table.unit[one_wins]),
+                    unit=(float(table.unit[one_wins]),) * 2,
                 )
             )
     return questions
@@ -520,7 +530,7 @@ def _both_question(
         first=np.array([-1.0]),
         second=np.array([1.0]),
         need=(falling, rising),
-        unit=rounding_unit(ensemble, grid),
+        unit=(rounding_unit(ensemble, grid),) * 2,
     )
 
 
@@ -542,11 +552,18 @@ def _below(ensemble: Ensemble, cut: float) -> float:
     return float(np.nextafter(real(cut), real(-np.inf)))
 
 
-def _score_of(ensemble: Ensemble, probability: float) -> float:
-    """The score of a probability, where the model's library tells how they are related.
+class ScoreMeaning(NamedTuple):
+    """What a score is: "log-odds" once it is multiplied by a rate, "probability", or unknown."""
 
-    The claim is then about the score; the last digit of the library's own link plays no role.
-    """
+    name: str = ""
+    rate: float = 1.0
+
+    def __str__(self) -> str:
+        return self.name if self.rate == 1.0 else f"{self.name} over {self.rate:g}"
+
+
+def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
+    """What the model's library tells about its score."""
     library, objective = ensemble.provenance.library, ensemble.provenance.objective
     name, _, options = objective.partition(" ")
     log_odds = {
@@ -559,14 +576,33 @@ def _score_of(ensemble: Ensemble, probability: float) -> float:
         for option in options.split():
             key, _, value = option.partition(":")
             rate = float(value) if key == "sigmoid" else rate
-    elif library == "scikit-learn" and objective.startswith("classification"):
-        if ensemble.aggregation.finish == "divide" and "log_loss" not in objective:
-            return probability
-        name = "log_loss" if "log_loss" in objective else name
-        log_odds["scikit-learn"] = ("log_loss",)
-    if name.removesuffix(",") not in log_odds.get(library, ()):
+    elif library == "scikit-learn" and objective.startswith("classification, "):
+        name = objective.removeprefix("classification, ")
+        is_mean = ensemble.aggregation.finish == "divide" and name != "SAMME"
+        if is_mean or name in ("gini", "entropy"):
+            return ScoreMeaning("probability")
+        log_odds["scikit-learn"] = ("log_loss",) if ensemble.n_outputs == 1 else ()
+    elif library == "ONNX" and ensemble.decision.kind == "threshold":
+        if objective.endswith("LOGISTIC"):
+            return ScoreMeaning("log-odds")
+        # onnxruntime takes sums without a negative part for probabilities.
+        return ScoreMeaning("probability") if ensemble.decision.cut > 0.25 else ScoreMeaning()
+    is_known = name in log_odds.get(library, ())
+    return ScoreMeaning("log-odds", rate) if is_known else ScoreMeaning()
+
+
+def _score_of(ensemble: Ensemble, probability: float) -> float:
+    """The score of a probability, where the model's library tells how they are related.
+
+    The claim is then about the score; the last digit of the library's own link plays no role.
+    """
+    meaning = score_meaning(ensemble)
+    if not meaning.name:
         raise UnsupportedQuery(
             "'confidence' needs a model whose score is known to be a log-odds or a probability."
-            f" Got {library} with '{objective}'. Give 'margin', in units of the score, instead."
+            f" Got {ensemble.provenance.library} with '{ensemble.provenance.objective}'."
+            " Give 'margin', in units of the score, instead."
         )
-    return math.log(probability / (1.0 - probability)) / rate
+    if meaning.name == "probability":
+        return probability
+    return math.log(probability / (1.0 - probability)) / meaning.rate

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InternalError, InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.query.axes import NUMERIC, Axes
 from treeproof.query.domain import ColumnTypes, feature_name
@@ -219,6 +219,24 @@ class Pricing:
         exact = self.exact_cost(row, point)
         return math.inf if exact is None else self.rounded_up(exact)
 
+    def least_cost(self, row: int, point: FloatArray) -> Fraction:
+        """Least cost of the real numbers that a point stands for, exactly and squared for L2.
+
+        Values just below a threshold stand for all numbers up to it; the point must have a price.
+        """
+        least = self.exact_cost(row, self._thresholds_of(row, point))
+        if least is None:
+            raise InternalError(
+                f"A point of row {row} must have a price. Got none. Please report it."
+            )
+        return least
+
+    def rounded_down(self, exact: Fraction) -> float:
+        """Largest double that is not above a cost, from its exact total; the root for L2."""
+        up = self.rounded_up(exact)
+        is_met = Fraction(up) ** (2 if self.is_square else 1) == exact
+        return up if is_met else math.nextafter(up, -math.inf)
+
     def rounded_up(self, exact: Fraction) -> float:
         """Smallest double that is not below a cost, from its exact total; the root for L2."""
         return root_rounded_up(exact) if self.is_square else round_up(exact)
@@ -229,7 +247,8 @@ class Pricing:
         A point may cost more than the budget where it stands for real numbers that do not: some of
         its values are just below a threshold, and no float of the input precision lies between.
         """
-        for number in range(self.axes.n_axes):
+        changed = range(self.axes.n_axes) if self.is_box else self._changed_axes(row, point)
+        for number in changed:
             rule = self._broken_axis(row, number, point)
             if rule is not None:
                 return rule
@@ -239,8 +258,7 @@ class Pricing:
         limit = self.limit
         if limit is None or exact <= limit:
             return None
-        least = self._total(self._axis_costs(row, self._thresholds_of(row, point)))
-        if least is not None and least < limit:
+        if self.least_cost(row, point) < limit:
             return None
         return f"the cost must not exceed {self.budget}, and it is {self.rounded_up(exact)}"
 
@@ -286,7 +304,14 @@ class Pricing:
         return max(known, default=Fraction(0)) if self.total == "max" else sum(known, Fraction(0))
 
     def _axis_costs(self, row: int, point: FloatArray) -> list[Fraction | None]:
-        return [self._axis_cost(row, number, point) for number in range(self.axes.n_axes)]
+        return [self._axis_cost(row, number, point) for number in self._changed_axes(row, point)]
+
+    def _changed_axes(self, row: int, point: FloatArray) -> list[int]:
+        """Axes with another value than the row's; the others cost nothing and break no rule."""
+        own = self.rows[row]
+        changed = (own != point) & ~(np.isnan(own) & np.isnan(point))
+        axes: list[int] = np.unique(self.axes.axis_of[changed]).tolist()
+        return axes
 
     def _axis_cost(self, row: int, number: int, point: FloatArray) -> Fraction | None:
         axis = self.axes.axes[number]
@@ -329,16 +354,16 @@ class Pricing:
         """The point with values just below a threshold, that moved down, replaced by it."""
         moved = point.copy()
         real = np.dtype(self.ensemble.input_precision).type
-        for axis in self.axes.axes:
-            feature = axis.columns[0]
-            if axis.kind != NUMERIC or not point[feature] < self.rows[row, feature]:
+        for feature in np.flatnonzero(point < self.rows[row]).tolist():
+            if self.axes.axes[int(self.axes.axis_of[feature])].kind != NUMERIC:
                 continue
             if self.types.integer[feature] or feature in self.types.values:
                 continue
             cuts = self.axes.cuts.of(feature)
             cell = int(np.searchsorted(cuts, point[feature], side="right"))
             above = np.nextafter(real(point[feature]), real(np.inf))
-            if cell < len(cuts) and float(above) == cuts[cell]:
+            in_reach = cell < len(cuts) and cuts[cell] <= self.high[row, feature]
+            if in_reach and float(above) == cuts[cell]:
                 moved[feature] = cuts[cell]
         return moved
 
@@ -580,6 +605,8 @@ def _numeric_prices(
         is_any |= is_home
         cost, is_exact = _move_costs(part, feature, own, target, is_up)
         cost, is_exact = np.where(is_home, 0.0, cost), is_exact | is_home
+        # What costs as much at any distance is not approached, but attained.
+        is_open &= part.tariff.weight_down[feature] > 0.0
         # In a ball infinite values never move.
         is_any &= is_home | ~np.isinf(own)
     if is_missing.any():

@@ -94,6 +94,22 @@ class PropertyFile:
 
 def load_properties(path: str | PathLike[str]) -> PropertyFile:
     """Read a file of properties, or say what is wrong with it."""
+    document = _read(path)
+    tables = document.get("property")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InvalidInput(f"'{path}' must have a [[property]] for each claim. Got none.")
+    claims = tuple(_claim(dict(table), number, path) for number, table in enumerate(tables))
+    return PropertyFile(claims=claims, **_rows(document, path))
+
+
+def load_domain(path: str | PathLike[str] | None) -> PropertyFile:
+    """Read the domain of a file that need not have properties; without a file, every row."""
+    if path is None:
+        return PropertyFile(claims=(), domain={})
+    return PropertyFile(claims=(), **_rows(_read(path), path))
+
+
+def _read(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -107,17 +123,18 @@ def load_properties(path: str | PathLike[str]) -> PropertyFile:
             raise InvalidInput(
                 f"'{key}' in '{path}' is no key of a property file.{_near(key, _KEYS)}"
             )
-    tables = document.get("property")
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise InvalidInput(f"'{path}' must have a [[property]] for each claim. Got none.")
-    return PropertyFile(
-        claims=tuple(_claim(dict(table), number, path) for number, table in enumerate(tables)),
-        domain=_domain(document.get("domain", {}), path),
-        missing=_features(document, "missing", path),
-        integer=_features(document, "integer", path),
-        values=_lists(document, "values", path),
-        categorical=_lists(document, "categorical", path),
-    )
+    return document
+
+
+def _rows(document: dict[str, Any], path: Any) -> dict[str, Any]:
+    """Which rows a file is about."""
+    return {
+        "domain": _domain(document.get("domain", {}), path),
+        "missing": _features(document, "missing", path),
+        "integer": _features(document, "integer", path),
+        "values": _lists(document, "values", path),
+        "categorical": _lists(document, "categorical", path),
+    }
 
 
 def _features(document: dict[str, Any], key: str, path: Any) -> tuple[str | int, ...]:

@@ -1,4 +1,4 @@
-"""Pictures of single-feature radii and of anchor features: maps for images, bars for tables.
+"""Pictures of single-feature radii and of reasons: maps for images, bars for tables.
 
 matplotlib is imported when something is drawn.
 """
@@ -14,6 +14,7 @@ from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import replacing
 from treeproof.query.names import listed
 from treeproof.report.images import check_shape
+from treeproof.report.reasons import spans
 from treeproof.results.features import KEPT_FIXED, FeatureResults
 from treeproof.results.reasons import Reasons
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _BARS = 30
 """Most features in a bar chart; the most sensitive ones are shown."""
 
-_DARK, _YELLOW, _GREY = "#31446b", "#fde725", "#b8bcc4"
+_DARK, _YELLOW, _GREY, _TRACK = "#31446b", "#fde725", "#b8bcc4", "#e8e9ec"
 
 
 def draw_features(
@@ -39,11 +40,11 @@ def draw_features(
     Parameters
     ----------
     results : FeatureResults or Reasons
-        What `feature_radius`, `unimportant_features` or `anchor_features` returned.
+        What `feature_radius`, `unimportant_features`, `anchor_features` or `reasons` returned.
     row : int
         Position of the row in the results.
     values : array-like of shape (n_features,), optional
-        The row itself, drawn beside a map.
+        The row itself, drawn beside a map; that of reasons by default.
     shape : tuple of int, optional
         Height and width of an image; without it a bar chart is drawn.
 
@@ -57,7 +58,9 @@ def draw_features(
         raise InvalidInput(f"'row' must be from 0 to {len(results) - 1}. Got {row}.")
     if shape is None:
         return _with_kept(_bar_chart(results, row), results, row)
-    check_shape(shape, _n_features(results, values))
+    if isinstance(results, Reasons) and values is None:
+        values = results.values[row]
+    check_shape(shape, _n_features(results))
     return _with_kept(_maps(results, row, values, shape), results, row)
 
 
@@ -81,12 +84,9 @@ def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-def _n_features(results: FeatureResults | Reasons, values: Any) -> int:
-    if isinstance(results, FeatureResults):
-        return int(results.radius.shape[1])
-    if values is None:
-        raise InvalidInput("A map of anchor features needs the row itself: pass 'values'.")
-    return len(values)
+def _n_features(results: FeatureResults | Reasons) -> int:
+    table = results.radius if isinstance(results, FeatureResults) else results.values
+    return int(table.shape[1])
 
 
 def _new_figure(width: float, height: float) -> "Figure":
@@ -153,10 +153,7 @@ def _draw_radius_map(
 
 def _bar_chart(results: FeatureResults | Reasons, row: int) -> "Figure":
     if isinstance(results, Reasons):
-        names = results.names(row)
-        figure = _bars(results, row, names, [1.0] * len(names), _anchor_title(results, row))
-        figure.axes[0].set_xticks([])
-        return figure
+        return _span_chart(results, row)
     radius, examined = results.radius[row], results.examined[row]
     has_radii = not np.isnan(radius).all()
     matters = examined if has_radii else examined & ~results.unimportant[row]
@@ -184,6 +181,32 @@ def _bar_chart(results: FeatureResults | Reasons, row: int) -> "Figure":
     return figure
 
 
+def _span_chart(results: Reasons, row: int) -> "Figure":
+    """A track for each feature of a set, with its interval and the row's own value."""
+    found = spans(results, row)
+    shown = found[:_BARS]
+    more = f", {len(found) - len(shown)} more" if len(found) > len(shown) else ""
+    names, lengths = [span.name for span in shown], [1.0] * len(shown)
+    figure = _bars(results, row, names, lengths, f"{_anchor_title(results, row)}{more}")
+    axis: Any = figure.axes[0]
+    axis.spines[["bottom", "left"]].set_visible(False)
+    axis.tick_params(left=False)
+    axis.set_xticks([])
+    axis.set_xlim(0.0, 1.0)
+    for bar in axis.patches:
+        bar.set(color=_TRACK, height=0.36)
+        bar.set_y(bar.get_y() + 0.17)
+    for place, span in enumerate(shown):
+        # Open ends reach the end of the track, closed ones are marked.
+        axis.barh(place, span.high - span.low, left=span.low, color=_DARK, height=0.36)
+        axis.plot([span.value], [place], "o", color=_YELLOW, markeredgecolor="black", markersize=6)
+        axis.annotate(
+            span.condition, (1.0, place), xytext=(8, 0), textcoords="offset points",
+            va="center", fontsize=8, annotation_clip=False,
+        )  # fmt: skip
+    return figure
+
+
 def _bars(
     results: FeatureResults | Reasons,
     row: int,
@@ -204,9 +227,9 @@ def _bars(
 
 def _anchor_title(results: Reasons, row: int) -> str:
     if not results.sufficient[row]:
-        return "already broken"
+        return str(results.reason[row]) or "already broken"
     minimal = "a minimal set" if results.minimal[row] else "a sufficient set"
-    return f"{minimal} of {len(results.features[row])} features fixes the answer"
+    return f"{minimal} of {results.sizes()[row]} features fixes the answer"
 
 
 def _label(results: FeatureResults | Reasons, row: int) -> str:

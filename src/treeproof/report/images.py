@@ -59,6 +59,20 @@ def change_image(change: FloatArray, shape: tuple[int, int]) -> str:
 _CHANGE_COLOURS = ((232, 232, 228), (214, 90, 20), (30, 96, 190))
 
 
+def set_image(
+    values: FloatArray, shape: tuple[int, int], low: float, high: float, is_in: NDArray[np.bool_]
+) -> str:
+    """An image in which the pixels of a set have colour, and all others are pale."""
+    grey = grey_levels(values, low, high).reshape(shape)[:, :, None] / 255.0
+    dark, bright, pale = (np.array(c, dtype=np.float64) for c in _SET_COLOURS)
+    inside = dark + grey * (bright - dark)
+    pixels = np.where(is_in.reshape(shape)[:, :, None], inside, pale - 40.0 * (1.0 - grey))
+    return data_address(np.asarray(np.round(pixels), dtype=np.uint8))
+
+
+_SET_COLOURS = ((8, 78, 84), (250, 178, 66), (242, 242, 238))
+
+
 def heat_image(strength: FloatArray, shape: tuple[int, int]) -> str:
     """A map of values from 0 (pale) to the largest (dark teal)."""
     largest = float(strength.max()) if strength.max() > 0.0 else 1.0

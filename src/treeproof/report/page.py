@@ -30,17 +30,13 @@ from treeproof.report.feature_changes import SHOWN, breaking_features, change_co
 from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_section
+from treeproof.report.reasons import reasons_context
 from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
-from treeproof.report.threat import (
-    THREAT_LINES,
-    movement,
-    stillness,
-    threat_of,
-    threat_table,
-)
+from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent, percent_down
 from treeproof.results.results import Results
+from treeproof.results.threat import movement, stillness
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -55,7 +51,8 @@ class ReportOptions(TypedDict, total=False):
     """What else a page shows; `write_report` explains it."""
 
     checks: Sequence[Sequence[RowCheck] | None] | None
-    properties: str | PathLike[str] | None
+    properties: str | PathLike[str] | Sequence[str | PathLike[str]] | None
+    reasons: str | PathLike[str] | None
     date: datetime.date | None
 
 
@@ -94,8 +91,10 @@ def write_report(
         * ``checks`` (sequence of sequences of RowCheck): for each run what
           `treeproof.checker.check_run` said of its rows. Then only answers that it accepted are
           shown, and all others are undecided.
-        * ``properties`` (str or path): answers of ``treeproof prove --out``, which get a section of
-          their own.
+        * ``properties`` (str or path, or a sequence): answers of ``treeproof prove --out`` and
+          ``diff --out``, each of which gets a section of its own.
+        * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
+          its own.
         * ``date`` (datetime.date): day that the page is dated with; by default today.
     """
     require_backend("jinja2", "report")
@@ -118,11 +117,21 @@ def write_report(
     _check_frozen(shown, frozen_runs)
     context = _context(shown, frozen_runs, at, shape, title)
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
-    context["properties"] = None if properties is None else property_section(properties)
+    context["properties"] = _properties(properties, shown)
+    reasons = options.get("reasons")
+    context["reasons"] = None if reasons is None else reasons_context(reasons, shape)
     page = _template().render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
         file.write(page.encode("utf-8", "replace"))
+
+
+def _properties(
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[Run]
+) -> list[dict[str, Any]]:
+    given = [paths] if isinstance(paths, str | PathLike) else paths or []
+    known = {str(run.model.get("fingerprint")) for run in runs}
+    return [property_section(path, known) for path in given]
 
 
 def _template() -> Template:
@@ -240,7 +249,7 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
 def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
     n, n_wrong = run.n_attacked, run.n_broken
     n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
-    clean, threat = clean_share(run.results), threat_of(run)
+    clean, threat = clean_share(run.results), run.threat
     changes = [("the row changes within radius ", None), (number(start), 1.0)]
     return {
         "index": k,
@@ -274,8 +283,7 @@ def _threats(runs: list[Run]) -> list[dict[str, Any]]:
     """What may move in each run, feature by feature; once where it is the same in both."""
     tables: list[dict[str, Any]] = []
     for k, run in enumerate(runs):
-        threat = threat_of(run)
-        lines = [] if threat is None else threat_table(run, threat)
+        lines = [] if run.threat is None else threat_table(run, run.threat)
         if lines and not any(table["lines"] == lines for table in tables):
             tables.append({"index": k, "name": run.name, "lines": lines})
     if len(tables) == 1:

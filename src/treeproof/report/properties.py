@@ -1,50 +1,85 @@
-"""Properties on the report page: verdict, bounds, and the pair of inputs side by side."""
+"""Properties and differences on the report page: domain, verdict, bounds, inputs side by side."""
 
-import math
+from collections.abc import Collection
 from os import PathLike
 from typing import Any
 
 from treeproof.results.numbers import number
 from treeproof.results.property_file import load_property_records
+from treeproof.results.threat import Threat, bounds_of, movement, stillness, threat_of
 
 MOST_SHARED = 40
 """Features that both inputs share, shown below those in which they differ."""
 
 
-def property_section(path: str | PathLike[str]) -> dict[str, Any]:
-    """What the page says of the properties of a saved file, and of the domain they are about."""
-    document = load_property_records(path)
-    domain = _domain(document["domain"])
+def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[str, Any]:
+    """What the page says of a saved file: of which models and inputs, and each answer.
+
+    `known` are the fingerprints of the models that the rest of the page is about.
+    """
+    records = load_property_records(path)
+    is_two = "other" in records
+    models = [records["model"], records["other"]] if is_two else [records["model"]]
+    n_proofs = sum(bool(record.get("evidence")) for record in records["properties"])
+    carry = f"{n_proofs:,} of {len(records['properties']):,} answers carry a proof"
+    strangers = [m for m in models if m.get("fingerprint") not in known]
     return {
-        "domain": domain,
-        "n_free": len(document["domain"]["features"]) - len(domain),
-        "cards": [_card(record) for record in document["properties"]],
+        "heading": "Difference of two models" if is_two else "Properties of every input",
+        "models": " and ".join(_model(words) for words in models),
+        "is_strange": bool(strangers),
+        "trees": str(records.get("trees") or ""),
+        "cards": [_card(record, is_two=is_two) for record in records["properties"]],
+        "proofs": f"{carry}, which was not checked for this page."
+        if n_proofs
+        else "The answers carry no proofs for others to check.",
+    } | _domain(records)
+
+
+def _domain(records: dict[str, Any]) -> dict[str, Any]:
+    """Over which inputs answers hold: a sentence, and bounds by feature where they are many."""
+    model = records["model"]
+    categorical = [words["feature"] for words in model.get("categorical_features") or []]
+    header = {
+        "model": {
+            "n_features": model["n_features"],
+            "feature_names": model.get("feature_names"),
+            "categorical": categorical,
+        },
+        "question": {"perturbation": records.get("domain") or {}},
     }
+    threat = threat_of(header)
+    if threat is None:
+        return {"domain": "", "bounds": []}
+    asked = records.get("domain") or {}
+    if threat.kind == "Box":
+        # Over a whole domain categories are free, within the codes that the model knows.
+        return {"domain": _box_words(threat), "bounds": _bound_lines(threat)}
+    sentence = "".join(text for text, _ in movement(threat, float(asked.get("eps") or 0.0)))
+    return {"domain": f"around each row, {sentence}. {' '.join(stillness(threat))}", "bounds": []}
 
 
-def _domain(domain: dict[str, Any]) -> list[tuple[str, str]]:
-    """Features with what they take; those that take all numbers are left out."""
-    listed = dict(domain["values"])
-    said = []
-    for feature, name in enumerate(domain["features"]):
-        low, high = (float(domain[side][feature]) for side in ("low", "high"))
-        words = f"{_value(low)} to {_value(high)}"
-        if math.isinf(low) or math.isinf(high):
-            words = f"from {_value(low)} on" if math.isfinite(low) else f"up to {_value(high)}"
-        if math.isinf(low) and math.isinf(high):
-            words = ""
-        if feature in listed:
-            words = ", ".join(map(_value, listed[feature]))
-        if feature in domain["integer"]:
-            words = f"whole numbers {words}".strip()
-        if feature in domain["missing"]:
-            words = f"{words or 'any number'}, or missing"
-        if words:
-            said.append((str(name), words))
-    return said
+def _box_words(threat: Threat) -> str:
+    bounds = [bounds_of(threat, f) for f in range(len(threat.names))]
+    if len(set(bounds)) == 1:
+        return f"every feature anywhere {bounds[0] or 'at all'}"
+    free = sum(not words for words in bounds)
+    rest = f"; {free:,} are free" if free else ""
+    return f"{len(bounds) - free:,} of {len(bounds):,} features within bounds{rest}"
 
 
-def _card(record: dict[str, Any]) -> dict[str, Any]:
+def _bound_lines(threat: Threat) -> list[tuple[str, str]]:
+    """Features by bounds, where not all have the same."""
+    bounds = [bounds_of(threat, f) or "free" for f in range(len(threat.names))]
+    return list(zip(threat.names, bounds, strict=True)) if len(set(bounds)) > 1 else []
+
+
+def _model(words: dict[str, Any]) -> str:
+    """Which model is meant, in a few words."""
+    name = words.get("source") or words.get("library")
+    return f"{name} ({str(words.get('fingerprint'))[:12]}…)"
+
+
+def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
     witness = record.get("witness")
     card: dict[str, Any] = {
         "name": str(record["name"]),
@@ -57,22 +92,23 @@ def _card(record: dict[str, Any]) -> dict[str, Any]:
         "heads": [],
     }
     if witness is not None:
+        one, other = witness["rows"]
         changed = set(witness["changed"])
-        # Of questions about single inputs both are the same.
-        inputs = witness["rows"] if changed else witness["rows"][:1]
-        names = [name for name in inputs[0] if name in changed]
-        shared = [name for name in inputs[0] if name not in changed]
+        names = [name for name in one if name in changed]
+        shared = [name for name in one if name not in changed]
         card["rows"] = [
-            (name, name in changed, [_value(one[name]) for one in inputs])
+            (name, _value(one[name]), _value(other[name]), name in changed)
             for name in names + shared[:MOST_SHARED]
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
         labels = witness.get("labels") or [None, None]
+        sides = ("first model: ", "second model: ") if is_two else ("", "")
         card["heads"] = [
-            ("" if label is None else f"label {label}, ")
-            + f"score {', '.join(_value(value) for value in score)}"
-            for label, score in zip(labels, witness["scores"], strict=True)
-        ][: len(inputs)]
+            side
+            + ("" if label is None else f"label {label}, ")
+            + f"score {', '.join(_value(value) for value in score if value is not None)}"
+            for side, label, score in zip(sides, labels, witness["scores"], strict=True)
+        ]
     return card
 
 

@@ -13,6 +13,7 @@ from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import number
+from treeproof.results.threat import units_of
 
 CARDS = 6
 """Rows in each gallery."""
@@ -121,7 +122,7 @@ def _by_size(run: Run, i: int) -> list[int]:
     if run.changed is None or not run.has_witness[i]:
         return []
     changed = np.flatnonzero(run.changed[i])
-    moves, scale = np.abs(run.moves[i, changed]), run.scale[changed]
+    moves, scale = np.abs(run.moves[i, changed]), units_of(run.header)[changed]
     size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
     return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
 

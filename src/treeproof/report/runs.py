@@ -27,6 +27,7 @@ from treeproof.results.curves import (
 from treeproof.results.numbers import ColumnFormat, column_formats
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
+from treeproof.results.threat import Threat, feature_name, frozen_numbers, threat_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
@@ -181,16 +182,13 @@ class Run:
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or its number."""
-        names = self.model.get("feature_names") or []
-        return str(names[feature]) if feature < len(names) else f"feature {feature}"
+        return feature_name(self.header, feature)
 
-    @property
-    def scale(self) -> NDArray[np.float64]:
-        """Unit of each feature in a radius."""
-        n_features = self.results.witness.shape[1]
-        given = self.question.get("perturbation", {}).get("scale")
-        scale = np.asarray(1.0 if given is None else given, dtype=np.float64)
-        return np.broadcast_to(scale, (n_features,))
+    @cached_property
+    def threat(self) -> Threat | None:
+        """What may move; None where the perturbation is of a kind that is not known here."""
+        is_missing = np.isnan(self.rows[self.attacked]) & (self.results.values is not None)
+        return threat_of(self.header, is_missing.sum(axis=0))
 
 
 def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
@@ -241,21 +239,13 @@ def frozen_features(base: Run, frozen: Run) -> list[int]:
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"
             " which is about others."
         )
-    added = set(frozen_numbers(frozen)) - set(frozen_numbers(base))
+    added = set(frozen_numbers(frozen.header)) - set(frozen_numbers(base.header))
     if not added:
         raise InvalidInput(
             "A run with frozen features must freeze some that the run of the report does not."
             f" Got '{frozen.name}', which freezes no others."
         )
     return sorted(added)
-
-
-def frozen_numbers(run: Run) -> list[int]:
-    """Numbers of the features that the question of a run freezes."""
-    names = [str(name) for name in run.model.get("feature_names") or []]
-    listed = run.question.get("perturbation", {}).get("frozen") or []
-    # A name may look like a number, so names come first, as where the question was asked.
-    return [names.index(str(item)) if str(item) in names else int(item) for item in listed]
 
 
 def renamed(runs: list[Run]) -> list[Run]:

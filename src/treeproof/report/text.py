@@ -88,7 +88,7 @@ def identity_lines(run: Run) -> Lines:
     """Hashes by which the model and the rows of a run are known, shortened to be read."""
     lines = [
         ("model file", str(run.model.get("file_sha256") or "")),
-        ("model", str(run.model.get("fingerprint") or "")),
+        ("fingerprint", str(run.model.get("fingerprint") or "")),
         ("rows", run.rows_digest),
     ]
     return [(name, f"{text[:12]}…") for name, text in lines if text]

@@ -6,7 +6,8 @@ from typing import Any
 
 from treeproof.errors import InvalidInput
 from treeproof.files import replacing
-from treeproof.query.description import plain
+from treeproof.query.description import describe
+from treeproof.results.differences import DiffResult
 from treeproof.results.properties import PropertyResult
 
 FORMAT = "treeproof properties 1"
@@ -15,20 +16,40 @@ FORMAT = "treeproof properties 1"
 def save_property_results(
     path: str | PathLike[str],
     model: Any,
-    domain: dict[str, Any],
+    domain: Any,
     results: list[tuple[str, PropertyResult]],
 ) -> None:
-    """Write names and results of properties, with their model and domain (`Ranges.words`)."""
-    names = list(model.feature_names) or list(map(str, range(model.n_features)))
-    document = {
-        "format": FORMAT,
-        "model": model.inspect(),
-        "domain": plain(domain | {"features": names}),
-        "properties": [
-            {"name": name} | result.record() | {"evidence": result.evidence}
-            for name, result in results
-        ],
-    }
+    """Write names and results of properties, with their model and domain."""
+    _save(path, {"model": model.inspect(), "domain": describe(domain)}, results)
+
+
+def save_differences(
+    path: str | PathLike[str],
+    models: tuple[Any, Any],
+    domain: Any,
+    results: list[tuple[int, DiffResult]],
+) -> None:
+    """Write what was found about two models, around rows of these numbers, or -1 for a domain."""
+    first, second = models
+    head = {"model": first.inspect(), "other": second.inspect(), "domain": describe(domain)}
+    head["trees"] = results[0][1].trees.summary()
+    parts = []
+    for number, result in results:
+        where = f" of row {number}" if number >= 0 else ""
+        if result.scores is not None:
+            parts.append((f"two models: scores{where}", result.scores))
+        if result.labels is not None:
+            parts.append((f"two models: labels{where}", result.labels))
+    _save(path, head, parts)
+
+
+def _save(
+    path: str | PathLike[str], head: dict[str, Any], results: list[tuple[str, PropertyResult]]
+) -> None:
+    answers = [
+        {"name": name} | result.record() | {"evidence": result.evidence} for name, result in results
+    ]
+    document = {"format": FORMAT} | head | {"properties": answers}
     text = json.dumps(document, default=str, allow_nan=False)
     with replacing(path, "The file") as file:
         file.write(text.encode("utf-8"))
@@ -51,5 +72,5 @@ def load_property_records(path: str | PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"The file '{path}' of properties cannot be read: {error}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"'{path}' must be a file of `treeproof prove --out`.")
+        raise InvalidInput(f"'{path}' must be a file of `treeproof prove --out` or `diff --out`.")
     return document

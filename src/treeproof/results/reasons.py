@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from os import PathLike
 from typing import Any
 
@@ -16,6 +17,7 @@ from treeproof.model.inspection import plain_value
 from treeproof.query.description import plain
 from treeproof.query.names import listed
 from treeproof.results.features import FeatureTable
+from treeproof.results.numbers import column_format
 from treeproof.results.results import frame_of
 
 Ints = NDArray[np.int64]
@@ -24,6 +26,12 @@ Flags = NDArray[np.bool_]
 Texts = NDArray[Any]
 Sets = list[Ints]
 Tables = list[Floats]
+
+_DIGITS = 6
+"""Significant digits of the end of an interval that are looked at."""
+_MOST_PLACES = 17
+"""Decimals after which the row's own value is the end."""
+_EXACT = Context(prec=400)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +50,7 @@ class Reasons(FeatureTable):
         Label that the row should keep; None for scores.
     features : list of int64 arrays
         The set of each row; all features that are neither in it nor in `kept` may be anything in
-        the domain.
+        the domain. Of a group, all features are in it or none.
     kept : list of int64 arrays
         Features of each row that stay as they are besides: categories and missing values that the
         model looks at. Nothing is claimed about other values of them.
@@ -64,7 +72,7 @@ class Reasons(FeatureTable):
         Whether it is shown that no end of any interval can be moved further out.
     size_lower_bound : float64 (n_rows,)
         No sufficient set is smaller, or lighter where features have weights; equal to the size
-        where that is the minimum. 0 where no minimum was asked for.
+        where that is the minimum. 0 where no minimum was asked for. A group counts as one.
     sets : list of lists of int64 arrays
         All sets found for each row, `features` first.
     complete : bool (n_rows,)
@@ -73,12 +81,14 @@ class Reasons(FeatureTable):
         Minimal sets of features whose change can break the claim.
     change_rows : list of float64 arrays (n_changes, n_features)
         For each of these a row that breaks the claim, with only those features changed.
+    all_changes : bool (n_rows,)
+        Whether there are no minimal changes but those in `changes`.
     change_lower_bound : float64 (n_rows,)
         No such set is smaller, or lighter; 0 where no minimum was asked for, infinite where nothing
         breaks the claim.
     witnesses : list of float64 arrays (n, n_features)
-        For each feature of `features` a row that breaks the claim, in which only that feature and
-        those outside the set are changed; NaN where none is known.
+        For each feature of `features` a row that breaks the claim, in which only that feature, or
+        its group, and those outside the set are changed; NaN where none is known.
     evidence : object (n_rows,), or None
         Proofs that the sets suffice, for ``treeproof check``; see `Results`.
     values : float64 (n_rows, n_features)
@@ -106,6 +116,7 @@ class Reasons(FeatureTable):
     complete: Flags
     changes: list[Sets]
     change_rows: Tables
+    all_changes: Flags
     change_lower_bound: Floats
     witnesses: Tables
     evidence: Texts | None
@@ -134,6 +145,7 @@ class Reasons(FeatureTable):
             complete=np.zeros(n_rows, dtype=bool),
             changes=[[] for _ in range(n_rows)],
             change_rows=[np.zeros((0, n_features)) for _ in range(n_rows)],
+            all_changes=np.zeros(n_rows, dtype=bool),
             change_lower_bound=np.zeros(n_rows),
             witnesses=[np.zeros((0, n_features)) for _ in range(n_rows)],
             evidence=None,
@@ -150,6 +162,24 @@ class Reasons(FeatureTable):
         """
         return [self.name(int(feature)) for feature in self.features[row]]
 
+    def group_of(self, feature: int) -> tuple[int, ...]:
+        """Features that are kept or left open together with one; mostly it alone.
+
+        Parameters
+        ----------
+        feature : int
+            Its number.
+        """
+        groups = self.question.get("groups", ())
+        return next((tuple(group) for group in groups if feature in group), (int(feature),))
+
+    def sizes(self) -> Ints:
+        """Number of features of each row's set, of which a group is one."""
+        return np.array(
+            [len(set(map(self.group_of, features.tolist()))) for features in self.features],
+            dtype=np.int64,
+        )
+
     def kept_names(self, row: int = 0) -> list[str]:
         """Names (or numbers) of the features of one row that are kept fixed besides its set.
 
@@ -163,15 +193,18 @@ class Reasons(FeatureTable):
     def sentence(self, row: int = 0) -> str:
         """Say in plain words why one row's answer is what it is.
 
+        Numbers have the precision of their column, and never say more than is proved: the ends of
+        an interval are rounded inwards.
+
         Parameters
         ----------
         row : int
             Position of the row in these results.
         """
-        said = "the decision" if self.label[row] is None else f"the decision {self.label[row]!r}"
+        said = self._claim(row)
         if not self.sufficient[row]:
             return f"{said} is not fixed by any set: {self.reason[row]}"
-        parts = [self._part(row, place) for place in range(len(self.features[row]))]
+        parts = [f"{name} {text}".strip() for name, text in self.conditions(row)]
         besides = self.kept_names(row)
         stays = f", while {listed(besides)} stay as they are" if besides else ""
         if not parts:
@@ -180,32 +213,71 @@ class Reasons(FeatureTable):
             text = f"{said} is fixed by {_joined(parts)}{stays}; nothing else matters"
         if not self.minimal[row]:
             text += " (perhaps not all of it is needed)"
-        for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
-            moves = [f"{self.name(int(f))} = {point[f]:.6g}" for f in features]
-            text += f"; it changes with {_joined(moves)}"
-        return text
+        return text + "".join(f"; it changes with {moves}" for moves in self.change_texts(row))
 
-    def _part(self, row: int, place: int) -> str:
-        """A condition on one feature of a set."""
-        feature = int(self.features[row][place])
-        name, value = self.name(feature), self.values[row, feature]
-        if self.intervals is None:
-            return f"{name} = {value:.6g}"
-        low, high = self.intervals[row][place]
-        if math.isinf(low):
-            return name if math.isinf(high) else f"{name} < {_digits(high, value)}"
-        if math.isinf(high):
-            return f"{name} >= {_digits(low, value)}"
-        return f"{name} in [{_digits(low, value)}, {_digits(high, value)})"
+    def change_texts(self, row: int = 0) -> list[str]:
+        """What each change of one row gives its features, such as ``age = 45 and income = 12``.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        texts = []
+        for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
+            moved = [f for f in features.tolist() if point[f] != self.values[row, f]]
+            texts.append(_joined([f"{self.name(f)} = {_exactly(point[f])}" for f in moved]))
+        return texts
+
+    def conditions(self, row: int = 0) -> list[tuple[str, str]]:
+        """What fixes the answer of one row: features, and conditions such as ``in [31, 44]``.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        parts = []
+        for place, feature in enumerate(self.features[row].tolist()):
+            name, value = self.name(feature), float(self.values[row, feature])
+            if self.intervals is None:
+                parts.append((name, f"= {_exactly(value)}"))
+                continue
+            ends = self.intervals[row][place]
+            decimals = column_format(self.values[:, feature]).decimals
+            low, high = (_inwards(end, value, decimals) for end in ends.tolist())
+            if low == high:
+                parts.append((name, "" if low is None else f"= {low}"))
+            elif low is None or high is None:
+                parts.append((name, f"<= {high}" if low is None else f">= {low}"))
+            else:
+                parts.append((name, f"in [{low}, {high}]"))
+        return parts
+
+    def _claim(self, row: int) -> str:
+        """What is fixed."""
+        goal = self.question.get("goal") or {}
+        kind = goal.get("name", "KeepsLabel")
+        if kind == "AvoidsTarget":
+            return f"an answer other than {goal['target']!r}"
+        if kind == "ScoreChange":
+            return f"a score within {goal['delta']:g} of the row's"
+        if kind == "ScoreWithin":
+            sides = (goal.get(side) for side in ("low", "high"))
+            low, high = (side[row] if isinstance(side, list) else side for side in sides)
+            if high == "inf":
+                return f"a score >= {low}"
+            return f"a score <= {high}" if low == "-inf" else f"a score in [{low}, {high}]"
+        return f"the decision {self.label[row]!r}"
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
-        sizes = [len(f) for f, ok in zip(self.features, self.sufficient, strict=True) if ok]
+        sizes = self.sizes()[self.sufficient]
         besides = " while categories and missing values stay" if any(map(len, self.kept)) else ""
         lines = [
             f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer{besides}"
         ]
-        if sizes:
+        if len(sizes):
             lines.append(
                 f"size: mean {np.mean(sizes):.6g}, least {min(sizes)}, largest {max(sizes)};"
                 f" {int(self.minimal.sum())} proved minimal"
@@ -217,21 +289,21 @@ class Reasons(FeatureTable):
     def is_minimum(self) -> Flags:
         """Rows whose set is proved to be of minimum size, or weight."""
         weights = self.question.get("weights")
-        known = [
-            len(f) if weights is None else float(np.asarray(weights, dtype=np.float64)[f].sum())
-            for f in self.features
-        ]
+        known: Any = self.sizes()
+        if weights is not None:
+            groups = [set(map(self.group_of, features.tolist())) for features in self.features]
+            known = np.array([sum(max(weights[f] for f in g) for g in found) for found in groups])
         is_asked = bool(self.question.get("minimum"))
-        return self.sufficient & is_asked & (np.array(known) <= self.size_lower_bound)
+        return self.sufficient & is_asked & (known <= self.size_lower_bound)
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row, as plain data."""
-        is_minimum = self.is_minimum()
+        is_minimum, sizes = self.is_minimum(), self.sizes()
         return [
             {
                 "row": int(self.row[i]),
                 "label": self.label[i],
-                "size": len(self.features[i]),
+                "size": int(sizes[i]),
                 "features": self.names(i),
                 "kept_fixed": self.kept_names(i),
                 "sufficient": bool(self.sufficient[i]),
@@ -275,6 +347,7 @@ class Reasons(FeatureTable):
                 "complete": bool(self.complete[i]),
                 "changes": [features.tolist() for features in self.changes[i]],
                 "change_rows": self.change_rows[i].tolist(),
+                "all_changes": bool(self.all_changes[i]),
                 "change_lower_bound": float(self.change_lower_bound[i]),
                 "witnesses": self.witnesses[i].tolist(),
                 "seconds": float(self.seconds[i]),
@@ -296,10 +369,33 @@ def _joined(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _digits(end: float, value: float) -> str:
-    """An end of an interval in as few digits, six or more, as tell it from the row's value."""
-    for digits in range(6, 17):
-        text = f"{end:.{digits}g}"
-        if (float(text) > value) == (end > value) and (float(text) == value) == (end == value):
-            return text
-    return repr(end)
+def _exactly(value: float) -> str:
+    """A value in as few digits as tell it from all others of its precision."""
+    single = np.float32(value)
+    text = str(single if float(single) == value else value)
+    return text.removesuffix(".0")
+
+
+def _inwards(end: float, value: float, decimals: int | None) -> str | None:
+    """An end of an interval as a number inside it, no further in than the row's value; or None.
+
+    The number has the decimals of its column, or of the end but one: a threshold lies half-way
+    between two values of a column. Sound: what the text says is part of what the interval says.
+    """
+    if math.isinf(end):
+        return None
+    exponent = Decimal(f"{end:.{_DIGITS}g}").normalize().as_tuple().exponent
+    places = max(-int(exponent) - 1, decimals or 0, 0)
+    # The lower end belongs to the interval, the upper one does not.
+    is_lower = end <= value
+    for digits in range(places, _MOST_PLACES + 1 if abs(end) < 2.0**53 else 0):
+        step = Decimal(1).scaleb(-digits)
+        shown = Decimal(end).quantize(step, context=_EXACT)
+        if (float(shown) < end) if is_lower else (float(shown) >= end):
+            shown += step if is_lower else -step
+        number = float(shown)
+        if end <= number <= value if is_lower else value <= number < end:
+            text = f"{shown:f}"
+            text = text.rstrip("0").rstrip(".") if "." in text else text
+            return "0" if text == "-0" else text
+    return repr(value).removesuffix(".0")

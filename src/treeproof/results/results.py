@@ -18,6 +18,7 @@ from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.query.arithmetic import summary_lines
 from treeproof.results.curves import attacked_rows, certified_share
 from treeproof.results.summary import RunSummary
+from treeproof.results.threat import threat_lines
 from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
@@ -160,7 +161,8 @@ class Results:
             return "0 rows"
         summary = RunSummary(self.asks_radius)
         summary.add(self)
-        return "\n".join(summary.lines() + summary_lines(self.header))
+        said = threat_lines(self.header) + summary_lines(self.header)
+        return "\n".join(summary.lines() + said)
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.

@@ -15,6 +15,7 @@ from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.inspection import plain_value
+from treeproof.model.joined import PairModels, one_model
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
 from treeproof.query.pairs import (
@@ -86,7 +87,9 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
         result = _combined(ensemble, claim, words, questions, parts, box, ranges)
-        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
+        results.append(
+            with_evidence(one_model(ensemble), ranges, box, questions, parts, inquiry, result)
+        )
     return results
 
 
@@ -111,12 +114,14 @@ def find_largest_change(
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
         result = _optimum(ensemble, words, parts, "largest change of the score", box, ranges)
-        results.append(_with_evidence(ensemble, ranges, box, questions, parts, inquiry, result))
+        results.append(
+            with_evidence(one_model(ensemble), ranges, box, questions, parts, inquiry, result)
+        )
     return results
 
 
-def _with_evidence(
-    ensemble: Ensemble,
+def with_evidence(
+    models: PairModels,
     ranges: Ranges,
     box: int,
     questions: list[PairQuestion],
@@ -133,9 +138,7 @@ def _with_evidence(
     is_optimum = all(question.kind == "value" and question.changed for question in questions)
     if result.verdict == Verdict.VERIFIED or (is_optimum and result.upper < math.inf):
         for question, part in zip(questions, parts, strict=True):
-            found = pair_evidence.record(
-                ensemble, ranges, box, question, part.proved, inquiry.budget
-            )
+            found = pair_evidence.record(models, ranges, box, question, part.proved, inquiry.budget)
             if found is None:
                 return result
             statements.append(found)
@@ -146,7 +149,7 @@ def _with_evidence(
         "upper": result.upper,
         "witness": result.witness,
     }
-    return replace(result, evidence=pair_evidence.write(ensemble, ranges, box, answer, statements))
+    return replace(result, evidence=pair_evidence.write(models, ranges, box, answer, statements))
 
 
 def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> list[ScoreBounds]:
@@ -191,11 +194,17 @@ def _answer(
                 tell(done, place[1] * n_boxes)
 
     return solve(
-        ensemble, ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs, on_progress=advance
+        one_model(ensemble),
+        ranges,
+        question,
+        inquiry.budget,
+        n_jobs=inquiry.n_jobs,
+        on_progress=advance,
     )
 
 
-def _names(ensemble: Ensemble) -> tuple[str, ...]:
+def feature_names(ensemble: Ensemble) -> tuple[str, ...]:
+    """Names of features, or their numbers as text."""
     return ensemble.feature_names or tuple(map(str, range(ensemble.n_features)))
 
 
@@ -212,8 +221,8 @@ def _optimum(
     upper = max(part.upper for part in parts)
     exact = all(part.exact or part.upper <= best.lower for part in parts)
     unsure = [part for part in parts if not part.exact]
-    return _with_pair(
-        ensemble,
+    return with_pair(
+        one_model(ensemble),
         PropertyResult(
             claim=words,
             verdict=Verdict.VERIFIED if exact else Verdict.UNKNOWN,
@@ -224,7 +233,7 @@ def _optimum(
             witness=best.witness,
             reason=UnknownReason.NONE if exact else unsure[0].reason,
             row=-1 if ranges.rows is None else box,
-            feature_names=_names(ensemble),
+            feature_names=feature_names(ensemble),
             seconds=sum(part.seconds for part in parts),
             statistics=_statistics(parts),
         ),
@@ -241,42 +250,50 @@ def _combined(
     ranges: Ranges,
 ) -> PropertyResult:
     """One result of the answers to all questions about one box."""
+    result = claimed(questions, parts, quantity=_QUANTITY.get(type(claim), ""))
+    if isinstance(claim, ScoreRange):
+        lower, upper = -math.inf, math.inf
+        if result.verdict == Verdict.VERIFIED:
+            lower, upper = _enclosure(ensemble, questions, parts)
+        result = replace(result, lower=lower, upper=upper)
+    result = replace(
+        result,
+        claim=words,
+        row=-1 if ranges.rows is None else box,
+        feature_names=feature_names(ensemble),
+    )
+    return with_pair(one_model(ensemble), result)
+
+
+def claimed(
+    questions: list[PairQuestion], parts: list[PairOutcome], *, quantity: str
+) -> PropertyResult:
+    """What follows for a claim from the answers to its questions, as far as they were asked."""
     broken = [part for part in parts if part.verdict == Verdict.FALSIFIED]
     unsure = [part for part in parts if part.verdict == Verdict.UNKNOWN]
+    is_whole = len(parts) == len(questions)
     verdict, reason = Verdict.VERIFIED, UnknownReason.NONE
     if broken:
         verdict = Verdict.FALSIFIED
-    elif unsure or len(parts) < len(questions):
+    elif unsure or not is_whole:
         verdict, reason = Verdict.UNKNOWN, unsure[0].reason if unsure else reason
-    quantity = _QUANTITY.get(type(claim), "")
-    if isinstance(claim, Stable | SmallNeighbourhood | Monotone):
+    chosen, exact, lower, upper = (broken or parts)[0], False, math.nan, math.nan
+    if questions[0].kind == "value" and questions[0].changed:
         chosen = max(parts, key=lambda part: part.lower)
-        is_whole = len(parts) == len(questions)
         upper = max(part.upper for part in parts) if is_whole else math.inf
-        lower, exact = chosen.lower, is_whole and all(part.exact for part in parts)
-    else:
-        chosen, exact = (broken or parts)[0], False
-        lower = upper = math.nan
-        if isinstance(claim, ScoreRange):
-            lower, upper = -math.inf, math.inf
-            if verdict == Verdict.VERIFIED:
-                lower, upper = _enclosure(ensemble, questions, parts)
-    return _with_pair(
-        ensemble,
-        PropertyResult(
-            claim=words,
-            verdict=verdict,
-            quantity=quantity,
-            lower=lower,
-            upper=upper,
-            exact=exact,
-            witness=chosen.witness,
-            reason=reason,
-            row=-1 if ranges.rows is None else box,
-            feature_names=_names(ensemble),
-            seconds=sum(part.seconds for part in parts),
-            statistics=_statistics(parts),
-        ),
+        lower = chosen.lower
+        exact = is_whole and all(part.exact or part.upper <= lower for part in parts)
+    return PropertyResult(
+        claim={},
+        verdict=verdict,
+        quantity=quantity,
+        lower=lower,
+        upper=upper,
+        exact=exact,
+        witness=chosen.witness,
+        reason=reason,
+        seconds=sum(part.seconds for part in parts),
+        statistics=_statistics(parts),
     )
 
 
@@ -293,9 +310,10 @@ def _enclosure(
     """A range that holds all scores that were asked about."""
     ends: dict[bool, list[float]] = {True: [], False: []}
     for question, part in zip(questions, parts, strict=True):
-        is_top = question.first[question.output] > 0.0
+        output = question.outputs[0]
+        is_top = question.first[output] > 0.0
         sums = part.upper if is_top else -part.upper
-        ends[is_top].append(_finished(ensemble, question.output, sums, upwards=is_top))
+        ends[is_top].append(_finished(ensemble, output, sums, upwards=is_top))
     return min(ends[False], default=-math.inf), max(ends[True], default=math.inf)
 
 
@@ -318,21 +336,25 @@ def _finished(ensemble: Ensemble, output: int, total: float, *, upwards: bool) -
 
 def _as_score(ensemble: Ensemble, question: PairQuestion, result: PropertyResult) -> PropertyResult:
     """Bounds of sums as bounds of scores; the least of something is minus the largest of minus."""
-    is_top = question.first[question.output] > 0.0
-    output = question.output
+    output = question.outputs[0]
+    is_top = question.first[output] > 0.0
     upper = _finished(ensemble, output, result.upper if is_top else -result.upper, upwards=is_top)
     lower = math.nan if result.scores is None else float(result.scores[0, output])
     lower, upper = (lower, upper) if is_top else (upper, lower)
     return replace(result, lower=lower, upper=upper)
 
 
-def _with_pair(ensemble: Ensemble, result: PropertyResult) -> PropertyResult:
+def with_pair(models: PairModels, result: PropertyResult) -> PropertyResult:
     """The result with the scores and labels of its pair."""
     if result.witness is None:
         return result
-    scores = evaluate.margins(ensemble, result.witness)
+    sums = models.sums(result.witness)
+    n_outputs = max(total.shape[1] for total in sums)
+    scores = np.full((2, n_outputs), np.nan)
+    for row, (model, total) in enumerate(zip((models.first, models.second), sums, strict=True)):
+        scores[row, : total.shape[1]] = evaluate.finish(model, total)[0]
     labels = None
-    if ensemble.decision.kind != "score":
-        numbers = evaluate.label_indices(ensemble, scores)
-        labels = tuple(ensemble.classes[number] for number in numbers.tolist())
-    return replace(result, scores=scores.astype(np.float64), labels=labels)
+    if models.first.decision.kind != "score":
+        classes = models.first.classes
+        labels = tuple(classes[number] for number in models.label_numbers(sums))
+    return replace(result, scores=scores, labels=labels)

@@ -17,11 +17,13 @@ from treeproof.errors import InvalidInput
 from treeproof.kernels.core.status import FOUND, PROVED
 from treeproof.kernels.exact.reason_sets import ReasonColumns, Wishes, reason_batch
 from treeproof.kernels.exact.reasons import ALWAYS, ANY, NEVER, Units
+from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.description import describe, plain
 from treeproof.query.names import feature_number, in_feature_order
 from treeproof.query.query import Query
+from treeproof.results.numbers import column_format
 from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
@@ -39,12 +41,14 @@ class Wanted:
     """What is asked for beside one minimal set; see `treeproof.reasons`.
 
     weights : float64 (n_features,)
-    always, never : feature numbers
+    always, never : feature numbers; all features of a group, or none
+    groups : feature numbers of each group, rising; no feature is in two
     """
 
     weights: FloatArray
     always: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
     minimum: bool = False
     n_sets: int = 1
     n_changes: int = 0
@@ -58,6 +62,7 @@ class Wanted:
         weights: Any = None,
         always: Any = (),
         never: Any = (),
+        groups: Any = (),
         n_sets: int = 1,
         n_changes: int = 0,
         **options: Any,
@@ -66,7 +71,8 @@ class Wanted:
         for name, count, least in (("n_sets", n_sets, 1), ("n_changes", n_changes, 0)):
             if isinstance(count, bool) or int(count) != count or count < least:
                 raise InvalidInput(f"'{name}' must be a whole number >= {least}. Got {count!r}.")
-        use, avoid = (_numbers(ensemble, given) for given in (always, never))
+        together = _groups(ensemble, groups)
+        use, avoid = (_whole(_numbers(ensemble, given), together) for given in (always, never))
         if set(use) & set(avoid):
             raise InvalidInput(
                 "A feature must not be in both 'always' and 'never'. Got one that is."
@@ -80,6 +86,7 @@ class Wanted:
             weights=_whole_weights(ensemble, weights),
             always=use,
             never=avoid,
+            groups=together,
             n_sets=int(n_sets),
             n_changes=int(n_changes),
             **options,
@@ -93,16 +100,30 @@ class Wanted:
         for name in ("always", "never"):
             if getattr(self, name):
                 words[name] = list(getattr(self, name))
+        if self.groups:
+            words["groups"] = [list(group) for group in self.groups]
         return words
 
+    def members(self) -> list[tuple[int, ...]]:
+        """Features of every unit: those of a group, or one alone."""
+        of_first = {group[0]: group for group in self.groups}
+        grouped = {feature for group in self.groups for feature in group}
+        alone = (f for f in range(len(self.weights)) if f in of_first or f not in grouped)
+        return [of_first.get(feature, (feature,)) for feature in alone]
+
     def units(self) -> Units:
-        """Every feature as a unit of its own."""
-        n = len(self.weights)
-        use = np.full(n, ANY, dtype=np.int64)
+        """Groups, and every other feature by itself; a group weighs what its heaviest does."""
+        members = self.members()
+        use = np.full(len(self.weights), ANY, dtype=np.int64)
         use[list(self.always)] = ALWAYS
         use[list(self.never)] = NEVER
-        every = np.arange(n + 1, dtype=np.int64)
-        return Units(every[:-1].copy(), every, every[:-1].copy(), self.weights, use)
+        feature = np.concatenate(members).astype(np.int64)
+        sizes = [len(features) for features in members]
+        owner = np.empty_like(feature)
+        owner[feature] = np.repeat(np.arange(len(members)), sizes)
+        first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        weight = np.array([self.weights[list(features)].max() for features in members])
+        return Units(owner, first, feature, weight, use[feature[first[:-1]]])
 
 
 def _numbers(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
@@ -110,6 +131,29 @@ def _numbers(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
     items: Any = (given,) if isinstance(given, str | int | np.integer) else given
     names = ensemble.feature_names
     return tuple(sorted({feature_number(item, ensemble.n_features, names) for item in items}))
+
+
+def _groups(ensemble: Ensemble, given: Any) -> tuple[tuple[int, ...], ...]:
+    """Groups of features, each given by names or numbers."""
+    one = str | int | np.integer
+    if isinstance(given, one) or any(isinstance(items, one) for items in given):
+        raise InvalidInput(
+            f"'groups' must be a list of groups, each a list of features. Got {given!r}."
+        )
+    groups = tuple(group for items in given if (group := _numbers(ensemble, items)))
+    every = [feature for group in groups for feature in group]
+    if len(set(every)) < len(every):
+        raise InvalidInput(f"A feature must not be in two of the 'groups'. Got {given!r}.")
+    return groups
+
+
+def _whole(features: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Features, with all others of their groups."""
+    found = set(features)
+    for group in groups:
+        if found & set(group):
+            found |= set(group)
+    return tuple(sorted(found))
 
 
 def _whole_weights(ensemble: Ensemble, given: Any) -> FloatArray:
@@ -166,7 +210,8 @@ def find_reasons(
     if wanted.intervals:
         results.intervals = [np.zeros((0, 2)) for _ in range(n_rows)]
     wishes = Wishes(wanted.n_sets, wanted.n_changes, wanted.minimum, wanted.intervals)
-    units, forest, alternatives = wanted.units(), forest_of(query), single_constraints(query)
+    members, units = wanted.members(), wanted.units()
+    forest, alternatives = forest_of(query), single_constraints(query)
     sides, limits = (query.reach.low, query.reach.high), limits_of(query, budget)
 
     def search(part: slice) -> None:
@@ -185,7 +230,7 @@ def find_reasons(
             begin = end
         _confirm(query, found)
         for row in found:
-            row.write(query, results, wanted.always)
+            row.write(query, results, wanted.always, members)
 
     in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
     words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
@@ -246,10 +291,15 @@ def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None
 def left_open(
     query: Query, results: Reasons, row: int, place: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the box that a row's set leaves open; without one of its features, by place."""
+    """Ends of the box that a row's set leaves open; without one of its features, by place.
+
+    What is left out with a feature is its whole group.
+    """
     features, values = results.features[row], query.rows[row]
     low, high = query.reach.low[row].copy(), query.reach.high[row].copy()
-    kept = np.delete(features, place) if place >= 0 else features
+    kept = (
+        features[~np.isin(features, results.group_of(features[place]))] if place >= 0 else features
+    )
     if results.intervals is None or place >= 0:
         low[kept] = high[kept] = values[kept]
         return low, high
@@ -314,15 +364,30 @@ class _FoundRow:
         """Which points, by number, were confirmed; -1 is none."""
         return np.array([number >= 0 and bool(self.confirmed[number]) for number in numbers], bool)
 
-    def write(self, query: Query, results: Reasons, always: tuple[int, ...]) -> None:
+    def write(
+        self,
+        query: Query,
+        results: Reasons,
+        always: tuple[int, ...],
+        members: list[tuple[int, ...]],
+    ) -> None:
         """Write down what is proved, and shown by points that were confirmed."""
         row = self.row
+        stays = np.isnan(query.rows[row]) | query.ensemble.is_categorical
+
+        def spread(units: list[int], numbers: list[int]) -> tuple[list[int], list[int]]:
+            """Features of units, rising, and the numbers of their units; some never move."""
+            pairs = zip(units, numbers, strict=True)
+            entries = sorted((f, n) for unit, n in pairs for f in members[unit] if not stays[f])
+            return [feature for feature, _ in entries], [number for _, number in entries]
+
         if self.answer != PROVED:
             results.reason[row] = NO_SET if self.answer == FOUND else _why(self.answer)
             return
         results.sufficient[row] = True
-        status, features, numbers = self.sets[0]
-        results.sets[row] = [np.array(units, dtype=np.int64) for _, units, _ in self.sets]
+        sets = [(status, *spread(units, numbers)) for status, units, numbers in self.sets]
+        status, features, numbers = sets[0]
+        results.sets[row] = [np.array(features, dtype=np.int64) for _, features, _ in sets]
         results.features[row] = results.sets[row][0]
         shown = self._known(numbers)
         results.witnesses[row] = np.full((len(features), query.rows.shape[1]), np.nan)
@@ -332,13 +397,16 @@ class _FoundRow:
         if not shown.all():
             results.reason[row] = _why(status)
         are_minimal = all(
-            bool((self._known(points) | np.isin(units, always)).all())
-            for _, units, points in self.sets
+            bool((self._known(points) | np.isin(features, always)).all())
+            for _, features, points in sets
         )
         results.complete[row] = self.is_complete and are_minimal
         results.size_lower_bound[row], results.change_lower_bound[row] = self.bounds
         changes = [change for change in self.changes if self._known([change[0]]).all()]
-        results.changes[row] = [np.array(units, dtype=np.int64) for _, units in changes]
+        results.changes[row] = [
+            np.array(spread(units, units)[0], dtype=np.int64) for _, units in changes
+        ]
+        results.all_changes[row] = self.no_other_change and len(changes) == len(self.changes)
         results.change_rows[row] = self.points[[number for number, _ in changes]]
         if results.intervals is not None:
             results.intervals[row], results.widest[row] = self._intervals(query, features)
@@ -366,10 +434,40 @@ def _why(status: int) -> str:
     return str(REASON.get(status, UnknownReason.SOLVER_FAILED).value)
 
 
+def _write_short(query: Query, row: int, point: FloatArray) -> None:
+    """Give changed features of a point the values of fewest decimals in their cells, in place.
+
+    People read these points. Of the values of a cell that have the decimals of the column, or a few
+    more, the nearest to the row's own is taken; where there is none, the point stays.
+    """
+    space, values = rank_space(query.ensemble), query.rows[row]
+    low, high = query.reach.low[row], query.reach.high[row]
+    for feature in np.flatnonzero((point != values) & ~np.isnan(values)).tolist():
+        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+        cell = int(np.searchsorted(cuts, point[feature], side="right"))
+        first = max(low[feature], cuts[cell - 1] if cell else -np.inf)
+        end = cuts[cell] if cell < len(cuts) else np.inf
+        decimals = column_format(query.rows[:, feature]).decimals or 0
+        is_up = point[feature] > values[feature]
+        edge = first if is_up else min(end, high[feature])
+        if not abs(edge) < 2.0**53:
+            continue
+        for places in range(decimals, decimals + 3):
+            near = round(edge, places)
+            if near < edge if is_up else near >= end:
+                near += 10.0**-places if is_up else -(10.0**-places)
+            near = evaluate.cast_rows(query.ensemble, np.array([round(near, places)]))[0]
+            if first <= near <= high[feature] and near < end:
+                point[feature] = near
+                break
+
+
 def _confirm(query: Query, found: list[_FoundRow]) -> None:
     """Replay the points of all rows by the plain model, and see that they lie in the domain."""
     for row in found:
         row.fill_points(query.rows[row.row])
+        for number, _ in row.changes:
+            _write_short(query, row.row, row.points[number])
     counts = [len(row.points) for row in found]
     if not sum(counts):
         return

@@ -88,6 +88,28 @@ def larger_domain(lines, row):
     lines[0]["question"]["perturbation"] |= {"low": -1e9, "high": 1e9}
 
 
+def other_goal(lines, row):
+    lines[0]["question"]["goal"] = {"name": "AvoidsTarget", "target": row["label"]}
+
+
+def other_model(lines, row):
+    lines[0]["model"]["fingerprint"] = "0" * len(lines[0]["model"]["fingerprint"])
+
+
+def labels_given(lines, row):
+    # Then the label of the row is one that somebody wanted, not the model's own.
+    lines[0]["question"]["labels"] = "given"
+    row["label"] = (row["label"] + 1) % 3
+
+
+def broken_groups(lines, row):
+    lines[0]["question"]["groups"] = [[0, 1], [1, 99]]
+
+
+def evidence_of_another_row(lines, row):
+    row["evidence"] = lines[2]["evidence"][: len(row["evidence"])]
+
+
 def twice(lines, row):
     lines.append(row)
 
@@ -98,7 +120,8 @@ def one_missing(lines, row):
 
 FORGERIES = [
     wider_interval, without_a_feature, with_a_feature, other_witness, swapped_witnesses,
-    other_values, other_label, other_kept, larger_domain, twice, one_missing,
+    other_values, other_label, other_kept, larger_domain, other_goal, other_model, labels_given,
+    broken_groups, evidence_of_another_row, twice, one_missing,
 ]  # fmt: skip
 
 
@@ -139,3 +162,22 @@ def test_scores_within_ranges_and_required_features_are_checked(tmp_path):
         found.save(tmp_path / "file.jsonl")
         checks = list(check_reasons(tmp_path / "file.jsonl", model.ensemble))
         assert [check.status for check in checks] == ["accepted"] * 2
+
+
+def test_what_a_group_needs_is_not_what_its_features_need(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    model = tp.load(RandomForestClassifier(6, max_depth=3, random_state=0).fit(X, y))
+    groups = [[0, 1, 2, 3], [5, 6], [9, 10, 11, 12]]
+    found = tp.reasons(model, X[[0, 60, 150]], groups=groups, evidence=True)
+    assert found.minimal.all()
+    for features in found.features:
+        for group in groups:
+            assert len(np.intersect1d(features, group)) in (0, len(group))
+    found.save(tmp_path / "file.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "file.jsonl").read_text().splitlines()]
+    checks = checked(model.ensemble, lines, tmp_path / "file.jsonl")
+    assert [check.status for check in checks] == ["accepted"] * 3
+    # Without groups, every single column would be claimed to be needed.
+    del lines[0]["question"]["groups"]
+    checks = checked(model.ensemble, lines, tmp_path / "file.jsonl")
+    assert "rejected" in [check.status for check in checks]

@@ -124,3 +124,23 @@ def test_a_bound_that_is_missing_counts_as_nothing_proved():
     summary.add(answers(lower=np.array([np.nan, 0.5, np.nan]), upper=np.full(3, np.nan)))
     assert (summary.lower.mean, summary.lower.least, summary.lower.median) == (0.5 / 3, 0.0, 0.0)
     assert summary.share_proved(0.1) == pytest.approx(1 / 3)
+
+
+def test_summaries_say_what_may_move():
+    from tests.report.made_runs import six_rows
+
+    def lines(**perturbation):
+        asked = {"name": "LInf", "eps": None} | perturbation
+        return six_rows(perturbation=asked).summary().splitlines()
+
+    plain = lines()
+    assert not any("move" in line for line in plain)  # everything moves by the radius
+    assert "within radius 1: width moves by up to 50, with height fixed" in lines(scale=[50.0, 0.0])
+    verified = lines(eps=0.5, frozen=["width"], low=0.0)
+    assert "within radius 0.5: height moves by up to 0.5, with width fixed" in verified
+    assert "Bounds: what moves stays from 0" in verified
+    box = lines(name="Box", low=[0.0, 1.0], high=[2.0, "inf"])
+    assert "in the box: width lies anywhere from 0 to 2 and height lies anywhere from 1" in box
+    results = six_rows()
+    results.header["model"]["categorical"] = [1]
+    assert "A category never moves: height" in results.summary().splitlines()

@@ -71,6 +71,9 @@ from treeproof.kernels.exact.search import (
 VALUE, BOTH, LABELS = 0, 1, 2
 """What is sought: the largest value; a pair that passes both needs; two labels that differ."""
 
+OPTIMAL, BELOW, DECIDED = 0, 1, 2
+"""When the search for the largest value ends."""
+
 CLOSED, SPLIT, VIOLATED = 0, 1, 2
 BETTER = 3
 """Beside the verdicts of `judge_pair`: a point that is better than the best one known."""
@@ -98,12 +101,15 @@ class Aim(NamedTuple):
 
     mode           int
     first, second  float64 (n_outputs,)  weights of the sums of both rows in their gains
+    offset         float64               VALUE: what the gain is before any tree, rounded up
     need           float64 (2,)          BOTH, LABELS: least gain of the first and the second row
+    label          int64   (2,)          LABELS: class that goes with the need of each row
     slack          float64 (2,)          rounding that each gain may hide beside that of sums
-    unit           float64               rounding unit of the library's sums; 0 when exact
+    unit           float64 (2,)          rounding unit of each row's sums; 0 when exact
     gap            float64               VALUE: how near to the optimum is near enough
+    share          float64               VALUE: the same, as a part of the best value known
     limit          float64               VALUE: the value that is claimed not to be exceeded
-    is_early       bool                  VALUE: whether to end as soon as that is decided
+    ends_when      int                   VALUE: OPTIMAL; BELOW: or the limit is; DECIDED: or passed
     ends           float64 (2,)          VALUE: what is below the first is of no interest, and more
                                          than the second one decides; written by `solve_pair`
     """
@@ -111,12 +117,15 @@ class Aim(NamedTuple):
     mode: int
     first: np.ndarray
     second: np.ndarray
+    offset: float
     need: np.ndarray
+    label: np.ndarray
     slack: np.ndarray
-    unit: float
+    unit: np.ndarray
     gap: float
+    share: float
     limit: float
-    is_early: bool
+    ends_when: int
     ends: np.ndarray
 
 
@@ -175,7 +184,7 @@ class PairJudge(NamedTuple):
     """What decides whether a pair of rows is what is sought.
 
     tests, copies  see pairs.py
-    semantics      Semantics
+    semantics      Semantics of the first and of the second row's model
     aim            Aim
     nearest        int32   (n_columns,)  cells that a point takes where nothing else is asked for
     link           int64   (n, 3)        slots of both copies of related features, and the feature
@@ -185,7 +194,7 @@ class PairJudge(NamedTuple):
 
     tests: NamedTuple
     copies: NamedTuple
-    semantics: NamedTuple
+    semantics: tuple[NamedTuple, NamedTuple]
     aim: Aim
     nearest: np.ndarray
     link: np.ndarray
@@ -197,7 +206,8 @@ class PairJudge(NamedTuple):
 def sum_of_leaves(tests, copies, semantics, cells, is_second, total):
     """Sum the leaves of one row of a pair, in tree order and the library's precision."""
     trees = tests.trees
-    for output in range(len(total)):
+    n_outputs = len(semantics.start)
+    for output in range(n_outputs):
         total[output] = semantics.start[output]
     for tree in range(len(trees.tree_output)):
         node = np.int64(trees.root[tree])
@@ -214,9 +224,38 @@ def sum_of_leaves(tests, copies, semantics, cells, is_second, total):
         if output >= 0:
             total[output] = add(total[output], trees.leaf_value[leaf, 0], semantics.is_single)
         else:
-            for other in range(len(total)):
+            for other in range(n_outputs):
                 value = trees.leaf_value[leaf, other]
                 total[other] = add(total[other], value, semantics.is_single)
+
+
+@noalloc_kernel
+def gain_of_sums(weights, total):
+    """Gain of the sums of one row."""
+    gain = 0.0
+    for output in range(len(weights)):
+        gain += weights[output] * total[output]
+    return gain
+
+
+@noalloc_kernel
+def has_label(judge, row, semantics, label):
+    """Whether a row, whose sums are in ``judge.total``, has a label: YES, NO or MAYBE."""
+    aim, total = judge.aim, judge.total[row]
+    if len(semantics.start) == 1:
+        # One sum, two classes: its need is what decides for the class of the question.
+        weights = aim.second if row == 1 else aim.first
+        is_met = gain_of_sums(weights, total) >= aim.need[row]
+        return YES if is_met == (label == aim.label[row]) else NO
+    return wins(total, label, tie_slack(total, semantics), semantics)
+
+
+@noalloc_kernel
+def finish_row(total, semantics):
+    """Turn the sums of several outputs into what the link is applied to, in place."""
+    if len(semantics.start) > 1:
+        for output in range(len(semantics.start)):
+            total[output] = divided(finished(total, output, semantics), semantics)
 
 
 @noalloc_kernel
@@ -225,24 +264,19 @@ def judge_pair(judge):
 
     In the library's own arithmetic, rounding included.
     """
-    aim, total, semantics = judge.aim, judge.total, judge.semantics
-    for row in range(2):
-        sum_of_leaves(judge.tests, judge.copies, semantics, judge.cells, row == 1, total[row])
+    aim, total = judge.aim, judge.total
+    first, second = judge.semantics
+    sum_of_leaves(judge.tests, judge.copies, first, judge.cells, False, total[0])
+    sum_of_leaves(judge.tests, judge.copies, second, judge.cells, True, total[1])
     if aim.mode == BOTH:
-        one = 0.0
-        other = 0.0
-        for output in range(total.shape[1]):
-            one += aim.first[output] * total[0, output]
-            other += aim.second[output] * total[1, output]
+        one, other = gain_of_sums(aim.first, total[0]), gain_of_sums(aim.second, total[1])
         return BROKEN if one >= aim.need[0] and other >= aim.need[1] else HOLDS
-    for row in range(2):
-        for output in range(total.shape[1]):
-            total[row, output] = divided(finished(total[row], output, semantics), semantics)
+    finish_row(total[0], first)
+    finish_row(total[1], second)
     answer = HOLDS
-    slack = tie_slack(total[0], semantics), tie_slack(total[1], semantics)
-    for label in range(total.shape[1]):
-        one = wins(total[0], label, slack[0], semantics)
-        other = wins(total[1], label, slack[1], semantics)
+    for label in range(max(total.shape[1], 2)):
+        one = has_label(judge, 0, first, label)
+        other = has_label(judge, 1, second, label)
         if (one == YES and other == NO) or (one == NO and other == YES):
             return BROKEN
         if one != other:
@@ -307,7 +341,8 @@ def floor_of(aim, best):
         return 0.0
     if best.value[0] == -np.inf:
         return LOWEST
-    return max(best.value[0] + aim.gap, aim.ends[0])
+    value = best.value[0]
+    return max(value + max(aim.gap, aim.share * value), aim.ends[0])
 
 
 @noalloc_kernel

@@ -448,6 +448,8 @@ def rounding_slack(tests, box, weights, start, unit):
             if owner >= 0 and owner != output:
                 continue
             column = output if owner < 0 else 0
+            if least[tree, column] == 0.0 and most[tree, column] == 0.0:
+                continue  # adding nothing is exact
             lowest += least[tree, column]
             highest += most[tree, column]
             error += max(abs(lowest), abs(highest))

@@ -13,6 +13,8 @@ from treeproof.kernels.core.leaves import combination_up
 from treeproof.kernels.core.status import NEAR_TIE, PROVED
 from treeproof.kernels.exact.open_boxes import new_open_boxes, take_place, top_bound
 from treeproof.kernels.exact.optimum import (
+    BELOW,
+    DECIDED,
     VALUE,
     PairJudge,
     Parts,
@@ -31,11 +33,17 @@ TOO_LARGE = 7
 
 
 class PairForest(NamedTuple):
-    """A model as kernels of pairs see it: `Tests`, `Copies` of pairs.py, `Semantics`."""
+    """The models of both rows as kernels of pairs see them.
+
+    tests, copies  `Tests` and `Copies` of pairs.py
+    semantics      `Semantics` of the first and of the second row's model
+    is_alike       whether both add and finish their leaves alike, from the same start
+    """
 
     tests: NamedTuple
     copies: NamedTuple
-    semantics: NamedTuple
+    semantics: tuple[NamedTuple, NamedTuple]
+    is_alike: bool
 
 
 class PairBatch(NamedTuple):
@@ -129,7 +137,7 @@ def is_never_positive(leaves):
 @inner_kernel
 def build_pair(forest, aim, box, leaves, slack):
     """The problem of a box, and its parts where two needs are mixed."""
-    copies, start = forest.copies, forest.semantics.start
+    copies = forest.copies
     n_relations = 0
     for feature in range(len(copies.column)):
         if copies.relation_start[feature] < copies.relation_start[feature + 1]:
@@ -139,18 +147,17 @@ def build_pair(forest, aim, box, leaves, slack):
     bonus = math.ldexp(1.0, 2 + math.frexp(largest_sum(leaves))[1]) if n_relations else 0.0
     offset = n_relations * bonus
     if aim.mode == VALUE:
-        base = combination_up(aim.first, start) + combination_up(aim.second, start)
         joint = with_relations(leaves, copies, box, bonus, 1.0, 1.0)
-        problem = build_problem(base - offset, joint, box)
+        problem = build_problem(aim.offset - offset, joint, box)
         nothing = np.empty((2, 0), dtype=np.float64)
         return problem, Parts(nothing, nothing, nothing[0], nothing[0])
     one = build_problem(
-        start_gain(aim.first, start, aim.need[0], slack[0]) - offset,
+        start_gain(aim.first, forest.semantics[0].start, aim.need[0], slack[0]) - offset,
         with_relations(leaves, copies, box, bonus, 1.0, 0.0),
         box,
     )
     other = build_problem(
-        start_gain(aim.second, start, aim.need[1], slack[1]) - offset,
+        start_gain(aim.second, forest.semantics[1].start, aim.need[1], slack[1]) - offset,
         with_relations(leaves, copies, box, bonus, 0.0, 1.0),
         box,
     )
@@ -170,15 +177,29 @@ def build_pair(forest, aim, box, leaves, slack):
 
 
 @inner_kernel
+def second_box(copies, box):
+    """The box of the second row's features."""
+    low = np.empty(len(copies.column), dtype=np.int32)
+    high = np.empty(len(copies.column), dtype=np.int32)
+    for feature in range(len(copies.column)):
+        low[feature] = box.low[copies.column[feature]]
+        high[feature] = box.high[copies.column[feature]]
+    return CellBox(low, high)
+
+
+@inner_kernel
 def pair_slack(forest, aim, box):
     """Rounding that the gains of the first and the second row may hide: float64 (2,).
 
     Sound: the difference of two deployed sums has the slack of both.
     """
+    tests, (one, other) = forest.tests, forest.semantics
     slack = np.empty(2, dtype=np.float64)
-    start = forest.semantics.start
-    slack[0] = rounding_slack(forest.tests, box, aim.first, start, aim.unit) + aim.slack[0]
-    slack[1] = rounding_slack(forest.tests, box, aim.second, start, aim.unit) + aim.slack[1]
+    slack[0] = rounding_slack(tests, box, aim.first, one.start, aim.unit[0]) + aim.slack[0]
+    slack[1] = rounding_slack(
+        tests, second_box(forest.copies, box), aim.second, other.start, aim.unit[1]
+    )
+    slack[1] += aim.slack[1]
     return slack
 
 
@@ -201,9 +222,9 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         best.value[0] = 0.0  # two equal rows
     # Sound: with the slack of both sums on either side, and room for the rounding of these ends.
     room = slack[0] + slack[1] + 2.0**-40 * (abs(aim.limit) + slack[0] + slack[1])
-    aim.ends[0] = aim.limit - room if aim.is_early else -np.inf
-    aim.ends[1] = aim.limit + room if aim.is_early else np.inf
-    if forest.copies.is_difference and is_never_positive(leaves):
+    aim.ends[0] = aim.limit - room if aim.ends_when >= BELOW else -np.inf
+    aim.ends[1] = aim.limit + room if aim.ends_when == DECIDED else np.inf
+    if forest.copies.is_difference and forest.is_alike and is_never_positive(leaves):
         # Sound: no tree adds more to the one sum than to the other, and sums of the same order keep
         # that, rounding included: adding and rounding are monotone.
         best.upper[0] = 0.0
@@ -234,7 +255,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         judge = PairJudge(
             forest.tests, forest.copies, forest.semantics, aim, inside,
             linked_slots(problem, forest.copies), np.empty(n_columns, dtype=np.int32),
-            np.empty((2, len(forest.semantics.start)), dtype=np.float64),
+            np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
         )  # fmt: skip
         ended, upper, frontier = maximise(
             problem, parts, box, judge, best, budget, frontier, (above, goal)

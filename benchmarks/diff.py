@@ -1,0 +1,225 @@
+"""Two models: exports to ONNX, more rounds, other seeds; proved the same, or a row that differs.
+
+Run ``python -m benchmarks.diff [--parts export,rounds,seeds] [--seconds S]`` with
+TREEPROOF_PAPER_DATA at a folder that holds ``data/ijcnn1.npz`` (22 features; 49,990 rows for
+training, of the others 9,986 are test rows). Models are trained here, exported by onnxmltools and
+skl2onnx, and compared over the smallest box that holds all rows. A row that differs is given to
+both runtimes: the library itself, and onnxruntime on the file. Everything runs in one thread;
+beside wall-clock seconds stands the time of the processor, which other programs do not change.
+"""
+
+import argparse
+import os
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import treeproof as tp
+
+RESULTS = Path(__file__).parent / "results" / "diff.md"
+N_TEST = 9_986
+SAME_PROBABILITY = 1e-4
+HEAD = (
+    "| models | trees | verdict | largest difference of a score | both runtimes at the row |"
+    f" test rows that differ, of {N_TEST:,} | labels | wall s | processor s |\n"
+    "|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+@dataclass
+class Data:
+    """Rows and labels of ijcnn1, and the box that holds them."""
+
+    X: np.ndarray
+    y: np.ndarray
+    test: np.ndarray
+
+    @property
+    def box(self) -> tp.Box:
+        """The smallest box that holds all rows."""
+        both = np.concatenate([self.X, self.test])
+        return tp.Box(both.min(axis=0), both.max(axis=0))
+
+
+def read_data() -> Data:
+    root = Path(os.environ.get("TREEPROOF_PAPER_DATA", "../shared"))
+    with np.load(root / "data" / "ijcnn1.npz") as found:
+        # As users have them: doubles, of which these are the float32 numbers.
+        return Data(
+            found["X_train"].astype(np.float64),
+            found["y_train"],
+            found["X_test"][:N_TEST].astype(np.float64),
+        )
+
+
+def onnx_runner(model: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Probability of class 1, as onnxruntime gives it for rows that are cast to float32."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    name = session.get_inputs()[0].name
+
+    def run(rows: np.ndarray) -> np.ndarray:
+        found = session.run(None, {name: rows.astype(np.float32)})[1]
+        if isinstance(found, list):
+            return np.array([row[1] for row in found])
+        return np.asarray(found)[:, 1]
+
+    return run
+
+
+def light(n_trees: int, **options: Any) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=n_trees, num_leaves=31, n_jobs=1, verbose=-1, **options)
+
+
+def extreme(n_trees: int, **options: Any) -> Any:
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(n_estimators=n_trees, max_depth=6, n_jobs=1, **options)
+
+
+def forest(n_trees: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_trees, max_depth=8, random_state=0)
+
+
+def boosting(n_trees: int) -> Any:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    return GradientBoostingClassifier(n_estimators=n_trees, max_depth=4, subsample=0.2)
+
+
+def export(model: Any, n_features: int) -> Any:
+    """An ONNX model, by the library's usual converter."""
+    import onnxmltools
+    import skl2onnx
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    kind = type(model).__name__
+    if kind.startswith(("LGBM", "XGB")):
+        types = [("input", FloatTensorType([None, n_features]))]
+        to = (
+            onnxmltools.convert_lightgbm
+            if kind == "LGBMClassifier"
+            else onnxmltools.convert_xgboost
+        )
+        return to(model, initial_types=types)
+    return skl2onnx.to_onnx(model, np.zeros((1, n_features), dtype=np.float32))
+
+
+def asked(first: Any, second: Any, data: Data, seconds: float, **options: Any) -> Any:
+    wall, processor = time.perf_counter(), time.process_time()
+    found = tp.diff(first, second, data.box, time_limit_s=seconds, **options)
+    return found, time.perf_counter() - wall, time.process_time() - processor
+
+
+def line(
+    name: str, trees: str, found: Any, times: tuple[float, float], replayed: str, n: str
+) -> str:
+    ends = f"{found.lower:.6g}" if found.exact else f"{found.lower:.6g} to {found.upper:.6g}"
+    labels = "" if found.labels is None else str(found.labels.verdict)
+    return (
+        f"| {name} | {trees} | {found.verdict} | {ends} | {replayed} | {n} | {labels} |"
+        f" {times[0]:.1f} | {times[1]:.1f} |\n"
+    )
+
+
+def exports(data: Data, seconds: float, sizes: list[int]) -> Iterator[str]:
+    """Each library against its ONNX file."""
+    makers = {"LightGBM": light, "XGBoost": extreme, "scikit-learn forest": forest,
+              "scikit-learn boosting": boosting}  # fmt: skip
+    for name, make in makers.items():
+        for n_trees in sizes:
+            model = make(n_trees).fit(data.X, data.y)
+            file = export(model, data.X.shape[1])
+            first, second = tp.load(model), tp.load(file)
+            found, *times = asked(first, second, data, seconds)
+            run = onnx_runner(file)
+            theirs, ours = run(data.test), model.predict_proba(data.test)[:, 1]
+            n = str(int((np.abs(theirs - ours) > SAME_PROBABILITY).sum()))
+            replayed = ""
+            for part in found.parts:
+                if part.witness is not None:
+                    row = part.witness[:1]
+                    pair = float(model.predict_proba(row)[0, 1]), float(run(row)[0])
+                    what = "score" if part is found.scores else "label"
+                    replayed += f"{what}: probability {pair[0]:.4f} and {pair[1]:.4f}; "
+            yield line(f"{name} and its ONNX file", f"{n_trees}", found, (times[0], times[1]),
+                       replayed.rstrip("; "), n)  # fmt: skip
+
+
+def rounds(data: Data, seconds: float) -> Iterator[str]:
+    """The same model trained for longer."""
+    for name, make in {"LightGBM": light, "XGBoost": extreme}.items():
+        models = [tp.load(make(n_trees).fit(data.X, data.y)) for n_trees in (100, 110)]
+        found, *times = asked(*models, data, seconds)
+        n = differing(*models, data)
+        yield line(f"{name}, ten more rounds", "100 and 110", found, (times[0], times[1]), "", n)
+
+
+def seeds(data: Data, seconds: float) -> Iterator[str]:
+    """The same training with another seed."""
+    options = {
+        "LightGBM": (light, {"subsample": 0.7, "subsample_freq": 1, "colsample_bytree": 0.7}),
+        "XGBoost": (extreme, {"subsample": 0.7, "colsample_bytree": 0.7}),
+    }
+    for name, (make, given) in options.items():
+        models = [
+            tp.load(make(100, random_state=seed, **given).fit(data.X, data.y)) for seed in (0, 1)
+        ]
+        found, *times = asked(*models, data, seconds, gap=0.01)
+        n = differing(*models, data)
+        yield line(f"{name}, two seeds", "100", found, (times[0], times[1]), "", n)
+
+
+def differing(first: tp.Model, second: tp.Model, data: Data) -> str:
+    """How many test rows have scores that differ by more than the default."""
+    apart = np.abs(first.margins(data.test) - second.margins(data.test))
+    return f"{int((apart > SAME_PROBABILITY).sum())} (at most {apart.max():.3g})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default="export,rounds,seeds")
+    parser.add_argument("--sizes", default="100,500")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    data = read_data()
+    tp.diff(
+        *[tp.load(light(n).fit(data.X[:500], data.y[:500])) for n in (2, 3)], data.box
+    )  # compiles
+    sizes = [int(size) for size in given.sizes.split(",")]
+    parts = {
+        "export": lambda: exports(data, given.seconds, sizes),
+        "rounds": lambda: rounds(data, given.seconds),
+        "seeds": lambda: seeds(data, given.seconds),
+    }
+    names = ("lightgbm", "xgboost-cpu", "scikit-learn", "onnxruntime", "onnxmltools", "skl2onnx")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    text = f"# Two models\n\n{__doc__}\n"
+    text += f"treeproof {tp.__version__}, {versions}, Python {platform.python_version()};"
+    text += f" ijcnn1; {given.seconds:g} s for each pair.\n\n{HEAD}"
+    for part in given.parts.split(","):
+        for found in parts[part]():
+            print(found, end="", flush=True)
+            text += found
+            given.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,401 @@
+"""The exact engine's rows where changes have prices: the cheapest violation, in batches."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import FIXED
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
+from treeproof.kernels.exact.dual import enter_box, new_state
+from treeproof.kernels.exact.priced_leaves import (
+    AtomSpace,
+    PriceList,
+    keep_affordable,
+    leaf_costs,
+    restrict_along,
+)
+from treeproof.kernels.exact.priced_search import (
+    FIRST_PRICE,
+    PricedFound,
+    Quest,
+    decode_cheapest,
+    has_steps,
+    next_limit,
+    price_cells,
+    search_priced,
+    set_limit,
+    set_price,
+)
+from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, locate, new_holders
+from treeproof.kernels.exact.problem import (
+    BASE,
+    FEATURE,
+    GROSS,
+    Problem,
+    build_problem,
+    new_conditions,
+)
+from treeproof.kernels.exact.row import base_and_floor, claim_of, is_excluded_by_eq6
+from treeproof.kernels.exact.search import Budget
+
+GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
+"""How a limit grows after a trial without a witness: at first, and after some trials."""
+PRECISION = 1.05
+"""The cost from which best leaves break a claim is found up to this factor."""
+
+
+class PricedBatch(NamedTuple):
+    """Rows that are asked about together, with the prices of all atoms."""
+
+    space: AtomSpace
+    groups: np.ndarray  # (n_rows,) int64; group of alternatives of each row
+    rows: np.ndarray  # (n_rows, n_features) float64
+    cost: np.ndarray  # (n_rows, n_atoms) float64; see `PriceList`
+    is_open: np.ndarray  # (n_rows, n_atoms) bool
+    is_exact: np.ndarray  # (n_rows, n_atoms) bool
+    value: np.ndarray  # (n_rows, n_atoms) float64
+    grid: np.ndarray  # (n_rows,) float64
+    skip: np.ndarray  # (n_rows,) bool; rows that are left out
+    is_max: bool
+    limit: float
+    is_limit_exact: bool
+
+
+class Outlook(NamedTuple):
+    """What is known of an alternative before it is searched."""
+
+    lower: float  # no violation costs less
+    first: float  # cost from which the best leaves of all trees break the claim, roughly
+
+
+@noalloc_kernel
+def lower_dear_leaves(leaves, costs, limit):
+    """Give leaves that no point within the limit reaches the least gain of their tree.
+
+    Sound: such leaves may be given any gain. Leaves that remain decide the least one.
+    """
+    for tree in range(len(leaves.leaf_start) - 1):
+        least = np.inf
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            if costs[leaf] <= limit:
+                least = min(least, leaves.leaf_gain[leaf])
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            if costs[leaf] > limit:
+                leaves.leaf_gain[leaf] = least
+
+
+@noalloc_kernel
+def may_reach(leaves, costs, base, floor, limit):
+    """Whether best leaves within a limit may reach the floor.
+
+    Sound: the sum is rounded up, and so is what adding it to the base may lose.
+    """
+    total = base
+    gross = abs(base)
+    for tree in range(len(leaves.leaf_start) - 1):
+        if leaves.leaf_start[tree] == leaves.leaf_start[tree + 1]:
+            continue
+        best = -np.inf
+        for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
+            if costs[leaf] <= limit and leaves.leaf_gain[leaf] > best:
+                best = leaves.leaf_gain[leaf]
+        if best == -np.inf:
+            return False
+        total += best
+        gross += abs(best)
+    return total + (len(leaves.leaf_start) + 4) * 2.0**-52 * gross >= floor
+
+
+@inner_kernel
+def outlook_of(forest, claim, space, prices, kept, guess):
+    """`Outlook` of an alternative over all that the row may pay, from its best leaves alone."""
+    leaves = restrict_along(forest, space, kept, claim.coefficient)
+    base, floor = base_and_floor(forest, claim, leaves)
+    costs = leaf_costs(leaves, kept, prices.is_max)
+    largest = 0.0
+    for leaf in range(len(costs)):
+        largest = max(largest, costs[leaf])
+    if not may_reach(leaves, costs, base, floor, largest):
+        return Outlook(np.inf, np.inf)
+    low = 0.0
+    high = min(guess, largest) if guess > 0.0 else largest
+    while high < largest and not may_reach(leaves, costs, base, floor, high):
+        low = high
+        high = min(2.0 * high, largest)
+    for _ in range(80):
+        if high <= PRECISION * low or high <= 1e-300:
+            break
+        middle = 0.5 * high if low == 0.0 else np.sqrt(low) * np.sqrt(high)
+        if may_reach(leaves, costs, base, floor, middle):
+            high = middle
+        else:
+            low = middle
+    return Outlook(low, high)
+
+
+@inner_kernel
+def with_price(problem, quest):
+    """The problem with one more condition, that a point costs no more than the limit; weight 0."""
+    before = problem.conditions
+    n_conditions = len(before.weight)
+    table = new_conditions(n_conditions + 1, len(problem.unary), len(problem.leaf_gain))
+    for number in range(n_conditions):
+        # Sound: covers the rounding of the weighted sum with one more term.
+        table.terms[number, BASE] = before.terms[number, BASE]
+        table.terms[number, GROSS] = 2.0 * before.terms[number, GROSS]
+        copy_into(table.unary[number], before.unary[number])
+        copy_into(table.gain[number], before.gain[number])
+        table.weight[number] = before.weight[number]
+    table.terms[n_conditions, BASE] = quest.limit[0]
+    table.terms[n_conditions, GROSS] = (n_conditions + 4) * (abs(quest.limit[0]) + quest.most)
+    for cell in range(len(problem.unary)):
+        table.unary[n_conditions, cell] = -quest.cost[cell]
+    table.weight[n_conditions] = 0.0
+    return Problem(
+        problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
+        problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
+        problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
+    )  # fmt: skip
+
+
+@inner_kernel
+def pure_copy(problem, has_own_gains):
+    """The problem with terms of its own; gains are shared unless conditions are to be weighed."""
+    gain = problem.leaf_gain.copy() if has_own_gains else problem.leaf_gain
+    return Problem(
+        problem.terms.copy(), problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
+        problem.slots, problem.cells, problem.unary.copy(), problem.factors, gain,
+        problem.pairs, problem.segments, problem.entries, problem.slot_pair, problem.conditions,
+    )  # fmt: skip
+
+
+@inner_kernel
+def new_quest(forest, claim, space, prices, kept, found, problem, floor):
+    """`Quest` in a problem, its limit still that of the prices."""
+    n_cells = len(problem.unary)
+    n_features = len(prices.row)
+    cost = np.empty(n_cells, dtype=np.float64)
+    place = np.empty(n_cells, dtype=np.int32)
+    most = price_cells(problem, prices, kept, cost, place)
+    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
+    for slot in range(problem.n_slots):
+        is_slot[problem.slots[slot, FEATURE]] = True
+    elsewhere = 0.0
+    for axis in range(len(is_slot)):
+        if not is_slot[axis]:
+            own = kept.cheapest[axis]
+            elsewhere = max(elsewhere, own) if prices.is_max else elsewhere + own
+    has_conditions = len(problem.conditions.weight) > 1
+    limit = np.empty(1, dtype=np.float64)
+    limit[0] = prices.limit
+    return Quest(
+        forest, claim, space, prices, kept, found, pure_copy(problem, has_conditions),
+        0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, most,
+        np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
+        np.empty(max(n_cells, problem.n_slots), dtype=np.float64), new_holders(problem),
+        np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),
+        np.full(n_features, FIXED, dtype=np.int32),
+        np.empty(len(forest.semantics.start), dtype=np.float64),
+    )  # fmt: skip
+
+
+@noalloc_kernel
+def first_price(problem, state, quest):
+    """α to begin with.
+
+    Part of that at which the cheapest point is as good as a violation that costs the limit.
+    """
+    enter_box(problem, state)
+    decode_cheapest(problem, state, quest)
+    missing = quest.need - locate(quest.pure, state, quest.point, quest.holders)
+    if not missing > 0.0:
+        missing = 1e-3 * quest.pure.terms[GROSS] + 1e-300
+    return FIRST_PRICE * missing / max(quest.limit[0], 1e-300)
+
+
+@inner_kernel
+def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget):
+    """Restrict the trees to what a limit affords, bound cheaply, and search it."""
+    found.counts[RESTRICTIONS] += 1
+    kept = keep_affordable(space, prices, limit)
+    if np.isinf(kept.total):
+        return PROVED
+    leaves = restrict_along(forest, space, kept, claim.coefficient)
+    base, floor = base_and_floor(forest, claim, leaves)
+    if not prices.is_max:
+        lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
+    if is_excluded_by_eq6(base, floor, leaves):
+        return PROVED
+    problem = build_problem(base, leaves, kept.box)
+    has_conditions = len(claim.conditions.need) > 1
+    if has_conditions:
+        problem = with_conditions(problem, forest, claim, leaves, kept.box, 0.0)
+        prefer_one(problem)
+        weigh(problem, problem.conditions.weight)
+        floor = 0.0
+    quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
+    set_limit(problem, quest, limit)
+    state = new_state(problem)
+    if not prices.is_max:
+        price = first_price(problem, state, quest)
+        if has_conditions:
+            # All conditions in units in which the price is 1: their floors are 0.
+            table = problem.conditions
+            for number in range(len(table.weight)):
+                for index in range(2):
+                    table.terms[number, index] /= price
+                for cell in range(len(problem.unary)):
+                    table.unary[number, cell] /= price
+                for leaf in range(len(problem.leaf_gain)):
+                    table.gain[number, leaf] /= price
+            price = 1.0
+            problem = with_price(problem, quest)
+            weigh(problem, problem.conditions.weight)
+            quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
+            set_limit(problem, quest, limit)
+            state = new_state(problem)
+        state.weight[len(state.weight) - 1] = 0.0
+        enter_box(problem, state)
+        set_price(problem, state, quest, price)
+    return search_priced(problem, state, quest, is_quick, budget)
+
+
+@noalloc_kernel
+def on_grid(prices, limit):
+    """A limit moved up to the grid of prices."""
+    return np.ceil(limit / prices.grid) * prices.grid if prices.grid > 0.0 else limit
+
+
+@noalloc_kernel
+def highest_total(space, prices):
+    """What the dearest point costs at most, rounded up."""
+    total = 0.0
+    for axis in range(len(space.atom_start) - 1):
+        largest = 0.0
+        for atom in range(space.atom_start[axis], space.atom_start[axis + 1]):
+            if prices.cost[atom] < np.inf:
+                largest = max(largest, prices.cost[atom])
+        total = max(total, largest) if prices.is_max else total + largest
+    return total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52)
+
+
+@inner_kernel
+def search_priced_row(forest, space, alternatives, group, prices, guess, found, budget):
+    """Find the cheapest violation of a row, or any within its limit; ``found`` is always valid.
+
+    Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
+    Limits grow until a witness is found; then every alternative is searched below its cost.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    first = alternatives.group_start[group]
+    n_ways = alternatives.group_start[group + 1] - first
+    lowest = np.empty(n_ways, dtype=np.float64)
+    trial = np.inf
+    found.lower[0] = 0.0
+    least = np.inf
+    everything = keep_affordable(space, prices, prices.limit)
+    if np.isinf(everything.total):
+        found.lower[0] = np.inf
+        return PROVED
+    for way in range(n_ways):
+        claim = claim_of(alternatives, group, first + way)
+        outlook = outlook_of(forest, claim, space, prices, everything, guess.radius)
+        lowest[way] = outlook.lower
+        least = min(least, outlook.lower)
+        trial = min(trial, outlook.first)
+    found.lower[0] = least
+    found.eq6_cost[0] = trial
+    if least == np.inf or least > prices.limit:
+        return PROVED
+    most = min(highest_total(space, prices), prices.limit)
+    is_quick = np.bool_(not prices.takes_any)
+    trial = min(trial * guess.margin, most)
+    if prices.takes_any:
+        trial = most
+    n_trials = 0
+    while True:
+        trial = min(on_grid(prices, trial), most)
+        searched = trial
+        worst = PROVED
+        sweeps = found.counts[SWEEPS]
+        for way in range(n_ways):
+            if found.upper[0] < np.inf and not prices.takes_any:
+                searched = min(searched, next_limit(prices, found.upper[0]))
+            if lowest[way] > searched:
+                continue
+            claim = claim_of(alternatives, group, first + way)
+            status = explore_priced(
+                forest, claim, space, prices, searched, is_quick, found, budget
+            )  # fmt: skip
+            worst = max(worst, status)
+            if status > UNDECIDED and status != NEAR_TIE:
+                return status
+            if prices.takes_any and status == UNDECIDED:
+                return PROVED
+        if worst == PROVED:
+            # Sound: every alternative was proved to cost more than this, but for what is no cheaper
+            # than the witness, to which `searched` was lowered.
+            if found.upper[0] < np.inf:
+                searched = min(searched, next_limit(prices, found.upper[0]))
+                if searched >= next_limit(prices, found.upper[0]):
+                    # On a grid, and between dearest atoms, nothing lies between the two.
+                    is_met = has_steps(prices, found.upper[0])
+                    found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
+                    return PROVED
+            found.lower[0] = max(found.lower[0], searched)
+        if worst == NEAR_TIE:
+            return NEAR_TIE
+        if found.upper[0] < np.inf:
+            is_quick = np.bool_(False)
+            trial = found.upper[0]
+        elif trial >= most:
+            if worst == PROVED:
+                if prices.limit == np.inf:
+                    found.lower[0] = np.inf
+                return PROVED
+            is_quick = np.bool_(False)
+        else:
+            n_trials += 1
+            growth = GROWTH if n_trials <= EARLY_TRIALS or worst != PROVED else LATER_GROWTH
+            if found.counts[SWEEPS] == sweeps:
+                growth *= 1.2
+            trial = max(trial * growth, trial + prices.grid)
+        if seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT
+
+
+@kernel
+def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, columns):
+    """Solve every row of a `PricedBatch` but those to skip.
+
+    is_cheapest  bool        the cheapest violation is sought, otherwise any within the limit
+    guess        FirstGuess  its radius is a cost near the answers; not positive: none is known
+    """
+    clock = np.empty(2, dtype=np.int64)
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
+            continue
+        started = seconds_now(clock)
+        prices = PriceList(
+            batch.rows[number], batch.cost[number], batch.is_open[number],
+            batch.is_exact[number], batch.value[number],
+            batch.grid[number], batch.is_max, not is_cheapest,
+            batch.limit, batch.is_limit_exact,
+        )  # fmt: skip
+        found = PricedFound(
+            columns.lower[number : number + 1], columns.upper[number : number + 1],
+            columns.witness[number], columns.counts[number],
+            columns.eq6_radius[number : number + 1],
+        )  # fmt: skip
+        budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)
+        status = search_priced_row(
+            forest, batch.space, alternatives, batch.groups[number], prices, guess, found, budget
+        )  # fmt: skip
+        if status == NODE_LIMIT:
+            found.counts[NODES] -= 1  # it was not looked at
+        columns.status[number] = status
+        columns.seconds[number] += seconds_now(clock) - started

@@ -1,0 +1,745 @@
+"""Branch and bound for the cheapest violation: the exact search with a price on every cell.
+
+A violation within a limit L gains at least the floor and costs at most L, so that for any α >= 0
+
+    gain + α (L - cost) >= floor
+
+holds for it. The cost is a sum over axes: α changes only the constant and the unary terms of a
+`Problem`, and its bounds, sweeps and branching remain those of any other. Which α bounds best
+differs from box to box; with multipliers fixed it is found in passes over the cells alone.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.kernels.core.arithmetic import two_sum
+from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, Claim, Forest, judge
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+    UNDECIDED,
+)
+from treeproof.kernels.exact.conditions import improve_weights, lighten, weigh
+from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
+from treeproof.kernels.exact.primal import (
+    ATTEMPT_STEP,
+    ATTEMPTS,
+    NODES,
+    POINTS,
+    SWEEPS,
+    Holders,
+    decode,
+    locate,
+    meets_conditions,
+    move_slot,
+    slot_values,
+)
+from treeproof.kernels.exact.problem import (
+    BASE,
+    CELL_START,
+    FEATURE,
+    GROSS,
+    HIGH,
+    LOW,
+    Problem,
+)
+from treeproof.kernels.exact.search import (
+    CANDIDATE,
+    CLOSED,
+    FRESH,
+    NODE_SWEEPS,
+    PATIENCE,
+    QUICK_SWEEPS,
+    REJECTED,
+    ROOT_SWEEPS,
+    SPLIT,
+    WITNESSED,
+    WORTH_ANOTHER_TRY,
+    choose_branch,
+    eliminate,
+    new_stack,
+    peaks_right,
+    pop,
+    push_part,
+    with_room,
+)
+
+FAR_CHEAPER, EARLY = 0.7, 8
+"""A witness at this share of the limit makes the trees worth restricting anew, in early nodes."""
+FIRST_PRICE = 0.6
+"""Part of the price at which the row itself is as good as its best that α begins at."""
+CLOSER = 2.0**-41
+"""Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
+ROUNDS, SWAPS = 3, 4
+"""Rounds of ascent, and of exchanges of one changed axis for another."""
+
+
+class PricedFound(NamedTuple):
+    """What is known about a row; arrays of one entry are overwritten in place."""
+
+    lower: np.ndarray  # (1,) float64; no violation costs less
+    upper: np.ndarray  # (1,) float64; cost of the witness; infinite without one
+    values: np.ndarray  # (n_features,) float64; of the witness
+    counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
+    # Cost from which the best affordable leaves of all trees break the claim
+    eq6_cost: np.ndarray  # (1,) float64
+
+
+class Quest(NamedTuple):
+    """The cheapest violation in a problem, and the best that was found."""
+
+    forest: Forest
+    claim: Claim
+    space: AtomSpace
+    prices: PriceList
+    kept: Kept
+    found: PricedFound
+    pure: Problem  # the problem without prices; its other arrays are those of the priced one
+    need: float  # gain from which a point is worth judging
+    floor: float  # no violation has a gain below it
+    cost: np.ndarray  # (n_cells,) float64; of the cheapest atom of each cell
+    place: np.ndarray  # (n_cells,) int32; of that atom among the kept ones
+    limit: np.ndarray  # (1,) float64; what slots may cost together
+    elsewhere: float  # cost of the axes that are no slots
+    most: float  # sum of the largest costs of all slots
+    point: np.ndarray  # (n_slots,) int32; the point under consideration
+    best: np.ndarray  # (n_slots,) int32; scratch: the best point so far
+    values: np.ndarray  # (n_cells,) float64; scratch
+    holders: Holders
+    is_stale: np.ndarray  # (n_slots,) bool; scratch
+    witness: np.ndarray  # (n_features,) float64; scratch: values of the point
+    fixed: np.ndarray  # (n_features,) int32; FIXED: points are judged by their values
+    total: np.ndarray  # (n_outputs,) float64; scratch
+
+
+@noalloc_kernel
+def next_limit(prices, cost):
+    """What a violation may cost that is cheaper than a witness."""
+    if cost <= 0.0:
+        return -1.0
+    if prices.is_max:
+        return np.nextafter(cost, 0.0)
+    return cost - prices.grid if has_steps(prices, cost) else cost * (1.0 - CLOSER)
+
+
+@noalloc_kernel
+def has_steps(prices, cost):
+    """Whether costs that are below a given one are so by a step of their grid."""
+    return prices.is_max or prices.grid >= CLOSER * cost
+
+
+@noalloc_kernel
+def set_limit(problem, quest, limit):
+    """Lower what a point may cost; α must be set anew.
+
+    Sound: what other axes cost is taken off rounded down.
+    """
+    if not quest.prices.is_max and quest.elsewhere > 0.0:
+        limit = np.nextafter(limit - quest.elsewhere * (1.0 - 2.0**-40), np.inf)
+    quest.limit[0] = limit
+    table = problem.conditions
+    n_conditions = len(table.weight)
+    if n_conditions > 1 and not quest.prices.is_max:
+        table.terms[n_conditions - 1, BASE] = limit
+
+
+@noalloc_kernel
+def price_cells(problem, prices, kept, cost, place):
+    """Cost and place of the cheapest atom of every cell; returns the sum of the largest costs."""
+    most = 0.0
+    for slot in range(problem.n_slots):
+        start = kept.start[problem.slots[slot, FEATURE]]
+        largest = 0.0
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            best = start + problem.cells[cell, LOW]
+            for other in range(best + 1, start + problem.cells[cell, HIGH] + 1):
+                if is_cheaper(prices, kept.atom[other], kept.atom[best]):
+                    best = other
+            cost[cell] = kept.cost[best]
+            place[cell] = best
+            largest = max(largest, cost[cell])
+        most += largest
+    return most
+
+
+@noalloc_kernel
+def set_price(problem, state, quest, price):
+    """Make α another one, in the terms of the problem and in what the state has derived from them.
+
+    Sound: the gross covers the rounding of the terms; see `refresh`.
+    """
+    pure, cost = quest.pure, quest.cost
+    last = len(state.weight) - 1
+    before = state.weight[last]
+    state.weight[last] = price
+    if last > 0:
+        weigh(problem, state.weight)
+    else:
+        problem.terms[BASE] = pure.terms[BASE] + price * quest.limit[0]
+        problem.terms[GROSS] = pure.terms[GROSS] + 4.0 * price * (abs(quest.limit[0]) + quest.most)
+        for cell in range(len(cost)):
+            problem.unary[cell] = pure.unary[cell] - price * cost[cell]
+    change = price - before
+    state.constant[0] += change * quest.limit[0]
+    for slot in range(problem.n_slots):
+        peak = -np.inf
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            state.rest[cell] -= change * cost[cell]
+            peak = max(peak, state.rest[cell])
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            state.rest[cell] -= peak
+        state.constant[0] += peak
+
+
+@noalloc_kernel
+def relaxed_change(problem, state, quest, change):
+    """How much a change of α changes the bound, and the slope there: limit minus relaxed cost."""
+    value = change * quest.limit[0]
+    slope = quest.limit[0]
+    for slot in range(problem.n_slots):
+        peak = -np.inf
+        cost = 0.0
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            score = state.rest[cell] - change * quest.cost[cell]
+            if score > peak:
+                peak = score
+                cost = quest.cost[cell]
+        value += peak
+        slope -= cost
+    return value, slope
+
+
+@noalloc_kernel
+def improve_price(problem, state, quest):
+    """Find a better α for the state's box and multipliers; returns what the bound changed by.
+
+    The bound is convex in α, and with multipliers fixed only slots' terms depend on it: α is
+    doubled or halved while that pays, then the last step is halved.
+
+    Sound: any α >= 0 gives a bound.
+    """
+    price = state.weight[len(state.weight) - 1]
+    if quest.prices.is_max or price <= 0.0:
+        return 0.0
+    best = 0.0
+    best_price = price
+    _, slope = relaxed_change(problem, state, quest, 0.0)
+    factor = 0.5 if slope > 0.0 else 2.0
+    trial = price
+    for _ in range(8):
+        trial *= factor
+        value, slope = relaxed_change(problem, state, quest, trial - price)
+        if value < best:
+            best = value
+            best_price = trial
+        if (slope > 0.0) == (factor > 1.0):
+            break
+    low = min(trial, trial / factor)
+    high = max(trial, trial / factor)
+    for _ in range(4):
+        trial = 0.5 * (low + high)
+        value, slope = relaxed_change(problem, state, quest, trial - price)
+        if value < best:
+            best = value
+            best_price = trial
+        if slope > 0.0:
+            high = trial
+        else:
+            low = trial
+    if best_price != price:
+        set_price(problem, state, quest, best_price)
+    return best
+
+
+@noalloc_kernel
+def drop_dear(problem, state, quest):
+    """Drop end cells that points within the limit cannot use; False when some slot has none left.
+
+    Sound: a point costs at least the cell and the cheapest cells of all other slots; sums are
+    shrunk by more than their rounding.
+    """
+    cost, limit = quest.cost, quest.limit[0]
+    shrink = 1.0 if quest.prices.is_max else 1.0 - (problem.n_slots + 4) * 2.0**-52
+    total = 0.0
+    if not quest.prices.is_max:
+        for slot in range(problem.n_slots):
+            least = np.inf
+            for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+                least = min(least, cost[cell])
+            quest.values[slot] = least
+            total += least
+        if total * shrink > limit:
+            return False
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        others = 0.0 if quest.prices.is_max else total - quest.values[slot]
+        while low <= high and (others + cost[low]) * shrink > limit:
+            low += 1
+        while low <= high and (others + cost[high]) * shrink > limit:
+            high -= 1
+        state.box[slot, LOW] = low
+        state.box[slot, HIGH] = high
+        if low > high:
+            return False
+    return True
+
+
+@noalloc_kernel
+def point_cost(problem, quest, point):
+    """What a point costs in its slots."""
+    total = 0.0
+    for slot in range(problem.n_slots):
+        cost = quest.cost[point[slot]]
+        total = max(total, cost) if quest.prices.is_max else total + cost
+    return total
+
+
+@noalloc_kernel
+def move_to(problem, state, quest, slot, cell, gain):
+    """Move the point in one slot; returns its gain."""
+    here = quest.point[slot]
+    quest.point[slot] = cell
+    gain += quest.pure.unary[cell] - quest.pure.unary[here]
+    gain += move_slot(quest.pure, state, quest.holders, slot, cell, quest.is_stale)
+    return gain
+
+
+@noalloc_kernel
+def ascend_priced(problem, state, quest, gain, price, rounds):
+    """Raise gain - price * cost slot by slot, until the need is reached; returns the gain."""
+    values, cost, point = quest.values, quest.cost, quest.point
+    for _ in range(rounds):
+        is_better = False
+        for slot in range(problem.n_slots):
+            low = state.box[slot, LOW]
+            high = state.box[slot, HIGH]
+            if low == high or not quest.is_stale[slot]:
+                continue
+            quest.is_stale[slot] = False
+            slot_values(quest.pure, state, quest.holders, slot, values)
+            here = point[slot]
+            best = here
+            for cell in range(low, high + 1):
+                mine = values[cell] - price * cost[cell]
+                other = values[best] - price * cost[best]
+                if mine > other or (mine == other and cost[cell] < cost[best]):
+                    best = cell
+            if best != here:
+                is_better = True
+                gain = move_to(problem, state, quest, slot, best, gain)
+                if gain >= quest.need:
+                    return gain
+        if not is_better:
+            break
+    return gain
+
+
+@noalloc_kernel
+def make_cheaper(problem, state, quest, gain):
+    """Move single slots to cheaper cells, the largest savings first, while the need is met.
+
+    Returns the gain.
+    """
+    values, cost, point = quest.values, quest.cost, quest.point
+    while True:
+        best_slot = -1
+        best_cell = np.int32(0)
+        best_saving = 0.0
+        for slot in range(problem.n_slots):
+            here = point[slot]
+            if cost[here] <= best_saving:
+                continue
+            slot_values(quest.pure, state, quest.holders, slot, values)
+            for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+                saving = cost[here] - cost[cell]
+                if saving > best_saving and gain + values[cell] - values[here] >= quest.need:
+                    best_saving = saving
+                    best_slot = slot
+                    best_cell = np.int32(cell)
+        if best_slot < 0:
+            return gain
+        gain = move_to(problem, state, quest, best_slot, best_cell, gain)
+
+
+@noalloc_kernel
+def exchange(problem, state, quest, gain):
+    """Take one changed slot back to its cheapest cell and make up for it in another.
+
+    Returns the gain, and whether the point became cheaper.
+    """
+    values, cost, point = quest.values, quest.cost, quest.point
+    for slot in range(problem.n_slots):
+        here = point[slot]
+        cheapest = state.box[slot, LOW]
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            if cost[cell] < cost[cheapest]:
+                cheapest = cell
+        saved = cost[here] - cost[cheapest]
+        if saved <= 0.0:
+            continue
+        gain = move_to(problem, state, quest, slot, np.int32(cheapest), gain)
+        best_slot = -1
+        best_cell = np.int32(0)
+        best_extra = saved * (1.0 - 2.0**-30)
+        for other in range(problem.n_slots):
+            if state.box[other, LOW] == state.box[other, HIGH]:
+                continue
+            slot_values(quest.pure, state, quest.holders, other, values)
+            mine = point[other]
+            for cell in range(state.box[other, LOW], state.box[other, HIGH] + 1):
+                extra = cost[cell] - cost[mine]
+                if extra < best_extra and gain + values[cell] - values[mine] >= quest.need:
+                    best_extra = extra
+                    best_slot = other
+                    best_cell = np.int32(cell)
+        if best_slot >= 0:
+            return move_to(problem, state, quest, best_slot, best_cell, gain), True
+        gain = move_to(problem, state, quest, slot, here, gain)
+    return gain, False
+
+
+@noalloc_kernel
+def climb_priced(problem, state, quest, is_thorough):
+    """Gain of the quest's point after some ascent, first with prices, then without."""
+    for slot in range(problem.n_slots):
+        quest.is_stale[slot] = True
+    gain = locate(quest.pure, state, quest.point, quest.holders)
+    if is_thorough and gain < quest.need:
+        price = 0.0 if quest.prices.is_max else state.weight[len(state.weight) - 1]
+        gain = ascend_priced(problem, state, quest, gain, price, np.int64(ROUNDS))
+        if gain < quest.need and price > 0.0:
+            for slot in range(problem.n_slots):
+                quest.is_stale[slot] = True
+            gain = ascend_priced(problem, state, quest, gain, 0.0, np.int64(ROUNDS))
+    return gain
+
+
+@noalloc_kernel
+def is_candidate(problem, state, quest, is_thorough):
+    """Whether the quest's point, perhaps after small changes, may be a violation within the limit.
+
+    Where several conditions must be met, ascent goes on with more weight on those that are not.
+    """
+    table = problem.conditions
+    has_conditions = len(table.trial) > 1
+    if has_conditions:
+        copy_into(table.trial, state.weight)
+        weigh_claim(quest, table.trial)
+    gain = climb_priced(problem, state, quest, is_thorough)
+    if has_conditions:
+        for _ in range(ATTEMPTS if is_thorough else 0):
+            if meets_claim(quest):
+                break
+            lighten(table.trial, table.value, ATTEMPT_STEP, table.trial)
+            weigh_claim(quest, table.trial)
+            gain = climb_priced(problem, state, quest, is_thorough)
+        if not meets_claim(quest):
+            return False
+    elif gain < quest.need:
+        return False
+    copy_into(quest.best, quest.point)
+    gain = make_cheaper(problem, state, quest, gain)
+    for _ in range(SWAPS if is_thorough and not quest.prices.is_max else 0):
+        gain, is_cheaper = exchange(problem, state, quest, gain)
+        if not is_cheaper:
+            break
+        gain = make_cheaper(problem, state, quest, gain)
+    if not meets_claim(quest):
+        copy_into(quest.point, quest.best)
+    return point_cost(problem, quest, quest.point) <= quest.limit[0]
+
+
+@noalloc_kernel
+def weigh_claim(quest, weight):
+    """Make the pure problem's terms the weighted sum of the claim's conditions, without cost."""
+    if not quest.prices.is_max:
+        weight[len(weight) - 1] = 0.0
+    weigh(quest.pure, weight)
+
+
+@noalloc_kernel
+def meets_claim(quest):
+    """Whether the located point meets all conditions of the claim, whatever it costs."""
+    table = quest.pure.conditions
+    if meets_conditions(quest.pure, quest):
+        return True
+    if quest.prices.is_max:
+        return False
+    for number in range(len(table.value) - 1):
+        if table.value[number] < 0.0:
+            return False
+    table.value[len(table.value) - 1] = 0.0
+    return True
+
+
+@noalloc_kernel
+def put_value(space, prices, axis, atom, point):
+    """Write the values of an atom into a row."""
+    first = space.column_start[axis]
+    if space.choice_start[axis] < 0:
+        point[space.columns[first]] = prices.value[atom]
+        return
+    width = space.column_start[axis + 1] - first
+    start = space.choice_start[axis] + (atom - space.atom_start[axis]) * width
+    for index in range(width):
+        point[space.columns[first + index]] = space.choices[start + index]
+
+
+WITHIN, AT_THE_LIMIT, ABOVE = 0, 1, 2
+"""Whether a point is within the limit, too near to it for sums of doubles to tell, or above."""
+
+
+@noalloc_kernel
+def side_of_limit(problem, quest):
+    """On which side of the limit the quest's point lies.
+
+    Where any violation within the limit is sought, a price that is only approached makes a point at
+    the limit lie above. Sound: sums are taken with their errors; what these or rounded prices leave
+    unclear is not decided.
+    """
+    is_max, prices, kept = quest.prices.is_max, quest.prices, quest.kept
+    total = 0.0
+    error = 0.0
+    is_open = False
+    is_exact = prices.is_limit_exact
+    for slot in range(problem.n_slots):
+        cell = quest.point[slot]
+        cost = quest.cost[cell]
+        if is_max:
+            total = max(total, cost)  # atoms at the limit were kept only if they are within it
+        else:
+            total, lost = two_sum(total, cost)
+            error += lost
+            atom = kept.atom[quest.place[cell]]
+            is_open = is_open or prices.is_open[atom]
+            is_exact = is_exact and prices.is_exact[atom]
+    excess = (total - quest.limit[0]) + error
+    if prices.takes_any and not is_max:
+        # A rounded price is off by less than a unit in its last place, a limit likewise.
+        unclear = 0.0 if error == 0.0 else 2.0**-100 * problem.n_slots * total
+        unclear = unclear if is_exact else 2.0**-50 * problem.n_slots * max(total, quest.limit[0])
+        if unclear > 0.0 and abs(excess) <= unclear:
+            return AT_THE_LIMIT
+        if excess == 0.0 and is_open:
+            return ABOVE
+    if excess > 0.0:
+        return ABOVE
+    return WITHIN
+
+
+@noalloc_kernel
+def judge_priced(problem, quest):
+    """Judge the quest's point by its values; a violation becomes the witness, and lowers the limit.
+
+    Points above the limit are not judged: HOLDS. Where any violation within the limit is sought,
+    one that is too near to it is noted and AMBIGUOUS: who reads what was found decides.
+    """
+    found, kept, space = quest.found, quest.kept, quest.space
+    side = side_of_limit(problem, quest)
+    if side == ABOVE:
+        return np.int64(HOLDS)
+    found.counts[POINTS] += 1
+    point = quest.witness
+    copy_into(point, quest.prices.row)
+    for axis in range(len(kept.bottom)):
+        put_value(space, quest.prices, axis, kept.atom[kept.bottom[axis]], point)
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        put_value(space, quest.prices, axis, kept.atom[quest.place[quest.point[slot]]], point)
+    verdict = judge(quest.forest, quest.claim, point, quest.fixed, quest.total)
+    if verdict == BROKEN:
+        cost = point_cost(problem, quest, quest.point)
+        found.upper[0] = (
+            max(cost, quest.elsewhere) if quest.prices.is_max else cost + quest.elsewhere
+        )
+        copy_into(found.values, point)
+        if side == AT_THE_LIMIT:
+            return np.int64(AMBIGUOUS)
+        set_limit(problem, quest, next_limit(quest.prices, found.upper[0]))
+    return verdict
+
+
+@noalloc_kernel
+def enter_priced(problem, state, quest):
+    """Bring problem and state in line with the state's box, weights and the limit.
+
+    Returns the bound (our doubles, not yet certified), or minus infinity where nothing is left.
+    """
+    if not drop_dear(problem, state, quest):
+        return -np.inf
+    last = len(state.weight) - 1
+    if last > 0:
+        weigh(problem, state.weight)
+    if not quest.prices.is_max:
+        set_price(problem, state, quest, state.weight[last])
+    # The limit may have fallen since the state's constant was derived: `refresh` derives it anew.
+    enter_box(problem, state)
+    bound, _ = refresh(problem, state)
+    return bound
+
+
+@noalloc_kernel
+def improve_terms(problem, state, quest, bound):
+    """Improve the weights of conditions and α; returns the bound."""
+    if len(state.weight) > 1:
+        bound = improve_weights(problem, state)
+    if not quest.prices.is_max:
+        bound += improve_price(problem, state, quest)
+    return bound
+
+
+@noalloc_kernel
+def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
+    """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
+
+    As `treeproof.kernels.exact.search.close_or_split`; the floor of several conditions is 0.
+    """
+    floor = quest.floor
+    bound = enter_priced(problem, state, quest)
+    if bound == -np.inf:
+        return CLOSED, 0.0
+    limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
+    turn = 0
+    while True:
+        if bound < floor:
+            # The sweeps' bound drifts with rounding; only the fresh one closes a box.
+            bound, error = refresh(problem, state)
+            if bound + error < floor:
+                return CLOSED, 0.0
+        before = bound
+        bound = sweep(problem, state, turn % 2 == 0, bound, floor)
+        quest.found.counts[SWEEPS] += 1
+        turn += 1
+        if bound < floor and turn < limit:
+            continue
+        if turn & (turn - 1) == 0 and bound >= floor:
+            bound = improve_terms(problem, state, quest, bound)
+        if is_root:
+            if turn == (1 if history == FRESH else 2) and history != REJECTED:
+                decode(problem, state, state.rest, quest.cost, quest.point)
+                if is_candidate(problem, state, quest, True):
+                    return CANDIDATE, 0.0
+            elif turn == QUICK_SWEEPS:
+                outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
+                if outcome != SPLIT or is_quick:
+                    return outcome, gap
+                bound = enter_priced(problem, state, quest)
+                if bound == -np.inf:
+                    return CLOSED, 0.0
+        if turn == limit or (
+            turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
+        ):
+            outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
+            if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
+                return outcome, gap
+            bound = enter_priced(problem, state, quest)
+            if bound == -np.inf:
+                return CLOSED, 0.0
+            turn = 0
+
+
+@noalloc_kernel
+def look_closer_priced(problem, state, quest, may_propose):
+    """Use the costs of single cells: propose the best point, drop cells that cost too much."""
+    bound, error = refresh(problem, state)
+    if bound + error < quest.floor:
+        return CLOSED, 0.0, 0.0
+    marginals(problem, state)
+    if may_propose:
+        decode(problem, state, state.marginal, quest.cost, quest.point)
+        if is_candidate(problem, state, quest, False):
+            return CANDIDATE, 0.0, 1.0
+    # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
+    kept = eliminate(problem, state, bound + 2.0 * error, quest.floor)
+    if kept == 0.0:
+        return CLOSED, 0.0, 0.0
+    return SPLIT, bound + 2.0 * error - quest.floor, kept
+
+
+@inner_kernel
+def search_priced(problem, state, quest, is_quick, budget):
+    """Search the kept atoms for violations within the limit; what is found is noted at once.
+
+    A quick search looks at the root only. With a witness the search ends UNDECIDED where any will
+    do, where points cost their dearest atom, and where it is far cheaper than the limit: the trees
+    are worth restricting anew.
+
+    Returns
+    -------
+    int
+        PROVED: nothing cheaper than the witness is left, if there is one; or why the search ended.
+    """
+    found, prices = quest.found, quest.prices
+    clock = np.empty(2, dtype=np.int64)
+    stack = new_stack(state, np.int64(8))
+    is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
+    is_near_tie = False
+    began_at = quest.limit[0]
+    n_nodes = 0
+    while True:
+        found.counts[NODES] += 1
+        n_nodes += 1
+        if found.counts[NODES] > budget.nodes:
+            return NODE_LIMIT
+        if not is_root and seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT
+        history = np.int64(FRESH)
+        slot = np.int64(-1)
+        cell = np.int64(0)
+        while True:
+            outcome, gap = close_or_split_priced(
+                problem, state, quest, is_root, is_quick, history
+            )  # fmt: skip
+            if outcome == CLOSED:
+                break
+            if outcome == SPLIT:
+                if is_quick:
+                    return UNDECIDED
+                slot, cell = choose_branch(problem, state, gap)
+                if slot >= 0:
+                    break
+                # All that is left reaches the same leaves: the cheapest of it is judged.
+                decode_cheapest(problem, state, quest)
+            verdict = judge_priced(problem, quest)
+            history = np.int64(REJECTED)
+            if verdict == BROKEN:
+                history = np.int64(WITNESSED)
+                if prices.takes_any:
+                    return UNDECIDED
+                if prices.is_max or (n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at):
+                    return UNDECIDED
+            if outcome == SPLIT:
+                # Sound: all that is left of the box reaches the leaves just judged, and costs no
+                # less than the point.
+                is_near_tie = is_near_tie or verdict == AMBIGUOUS
+                break
+        is_root = np.bool_(False)
+        if slot >= 0:
+            stack, has_room = with_room(stack, budget.memory_bytes)
+            if not has_room:
+                return MEMORY_LIMIT
+            push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))
+        elif stack.size[0] > 0:
+            pop(stack, state)
+        else:
+            return NEAR_TIE if is_near_tie else PROVED
+
+
+@noalloc_kernel
+def decode_cheapest(problem, state, quest):
+    """Point that takes the cheapest cell of every slot."""
+    for slot in range(problem.n_slots):
+        best = state.box[slot, LOW]
+        for cell in range(best + 1, state.box[slot, HIGH] + 1):
+            if quest.cost[cell] < quest.cost[best]:
+                best = cell
+        quest.point[slot] = best

@@ -1,0 +1,110 @@
+"""Compares answers about costs and domains with the truth by enumeration."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+
+from tests.oracle import domains
+from tests.random_domains import Case, random_case
+from treeproof.engines.attack import AttackEngine
+from treeproof.engines.base import Budget
+from treeproof.engines.exact import ExactEngine
+from treeproof.query.build import build_query
+from treeproof.query.perturbations import Cost
+from treeproof.query.query import Query
+from treeproof.results.verdict import UnknownReason, Verdict
+
+MOST_POINTS = 30_000
+BUDGET = Budget(time_limit_s=60.0)
+
+
+def compare(seed: int) -> int:
+    """Ask about a random case in every way; returns how many answers were compared."""
+    rng = np.random.default_rng([22, 2, seed])
+    case = random_case(rng)
+    arithmetic = "real" if rng.random() < 0.3 else "float64"
+    query = build_query(case.ensemble, case.rows, None, case.perturbation, arithmetic=arithmetic)
+    words = domains.Words(case.perturbation, query.ensemble)
+    for row in range(len(query)):
+        options = domains.options_of_row(words, query.rows, row)
+        if domains.n_points([domains._undominated(query, o) for o in options]) > MOST_POINTS:
+            return 0
+    truths = [domains.cheapest(query, case.perturbation, row) for row in range(len(query))]
+    if not query.reach.is_ball:
+        return _compare_verdicts(case, query, truths)
+    count = _compare_radii(case, query, truths)
+    for budget in _budgets(query, truths):
+        name = "budget" if isinstance(case.perturbation, Cost) else "eps"
+        perturbation = dataclasses.replace(case.perturbation, **{name: budget})
+        asked = build_query(case.ensemble, case.rows, None, perturbation, arithmetic=arithmetic)
+        count += _compare_verdicts(case, asked, truths)
+    return count
+
+
+def _budgets(query: Query, truths: list[domains.Cheapest]) -> list[float]:
+    """Budgets at, beside and around a least cost."""
+    assert query.pricing is not None
+    known = [truth.cost for truth in truths if truth.cost is not None]
+    if not known:
+        return [1.0]
+    cost = float(known[0]) ** (0.5 if query.pricing.is_square else 1.0)
+    beside = [float(np.nextafter(cost, side)) for side in (0.0, np.inf)]
+    return [cost, *beside, 0.7 * cost, 1.3 * cost]
+
+
+def _compare_radii(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+    pricing = query.pricing
+    assert pricing is not None
+    results, attacked = ExactEngine().radius(query, BUDGET), AttackEngine().radius(query, BUDGET)
+    power = 2 if pricing.is_square else 1
+    count = 0
+    for row, truth in enumerate(truths):
+        if not results.exact[row]:
+            assert results.reason[row] == UnknownReason.NEAR_TIE
+            continue
+        count += 1
+        if query.already_broken[row]:
+            assert results.upper[row] == 0.0
+            continue
+        if truth.cost is None:
+            assert results.lower[row] == results.upper[row] == np.inf
+            assert not np.isfinite(attacked.upper[row])
+            continue
+        point = results.witness[row]
+        said = domains.breaks_domain(case.perturbation, query.ensemble, query.rows, row, point)
+        assert said is None, said
+        assert pricing.broken_rule(row, point) is None
+        least = pricing.least_cost(row, point)
+        assert truth.cost <= least <= truth.cost * (1 + Fraction(1, 2**39))
+        assert Fraction(float(results.lower[row])) ** power <= truth.cost
+        assert Fraction(float(results.upper[row])) ** power <= least
+        assert results.lower[row] >= results.upper[row] * (1.0 - 2.0**-40)
+        if np.isfinite(attacked.upper[row]):
+            own = pricing.least_cost(row, attacked.witness[row])
+            assert own >= truth.cost
+            assert pricing.broken_rule(row, attacked.witness[row]) is None
+        assert attacked.lower[row] == 0.0
+    return count
+
+
+def _compare_verdicts(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+    pricing = query.pricing
+    assert pricing is not None
+    results, limit = ExactEngine().verify(query, BUDGET), pricing.limit
+    count = 0
+    for row, truth in enumerate(truths):
+        if results.verdict[row] == Verdict.UNKNOWN:
+            assert results.reason[row] == UnknownReason.NEAR_TIE
+            continue
+        count += 1
+        is_broken = truth.cost is not None
+        if query.reach.is_ball and truth.cost is not None and limit is not None:
+            is_broken = truth.cost < limit or (truth.cost == limit and not truth.is_open)
+        is_broken |= bool(query.already_broken[row] and query.reach.is_ball)
+        assert (results.verdict[row] == Verdict.FALSIFIED) == is_broken
+        if is_broken and not query.already_broken[row]:
+            point = results.witness[row]
+            said = domains.breaks_domain(case.perturbation, query.ensemble, query.rows, row, point)
+            assert said is None, said
+    return count
