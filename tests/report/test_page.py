@@ -590,10 +590,10 @@ def test_properties_and_differences_say_where_they_hold(tmp_path):
     )
     text = words(render(six_rows(), properties=[everywhere, two]))
     first = text[text.index("Properties of every input") : text.index("Difference of two models")]
-    assert "model.json (ffffffffffff…); every feature anywhere from 0 to 1." in first
+    assert "model.json (ffffffffffff…), where every feature lies anywhere from 0 to 1." in first
     assert "1 of 1 answers carry a proof, which was not checked for this page." in first
     assert "not about" not in first
     second = text[text.index("Difference of two models") : text.index("What may move")]
-    assert "1 of 2 features within bounds; 1 are free. 2 trees differ." in second
+    assert "1 of 2 features lie within bounds, 1 are free. 2 trees differ." in second
     assert "This is about a model that the runs of this page are not about." in second
     assert "width from 0 height free" in second

@@ -123,6 +123,11 @@ def test_the_page_has_a_section_for_reasons(saved):
     text = words(render(six_rows(), reasons=path))
     assert "Why the model answers as it does" in text
     assert "3 of 3 rows have such a set" in text
+    section = text[text.index("Why the model answers") :]
+    # What is proved is proved over a domain, which is said.
+    assert re.search(
+        r"whatever all other features are, where [^.]*(anywhere|bounds|around)", section
+    )
     assert "proofs of 3 rows" in text
     for row in range(3):
         assert found.sentence(row) in text

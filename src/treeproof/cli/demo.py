@@ -100,6 +100,7 @@ def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[byte
     """Train both models of a task, answer, check, and write the report."""
     import treeproof
     from treeproof.report.page import write_report
+    from treeproof.results.numbers import percent_down
 
     say = console().print
     names, train_rows, rows, train_labels, labels = _data(task)
@@ -116,11 +117,11 @@ def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[byte
         results.save(path)
         model.save(path.with_suffix(".treeproof"))
         asked = time.perf_counter()
-        verified = 1.0 - results.verified_error(task.at)
+        n_proved = round(len(results) * (1.0 - results.verified_error(task.at)))
         say(
             f"  {kind:8} trained in {trained - began:.1f} s; {int(results.exact.sum())} of"
             f" {len(results)} radii exact in {asked - trained:.1f} s;"
-            f" {verified:.1%} of the rows verified at {task.at:g}"
+            f" {percent_down(n_proved, len(results))} of the rows verified at {task.at:g}"
         )
         checks.append(_checked(path, model))
         runs.append(path)

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from os import PathLike
 from typing import Any
 
+from treeproof.report.domains import domain_words
 from treeproof.results.numbers import number
 from treeproof.results.property_file import load_property_records
-from treeproof.results.threat import Threat, bounds_of, movement, stillness, threat_of
 
 MOST_SHARED = 40
 """Features that both inputs share, shown below those in which they differ."""
@@ -32,45 +32,17 @@ def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[
         "proofs": f"{carry}, which was not checked for this page."
         if n_proofs
         else "The answers carry no proofs for others to check.",
-    } | _domain(records)
+    } | domain_words(_header(records))
 
 
-def _domain(records: dict[str, Any]) -> dict[str, Any]:
-    """Over which inputs answers hold: a sentence, and bounds by feature where they are many."""
+def _header(records: dict[str, Any]) -> dict[str, Any]:
+    """Model and domain of a saved file, as headers of runs have them."""
     model = records["model"]
     categorical = [words["feature"] for words in model.get("categorical_features") or []]
-    header = {
-        "model": {
-            "n_features": model["n_features"],
-            "feature_names": model.get("feature_names"),
-            "categorical": categorical,
-        },
+    return {
+        "model": model | {"categorical": categorical},
         "question": {"perturbation": records.get("domain") or {}},
     }
-    threat = threat_of(header)
-    if threat is None:
-        return {"domain": "", "bounds": []}
-    asked = records.get("domain") or {}
-    if threat.kind == "Box":
-        # Over a whole domain categories are free, within the codes that the model knows.
-        return {"domain": _box_words(threat), "bounds": _bound_lines(threat)}
-    sentence = "".join(text for text, _ in movement(threat, float(asked.get("eps") or 0.0)))
-    return {"domain": f"around each row, {sentence}. {' '.join(stillness(threat))}", "bounds": []}
-
-
-def _box_words(threat: Threat) -> str:
-    bounds = [bounds_of(threat, f) for f in range(len(threat.names))]
-    if len(set(bounds)) == 1:
-        return f"every feature anywhere {bounds[0] or 'at all'}"
-    free = sum(not words for words in bounds)
-    rest = f"; {free:,} are free" if free else ""
-    return f"{len(bounds) - free:,} of {len(bounds):,} features within bounds{rest}"
-
-
-def _bound_lines(threat: Threat) -> list[tuple[str, str]]:
-    """Features by bounds, where not all have the same."""
-    bounds = [bounds_of(threat, f) or "free" for f in range(len(threat.names))]
-    return list(zip(threat.names, bounds, strict=True)) if len(set(bounds)) > 1 else []
 
 
 def _model(words: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from treeproof.checker.reasons import ReasonsRow, reasons_header
 from treeproof.errors import InvalidInput
+from treeproof.report.domains import domain_words
 from treeproof.report.images import change_image, check_shape, grey_image, set_image
 from treeproof.results.numbers import number
 from treeproof.results.reasons import Reasons
@@ -134,7 +135,8 @@ def reasons_context(path: str | PathLike[str], shape: tuple[int, int] | None) ->
     fixed = np.flatnonzero(found.sufficient).tolist()
     sizes = found.sizes()
     counts = Counter(f for row in fixed for f in found.features[row].tolist())
-    return {
+    header = reasons_header(path) or {}
+    return domain_words(header) | {
         "n": len(found),
         "n_fixed": len(fixed),
         "n_minimal": int(found.minimal.sum()),
