@@ -64,6 +64,21 @@ class Inquiry:
     evidence: bool = False
     on_progress: Callable[[int, int], None] | None = None
 
+    def advance(self, number: int, n_questions: int, n_sets: int) -> Callable[[int], None] | None:
+        """What tells the progress of one question; called with the sets just done, from threads."""
+        tell, lock = self.on_progress, Lock()
+        if tell is None:
+            return None
+        done = number * n_sets
+
+        def advance(n_done: int) -> None:
+            nonlocal done
+            with lock:
+                done += n_done
+                tell(done, n_questions * n_sets)
+
+        return advance
+
     def ranges(self, ensemble: Ensemble) -> Ranges:
         """The rows that are asked about."""
         return resolve_ranges(accept_float64_rows(ensemble), self.domain, self.X, self.missing)
@@ -183,23 +198,13 @@ def _answer(
     place: tuple[int, int],
 ) -> list[PairOutcome]:
     """Answer a question about all sets; `place` is its number, and how many questions there are."""
-    tell, n_boxes = inquiry.on_progress, len(ranges.low)
-    done, lock = place[0] * n_boxes, Lock()
-
-    def advance(n_done: int) -> None:
-        nonlocal done
-        if tell is not None:
-            with lock:
-                done += n_done
-                tell(done, place[1] * n_boxes)
-
     return solve(
         one_model(ensemble),
         ranges,
         question,
         inquiry.budget,
         n_jobs=inquiry.n_jobs,
-        on_progress=advance,
+        on_progress=inquiry.advance(*place, len(ranges.low)),
     )
 
 
