@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
     from treeproof.results.reasons import Reasons
+    from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
 
 
@@ -53,6 +54,12 @@ class AskOptions(TypedDict, total=False):
     node_limit: int
     memory_limit_mb: float
     evidence: bool
+
+
+class ShownOptions(AskOptions, total=False):
+    """The same, and how progress is shown; `verify` explains them."""
+
+    progress: Progress
 
 
 class AnchorOptions(TypedDict, total=False):
@@ -145,7 +152,7 @@ def verify(
     *,
     engine: str | Engine = "exact",
     n_jobs: int = 1,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ShownOptions],
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -178,6 +185,8 @@ def verify(
           more is 'unknown'. By default only memory is limited, to 4096 MB.
         * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
           limits hold for each.
+        * ``progress`` (bool or callable): show a bar of the rows that are answered, by tqdm where
+          it is installed, or call a function with their number and that of all rows.
 
     Returns
     -------
@@ -186,7 +195,7 @@ def verify(
     """
     from treeproof.search.question import Question
 
-    refuse_others("verify", options, AskOptions)
+    refuse_others("verify", options, ShownOptions)
     if perturbation is None:
         raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
     if isinstance(perturbation, Ball) and perturbation.eps is None:
@@ -195,8 +204,9 @@ def verify(
             f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
-    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
+    progress = options.pop("progress", False)
+    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)  # type: ignore[misc] # popped
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
 
 
 def radius(
@@ -208,7 +218,7 @@ def radius(
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
     n_jobs: int = 1,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ShownOptions],
 ) -> Results:
     """Find the minimal perturbation of every row, or its cheapest change.
 
@@ -232,8 +242,8 @@ def radius(
         Threads over rows; -1 for all cores.
     **options
         ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``, ``node_limit``,
-        ``memory_limit_mb`` and ``evidence``, see `verify`; limits count over all radii that are
-        tried for a row.
+        ``memory_limit_mb``, ``evidence`` and ``progress``, see `verify`; limits count over all
+        radii that are tried for a row.
 
     Returns
     -------
@@ -242,7 +252,7 @@ def radius(
     """
     from treeproof.search.question import Question
 
-    refuse_others("radius", options, AskOptions)
+    refuse_others("radius", options, ShownOptions)
     ball = LInf() if perturbation is None else perturbation
     if not isinstance(ball, Ball) or ball.eps is not None:
         raise InvalidInput(
@@ -251,8 +261,9 @@ def radius(
         )
     if search is not None and is_priced(ball):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs)
+    progress = options.pop("progress", False)
+    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)  # type: ignore[misc] # popped
+    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
 
 
 @takes_domain

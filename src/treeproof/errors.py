@@ -1,4 +1,4 @@
-"""Every exception that treeproof raises, its warnings, and checks of options that raise them.
+"""Every exception that treeproof raises, its warnings, and what messages share: names, checks.
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
@@ -18,7 +18,9 @@ Messages have one form: what, rule, got, and where known the remedy, in one sent
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 
@@ -66,6 +68,27 @@ class NoEffectWarning(UserWarning):
     """An option was given that changes nothing; the message says why."""
 
 
+_MOST_NAMED = 8
+
+
+def listed(names: Sequence[Any]) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    shown = ", ".join(map(str, names[:_MOST_NAMED])) or "none"
+    return f"{shown}, … and {more} more" if more > 0 else shown
+
+
+def listed_values(values: Sequence[Any]) -> str:
+    """The same of values such as labels, as Python writes them."""
+    return f"[{listed([repr(value) for value in values])}]" if len(values) else "[]"
+
+
+def nearest(name: Any, names: Iterable[Any]) -> str:
+    """A sentence about the name that was perhaps meant; empty where none is near."""
+    near = get_close_matches(str(name), [str(known) for known in names], n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 def require_backend(module: str, extra: str) -> None:
     """Raise `BackendMissing` with the install command when `module` cannot be imported."""
     import importlib
@@ -75,8 +98,16 @@ def require_backend(module: str, extra: str) -> None:
     except ImportError as error:
         raise BackendMissing(
             f"This needs the library '{module}', which cannot be imported ({error})."
-            f" Install it with: pip install 'treeproof[{extra}]'."
+            f" Install it with: {install_command(extra)}."
         ) from error
+
+
+def install_command(extra: str) -> str:
+    """The command that brings an extra: of a clone, from its folder."""
+    folder = Path(__file__).resolve().parents[2]
+    if (folder / "pyproject.toml").is_file():
+        return f"pip install -e '{folder}[{extra}]'"
+    return f"pip install 'treeproof[{extra}]'"
 
 
 def check_real(

@@ -8,6 +8,7 @@ import pytest
 from click.testing import Result
 
 from treeproof.cli import demo
+from treeproof.errors import install_command
 from treeproof.results.run_file import load_results
 
 Run = Callable[..., Result]
@@ -63,7 +64,7 @@ def test_libraries_that_are_not_installed_are_left_out(
     monkeypatch.setattr(demo, "TASKS", ())
     result = run("demo", "--out", tmp_path)
     assert result.exit_code == 0
-    assert "XGBoost       not installed (pip install 'treeproof[xgboost]')" in result.stdout
+    assert f"XGBoost       not installed ({install_command('xgboost')})" in result.stdout
     assert result.stdout.count("not installed") == 3
     assert "scikit-learn  self-test passed" in result.stdout
 

@@ -59,7 +59,8 @@ def test_help_shows_options_by_subject(run: Run) -> None:
         zip(titles, re.split(r"^[A-Z][\w ]+:$", text, flags=re.MULTILINE)[1:], strict=False)
     )
     assert re.findall(r"^  (--[\w-]+)", sections["Output"], re.MULTILINE) == [
-        *("--out", "--format", "--all-rows", "--strict", "--resume", "--evidence")
+        *("--out", "--format", "--all-rows", "--strict", "--resume", "--evidence"),
+        *("--only", "--sort", "--log-file"),
     ]
     assert "--help" in sections["Options"]
     assert "[default: exact]" in sections["Engine and limits"]

@@ -264,7 +264,9 @@ def test_ctrl_c_keeps_what_is_finished(
     assert len(treeproof.load_results(out)) == calls[0]
     out.unlink()
     calls[:], enough = [], 1
-    assert run(*words).exit_code == 1
+    nothing = run(*words)
+    assert nothing.exit_code == 130
+    assert nothing.stderr.endswith("treeproof: interrupted.\n")
 
 
 def test_progress_is_shown_on_terminals_only(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -160,18 +161,17 @@ def test_a_full_disk_keeps_what_is_finished(
 
     def full(number: int) -> None:
         calls.append(number)
-        if len(calls) == 3:  # header, one batch, and then no more
+        if len(calls) == 4:  # header, some rows, and then no more
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     result = run(*words, "--jobs", "1")
     assert result.exit_code == 2
-    assert "cannot be written: No space left on device. The 32 rows that are finished are in" in (
-        result.stderr
-    )
+    said = re.search(r"No space left on device. The (\d+) rows that are finished", result.stderr)
+    assert said is not None, result.stderr
     assert "--resume goes on from there." in result.stderr
     monkeypatch.undo()
-    assert len(tp.load_results(tmp_path / "run.jsonl")) == 32
+    assert len(tp.load_results(tmp_path / "run.jsonl")) == int(said[1]) > 0
     assert run(*words, "--resume").exit_code == 0
     assert len(tp.load_results(tmp_path / "run.jsonl")) == N_ROWS
 

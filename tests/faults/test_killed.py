@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
-from tests.faults.killed_runs import save_model, save_rows
+from tests.faults.killed_runs import cost_s, save_model, save_rows
 from tests.unit.runs.test_runs import assert_same
 from treeproof.results.run_file import read_records
 
@@ -78,6 +78,67 @@ def test_a_killed_process_loses_nothing_that_it_wrote(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_process_killed_twenty_times(tmp_path: Path) -> None:
     check_killed_process(tmp_path, n_rows=20_000, n_kills=20)
+
+
+LATEST_S = 2.0
+"""After this a finished row must be on disk, on a machine that has other things to do, too."""
+
+
+def check_killed_with_slow_rows(folder: Path, n_rows: int, n_kills: int, kind: str) -> None:
+    """Kill a run whose rows take very different times; what had ended before is in the file."""
+    save_model(folder / "model.treeproof")
+    save_rows(folder / "rows.npz", n_rows)
+    ball = tp.LInf() if kind == "radius" else tp.LInf(0.05)
+    question = (folder / "model.treeproof", folder / "rows.npz", None, ball)
+    expected = tp.run(*question, out=folder / "quiet.jsonl", n_jobs=1).load()
+    random = np.random.default_rng(n_kills)
+    number = {repr(float(x)): row for row, x in enumerate(np.load(folder / "rows.npz")["X"][:, 0])}
+    out, diary = folder / "run.jsonl", folder / "diary.txt"
+    diary.touch()
+    # All lives together should take about as long as the run.
+    seconds = sum(cost_s(row) for row in np.load(folder / "rows.npz")["X"]) / 2 / n_kills
+    lost: list[int] = []
+    late = 0
+    for _ in range(n_kills):
+        program = [sys.executable, "-m", "tests.faults.killed_runs", folder, out, kind]
+        process = subprocess.Popen(list(map(str, program)), cwd=ROOT)
+        size = diary.stat().st_size
+        while process.poll() is None and diary.stat().st_size <= size:
+            time.sleep(0.005)  # imports and loading
+        time.sleep(float(random.uniform(0.0, 2.0 * seconds)))
+        killed = time.time()
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            break
+        ended = {}
+        for line in diary.read_text().splitlines():
+            value, when = line.split()
+            ended[number[value]] = float(when)
+        left = {record["row"] for record, _ in read_records(out) if record["record"] == "row"}
+        missing = {row: when for row, when in ended.items() if row not in left}
+        lost.append(len(missing))
+        late += sum(1 for when in missing.values() if when < killed - LATEST_S)
+        diary.write_text("")  # a row that was lost may be lost again in a later life
+    run = tp.run(*question, out=out, resume=True)
+    print(
+        f"{kind}: {len(lost)} kills, {sum(lost)} answered rows lost in all, {max(lost)} at most at"
+        f" once, {late} of them more than {LATEST_S:g} s old;"
+        f" {run.n_new} of {n_rows} rows left for the last life"
+    )
+    assert len(lost) == n_kills
+    assert late == 0
+    assert_same(run.load(), expected)
+    assert sum(1 for _ in read_records(out)) == n_rows + 1  # no row twice
+
+
+def test_a_killed_run_with_slow_rows(tmp_path: Path) -> None:
+    check_killed_with_slow_rows(tmp_path, n_rows=250, n_kills=2, kind="radius")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["radius", "verify"])
+def test_a_run_with_slow_rows_killed_fifty_times(tmp_path: Path, kind: str) -> None:
+    check_killed_with_slow_rows(tmp_path, n_rows=2500, n_kills=50, kind=kind)
 
 
 def check_killed_workers(folder: Path, n_rows: int, n_kills: int) -> None:

@@ -43,8 +43,8 @@ BUGS = [
     ),
     Bug(
         "a box is closed at any bound near the best pair",
-        "    return max(best.value[0] + aim.gap, aim.ends[0])",
-        "    return max(1.3 * best.value[0] + aim.gap + 0.1, aim.ends[0])",
+        "    return max(value + max(aim.gap, aim.share * value), aim.ends[0])",
+        "    return max(1.3 * value + aim.gap + 0.1, aim.ends[0])",
     ),
     Bug(
         "one side of a split is lost",
@@ -79,10 +79,10 @@ BUGS = [
 ]
 
 
-def run_copy(folder):
+def run_copy(folder, program=RUN):
     environment = dict(os.environ, NUMBA_DISABLE_JIT="1", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, str(N_CASES)],
+        [sys.executable, "-W", "ignore", "-c", program, str(N_CASES)],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -139,6 +139,7 @@ class Row(_Closed):
     witness_label: Label | msgspec.UnsetType = msgspec.UNSET
     evidence: str | None = None
     key: str = ""
+    id: Label = None
 
 
 # Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two

@@ -13,6 +13,8 @@ def run() -> None:
     except BackendMissing as error:
         sys.stderr.write(f"treeproof: {error}\n")
         raise SystemExit(2) from None
+    from treeproof.cli.console import LastingOutput
     from treeproof.cli.main import main
 
+    sys.stdout = LastingOutput(sys.stdout)
     main()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
-from treeproof.cli.question_options import QuestionOptions, run_options
+from treeproof.cli.question_options import QuestionOptions, run_options, shown_rows_options
 
 if TYPE_CHECKING:
     from treeproof.results.summary import RunSummary
@@ -23,6 +23,7 @@ ATTACKS = ("attack", "hard_label")
     help="Look for any change within this radius, instead of the nearest one.",
 )
 @run_options(ATTACKS[0], "Attack: attack or hard_label.")
+@shown_rows_options
 def command(model_path: str, data_path: str, eps: float | None, **given: Any) -> None:
     """Look for a near change of every row of DATA that breaks its label for the model MODEL.
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_json, printable
-from treeproof.cli.options import FILE, Command, label_option, libsvm_options, load_options
+from treeproof.cli.options import (
+    FILE,
+    Command,
+    label_option,
+    libsvm_options,
+    load_model_of_run,
+    load_options,
+)
 from treeproof.cli.run_output import EXIT_REJECTED
 from treeproof.errors import InvalidInput
 
@@ -16,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from treeproof.checker import RowCheck
     from treeproof.data.sources import FileSource
-    from treeproof.model.ensemble import Ensemble
 
 SHOWN = 20
 LONGEST = 40
@@ -69,6 +76,8 @@ def command(
     the run is not complete.
     """
     from treeproof.checker import check_reasons, check_run
+    from treeproof.checker.reasons import reasons_header
+    from treeproof.checker.runs import read_header
     from treeproof.data.sources import FileSource
     from treeproof.results.property_file import is_property_file
 
@@ -76,16 +85,16 @@ def command(
         _check_properties(run_path, (model_path, other_path), as_json, options)
         return
     _refuse_other(other_path)
-    ensemble, header = _model(run_path, model_path, options)
+    header = reasons_header(run_path) or read_header(run_path)
+    chosen = model_path or _named_model(header, run_path)
+    ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
     rows = labels = None
     is_run = question["kind"] != "reasons"
     if data_path is not None:
         if not is_run:
             raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
-        source = FileSource(
-            ensemble, data_path, label=label, first_index=first_index, absent=absent
-        )
+        source = FileSource(ensemble, data_path, **_reading(header, label, first_index, absent))
         rounded = question.get("arithmetic", question.get("domain")) != "float64"
         rows, labels = _data(source, rounded)
     counts: Counter[str] = Counter()
@@ -100,23 +109,29 @@ def command(
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
         print_json(
             {"question": question, "data": header.get("data"), "model": ensemble.fingerprint}
-            | {"compared": compared}
+            | {"loading": loading, "compared": compared}
             | {word: counts[word] for word in WORDS}
             | {"failures": found}
         )
     else:
         click.echo(printable(f"model {ensemble.fingerprint}"))
+        if loading:
+            click.echo(printable(f"loaded with {_shown(loading)}"))
         for name, value in question.items():
             click.echo(printable(f"{name} {_shown(value)}"))
         click.echo(printable(_compared_words(header, **compared)))
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
-        for failure in failures[:SHOWN]:
-            where = f"row {failure.row}: " if failure.row >= 0 else ""
-            click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
-        if len(failures) > SHOWN:
-            click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
+        _print_failures(failures)
     if failures:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _print_failures(failures: "list[RowCheck]") -> None:
+    for failure in failures[:SHOWN]:
+        where = f"row {failure.row}: " if failure.row >= 0 else ""
+        click.echo(printable(f"{where}{failure.status}: {failure.reason}"))
+    if len(failures) > SHOWN:
+        click.echo(f"… {len(failures) - SHOWN} more (--json shows them)")
 
 
 def _refuse_other(other_path: str | None) -> None:
@@ -185,31 +200,27 @@ def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
     return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
 
 
-def _model(
-    run_path: str, model_path: str | None, options: dict[str, Any]
-) -> tuple["Ensemble", dict[str, Any]]:
-    """Load the model without anything compiled, by default the file that the run names.
-
-    Returns the header of the run, too: what is proved is no more than what was asked.
-    """
-    from treeproof.checker.reasons import reasons_header
-    from treeproof.checker.runs import read_header
-    from treeproof.loaders import load_ensemble
-    from treeproof.loaders.base import LoadOptions
-
-    header = reasons_header(run_path) or read_header(run_path)
+def _named_model(header: dict[str, Any], run_path: str) -> str:
+    """The model file that the run names, here or beside the run."""
     source = str(header["model"].get("source") or "")
-    if model_path is None:
-        if not Path(source).is_file():
-            named = (
-                f"'{source}', which the run names, is no file here" if source else "no name of it"
-            )
-            raise InvalidInput(
-                f"The model of the run must be given with --model. Got none, and {named}."
-            )
-        model_path = source
-    self_test = not options.pop("no_self_test")
-    return load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test), header
+    for path in (Path(source), Path(run_path).parent / source):
+        if path.is_file():
+            return str(path)
+    named = f"'{source}', which the run names, is no file here" if source else "no name of it"
+    raise InvalidInput(f"The model of the run must be given with --model. Got none, and {named}.")
+
+
+def _reading(
+    header: dict[str, Any], label: str | None, first_index: Any, absent: Any
+) -> dict[str, Any]:
+    """How the data file is read: as options say, otherwise as the run did."""
+    read = {"label": label, "first_index": first_index, "absent": absent}
+    context = click.get_current_context()
+    for name, value in (header.get("data") or {}).items():
+        default = click.core.ParameterSource.DEFAULT
+        if name in read and value is not None and context.get_parameter_source(name) is default:
+            read[name] = value
+    return read
 
 
 def _data(source: "FileSource", rounded: bool) -> "tuple[NDArray[np.float64], list[Any] | None]":

@@ -3,14 +3,22 @@
 Text from models and data files may hold anything, so it never reaches a terminal as it is.
 """
 
+import logging
+import os
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from treeproof.errors import InvalidInput
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LOG = logging.getLogger("treeproof.cli")
+"""What is said on standard error anyway; a log file has it, too."""
+_LOG.addHandler(logging.NullHandler())  # not once more on standard error where nothing is logged
 
 _KEPT_CONTROLS = {"\n", "\t"}
 _PLAIN_WIDTH = 120
@@ -37,11 +45,13 @@ def console() -> "Console":
 
 def print_error(sentence: str) -> None:
     """Print one sentence on standard error."""
+    _LOG.error("%s", sentence)
     click.echo(f"treeproof: error: {printable(sentence)}", err=True)
 
 
 def print_note(sentence: str) -> None:
     """Print a remark on standard error, so that results on standard output stay clean."""
+    _LOG.info("%s", sentence)
     click.echo(f"treeproof: {printable(sentence)}", err=True)
 
 
@@ -51,3 +61,73 @@ def print_json(value: Any) -> None:
 
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(text)
+
+
+class LastingOutput:
+    """Standard output that takes whatever is written after the reader of a pipe has left.
+
+    In ``treeproof ... | head`` the reader leaves early. The exit status is that of the answers all
+    the same: a broken pipe would end the command with the status of a failed gate.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or nothing where nobody reads it."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._go_on()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what nobody reads."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+def log_to(verbosity: int, path: str | None) -> None:
+    """Show what the library does on standard error, and write it to a file, until the command ends.
+
+    Warnings are shown without being asked for, progress from one -v on, details from two.
+    """
+    if not verbosity and path is None:
+        return
+    log, handlers = logging.getLogger("treeproof"), list[logging.Handler]()
+    shown = logging.StreamHandler()
+    shown.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    shown.setFormatter(logging.Formatter("treeproof: %(message)s"))
+    shown.addFilter(lambda record: record.name != _LOG.name)
+    handlers.append(shown)
+    if path is not None:
+        try:
+            handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(
+                f"The log file '{path}' cannot be written: {error.strerror or error}."
+            ) from error
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        handlers[-1].setFormatter(logging.Formatter(form))
+    level = log.level
+    log.setLevel(logging.DEBUG if path is not None else shown.level)
+    for handler in handlers:
+        log.addHandler(handler)
+
+    def end() -> None:
+        log.setLevel(level)
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+
+    click.get_current_context().call_on_close(end)

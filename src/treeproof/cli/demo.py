@@ -14,7 +14,7 @@ import click
 
 from treeproof.cli.console import console
 from treeproof.cli.options import FILE, Command, jobs_option
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, install_command
 
 if TYPE_CHECKING:
     from treeproof.checker import RowCheck
@@ -202,7 +202,7 @@ def _show_libraries() -> None:
         try:
             estimator = getattr(import_module(module), kind)(**options)
         except ImportError:
-            say(f"  {name:13} not installed (pip install 'treeproof[{module}]')")
+            say(f"  {name:13} not installed ({install_command(module)})")
             continue
         rows, labels = getattr(datasets, f"load_{data_name}")(return_X_y=True)
         estimator.fit(rows, labels)

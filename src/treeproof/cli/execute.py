@@ -11,6 +11,7 @@ from treeproof.cli.options import load_model
 from treeproof.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
+    from treeproof.cli.gate import Gate
     from treeproof.prediction import Model
     from treeproof.runs.runner import Run, Runner
 
@@ -24,6 +25,7 @@ def run_question(
     *,
     eps: float | None = None,
     radii: Sequence[float] = (),
+    gate: "Gate | None" = None,
 ) -> Iterator[tuple["Run", "Runner"]]:
     """Load, ask, and save the run where that is wanted; gives what was found, and its records.
 
@@ -56,11 +58,17 @@ def run_question(
         out=None if options.out is None else Path(options.out),
         resume=options.resume,
         radii=radii,
-        keeps_records=options.output_format != "table" or options.all_rows,
+        keeps_records=options.output_format != "table"
+        or options.all_rows
+        or bool(options.only)
+        or options.sort != "row"
+        or (gate is not None and gate.not_worse_than is not None),
         first_rows=ROWS_SHOWN,
     )
     # The cluster comes first: where there is none, an earlier run file stays as it is.
     with _client(options.dask) as client, runner.opened():
+        if gate is not None:
+            gate.check(runner.header)
         total = source.estimated_rows() if sys.stderr.isatty() else None
         with progress_bar(total) as advance:
             advance(runner.tally.n_rows)

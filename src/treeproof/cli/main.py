@@ -13,9 +13,11 @@ import click
 
 import treeproof
 from treeproof.cli.console import print_error, print_note
-from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError
+from treeproof.errors import ModelWarning, NoEffectWarning, TreeproofError, nearest
 
 EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 130
+"""What shells report of a program that Ctrl-C ended."""
 
 COMMANDS = {
     "radius": "Find how far every row may change before the answer does.",
@@ -75,13 +77,10 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], COMMANDS, n=1) if args else []
+            near = nearest(args[0], COMMANDS) if args else ""
             if not near or "Did you mean" in error.message:
                 raise
-            message = f"{error.message} Did you mean '{near[0]}'?"
-            raise click.UsageError(message, ctx) from error
+            raise click.UsageError(f"{error.message}{near}", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what treeproof refuses becomes a sentence, bugs keep their traceback."""
@@ -93,6 +92,9 @@ class LazyGroup(click.Group):
                 return super().invoke(ctx)
         except TreeproofError as error:
             raise CommandFailed(str(error)) from error
+        except KeyboardInterrupt as interrupt:
+            print_note("interrupted.")
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from interrupt
 
 
 def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
@@ -116,5 +118,5 @@ def main() -> None:
     """Exact robustness proofs for tree ensembles.
 
     Exit status: 0 done, 1 a gate failed, 2 wrong use or input, 3 undecided rows under --strict or
-    evidence rejected.
+    evidence rejected, 130 interrupted.
     """

@@ -3,9 +3,16 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from treeproof.cli.console import log_to
+from treeproof.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treeproof.model.ensemble import Ensemble
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -47,6 +54,12 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, example: str, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.example = example
+        self.params += _MESSAGE_OPTIONS
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it does is said where that is asked for."""
+        log_to(ctx.params.pop("verbose"), ctx.params.pop("log_file"))
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section below its title."""
@@ -72,6 +85,23 @@ class _SectionOption(click.Option):
         self.section = section
 
 
+_MESSAGE_OPTIONS = [
+    _SectionOption(
+        ["-v", "--verbose"],
+        count=True,
+        section="Output",
+        help="Say on standard error what is done; -vv says more.",
+    ),
+    _SectionOption(
+        ["--log-file"],
+        type=FILE,
+        metavar="FILE",
+        section="Output",
+        help="Append to a file what is done, with times.",
+    ),
+]
+
+
 def section(title: str) -> Callable[..., Decorator]:
     """`click.option` for options that help shows under a title of their own."""
     return partial(click.option, cls=_SectionOption, section=title)
@@ -95,6 +125,9 @@ jobs_option = click.option("--jobs", type=POSITIVE, help="Number of threads. [de
 _row_option = section("Rows")
 label_option = _row_option(
     "--label", metavar="COLUMN", help="Column of DATA with the labels of the rows."
+)
+id_option = _row_option(
+    "--id", metavar="COLUMN", help="Column of DATA that rows are known by, such as a number."
 )
 rows_option = _row_option(
     "--rows", metavar="FIRST:LAST", help="Range of rows, such as 0:500, counted from 0."
@@ -159,6 +192,12 @@ load_options = all_of(
         help="What counts as missing, for treelite checkpoints.",
     ),
     _load_option(
+        "--classes",
+        metavar="NAME,NAME,...",
+        callback=lambda ctx, parameter, value: None if value is None else value.split(","),
+        help="Names of the classes, in the model's order, where labels were encoded.",
+    ),
+    _load_option(
         "--rounds",
         type=click.Choice(["best", "all"]),
         help="Rounds of an XGBoost model that stopped early. [default: as who saved the file]",
@@ -169,9 +208,45 @@ load_options = all_of(
 
 def load_model(model_path: str, *, no_self_test: bool, **options: Any) -> Any:
     """Load the model of a command line, with what `load_options` were given."""
+    import logging
+
     import treeproof
 
-    return treeproof.load(model_path, self_test=not no_self_test, **options)
+    model = treeproof.load(model_path, self_test=not no_self_test, **options)
+    logging.getLogger("treeproof").info("loaded '%s': %r", model_path, model)
+    return model
+
+
+def load_model_of_run(
+    header: dict[str, Any], model_path: str, *, no_self_test: bool = False, **options: Any
+) -> "tuple[Ensemble, dict[str, Any]]":
+    """Load the model of a run, without anything compiled, as the run did.
+
+    Gives the options, too. Those of a command line come before those of the run, which are all for
+    the same file; another file of the model, such as in another format, has the same threshold and
+    classes, and one that treeproof wrote has them in it.
+    """
+    from treeproof.loaders import load_ensemble
+    from treeproof.loaders.base import LoadOptions, read_model_file
+    from treeproof.model.file_format import is_saved
+
+    model, path = header["model"], Path(model_path)
+    known = model.get("loading") or {}
+    if known and path.is_file():
+        file = read_model_file(path)
+        if is_saved(file.content[:16]):
+            known = {}
+        elif file.sha256 != model.get("file_sha256"):
+            known = {n: v for n, v in known.items() if n in ("decision_threshold", "classes")}
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        loading = LoadOptions(**(known | given))
+    except TypeError as error:
+        raise InvalidInput(
+            f"The run was made with load options that are unknown: {error}."
+        ) from error
+    ensemble = load_ensemble(model_path, options=loading, self_test=not no_self_test)
+    return ensemble, known | given
 
 
 def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:

@@ -12,8 +12,8 @@ from treeproof.cli.options import (
     POSITIVE,
     SEED,
     Decorator,
-    FiniteNumber,
     all_of,
+    id_option,
     label_option,
     libsvm_options,
     load_options,
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from treeproof.query.perturbations import LInf
     from treeproof.query.threats import ThreatModel
 
-fail_under_option = click.option(
-    "--fail-under",
-    type=FiniteNumber(0.0, 1.0),
-    metavar="SHARE",
-    help="End with exit status 1 when a smaller share of the rows is verified.",
-)
+RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
+"""What verdicts are called where radii are asked for."""
+_SORTS = ("row", "radius", "-radius", "seconds", "-seconds")
 
 _rows = section("Rows")
 _threat = section("Threat model")
@@ -115,6 +112,24 @@ _ANSWER_OPTIONS = all_of(
     load_options,
 )
 
+shown_rows_options = all_of(
+    id_option,
+    _output(
+        "--only",
+        multiple=True,
+        type=click.Choice([*RADIUS_STATES, *RADIUS_STATES.values()]),
+        metavar="VERDICT",
+        help="Show only rows of a verdict, such as falsified or undecided; may be repeated.",
+    ),
+    _output(
+        "--sort",
+        type=click.Choice(_SORTS),
+        default=_SORTS[0],
+        help="Order of the rows that are shown; with - the largest come first.",
+    ),
+)
+"""Which rows are shown, and what they are called."""
+
 _RUN_OPTIONS = all_of(
     _threat(
         "--attacker-class",
@@ -166,6 +181,8 @@ class QuestionOptions:
     strict: bool
     jobs: int = -1
     out: str | None = None
+    only: tuple[str, ...] = ()
+    sort: str = "row"
     resume: bool = False
     dask: str | None = None
     evidence: bool = False
@@ -205,10 +222,10 @@ class QuestionOptions:
             raise click.UsageError("--resume needs a run file: give it with --out.")
         return cls(
             threat=threat,
-            reading=take("label", "rows", "sample", "seed", "first_index", "absent"),
+            reading=take("label", "id", "rows", "sample", "seed", "first_index", "absent"),
             limits=take("time_limit_s", "node_limit", "memory_limit_mb"),
             **take("engine", "jobs", "out", "output_format", "all_rows", "strict"),
-            **take("resume", "dask", "evidence"),
+            **take("resume", "dask", "evidence", "only", "sort"),
             loading=left,
         )
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
+from treeproof.cli.gate import Gate, gate_options
 from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
-from treeproof.cli.question_options import QuestionOptions, fail_under_option, run_options
+from treeproof.cli.question_options import QuestionOptions, run_options, shown_rows_options
 
 
 @click.command(
@@ -19,10 +20,16 @@ from treeproof.cli.question_options import QuestionOptions, fail_under_option, r
     metavar="EPS",
     help="Also say which share of the rows is verified at this radius.",
 )
-@fail_under_option
+@gate_options
 @run_options()
+@shown_rows_options
 def command(
-    model_path: str, data_path: str, at: float | None, fail_under: float | None, **given: Any
+    model_path: str,
+    data_path: str,
+    at: float | None,
+    fail_under: float | None,
+    not_worse_than: str | None,
+    **given: Any,
 ) -> None:
     """Find the minimal perturbation of every row of DATA for the model MODEL.
 
@@ -35,11 +42,16 @@ def command(
     from treeproof.query.description import plain
     from treeproof.results.numbers import share_down
 
-    if fail_under is not None and at is None:
-        raise click.UsageError("--fail-under needs a radius: give it with --at.")
+    gate = Gate(fail_under, not_worse_than)
+    if gate.is_given and at is None:
+        name = "--fail-under" if fail_under is not None else "--not-worse-than"
+        raise click.UsageError(f"{name} needs a radius: give it with --at.")
     options = QuestionOptions.parse(given)
     radii = () if at is None else (at,)
-    with run_question(model_path, data_path, options, "radius", radii=radii) as (run, runner):
+    with run_question(model_path, data_path, options, "radius", radii=radii, gate=gate) as (
+        run,
+        runner,
+    ):
         tally = run.tally
         share = None if at is None else tally.share_proved(at)
         lines = tally.lines()
@@ -56,4 +68,5 @@ def command(
             "at": at,
             "share_verified": share,
         }
-        conclude(run, runner, options, summary, lines, fail_under=fail_under, share=share)
+        verified = None if at is None or share is None else (share, at)
+        conclude(run, runner, options, summary, lines, gate=gate, verified=verified)

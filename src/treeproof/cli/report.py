@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import DISTANCE, FILE, Command
+from treeproof.cli.options import DISTANCE, FILE, Command, load_model_of_run
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
@@ -117,6 +117,7 @@ def command(
 def _check(run_path: str, model_path: str) -> "list[RowCheck]":
     """What the independent checker says of every row of a run."""
     from treeproof.checker import check_run
-    from treeproof.loaders import load_ensemble
+    from treeproof.checker.runs import read_header
 
-    return list(check_run(run_path, load_ensemble(model_path)))
+    ensemble, _ = load_model_of_run(read_header(run_path), model_path)
+    return list(check_run(run_path, ensemble))

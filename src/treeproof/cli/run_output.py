@@ -1,10 +1,10 @@
-"""How commands give their answers: tables, JSON, CSV, files, progress, exit statuses."""
+"""How commands end: answers, files, progress, exit statuses; `shown_rows` prints the rows."""
 
 import contextlib
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +14,21 @@ from treeproof.cli.console import console, print_note, printable
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from treeproof.cli.gate import Gate
     from treeproof.cli.question_options import QuestionOptions
     from treeproof.results.summary import RunSummary
     from treeproof.runs.runner import Run, Runner
 
 EXIT_GATE_FAILED = 1
 EXIT_UNDECIDED = EXIT_REJECTED = 3
-EXIT_INTERRUPTED = 130
-"""What shells report of a program that Ctrl-C ended."""
+
 
 ROWS_SHOWN = 20
-_CHANGES_SHOWN = 1
 _PRINT_BYTES = 1 << 16
-_RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
-_ROW_COLUMNS = (
-    *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
-    *("seconds", "reason"),
-)
-_TEXT_COLUMNS = {"label", "verdict", "radius", "note", "feature", "features", "kept_fixed"}
+_TEXT_COLUMNS = {
+    *("id", "label", "verdict", "radius", "becomes", "note"),
+    *("feature", "features", "kept_fixed"),
+}
 
 
 def conclude(
@@ -41,73 +38,63 @@ def conclude(
     summary: dict[str, Any],
     lines: Sequence[str],
     *,
-    fail_under: float | None = None,
-    share: float | None = None,
+    gate: "Gate | None" = None,
+    verified: tuple[float, float] | None = None,
 ) -> None:
     """Print answers in the form that was asked for, and end with their exit status.
 
-    The summary is given as plain data, for JSON, and in words, for the table; see `finish` for the
-    gate.
+    The summary is given as plain data, for JSON, and in words, for the table; `verified` is the
+    share of the rows that the gate is about, and its radius.
     """
+    from treeproof.cli.shown_rows import (
+        is_wanted,
+        order_by,
+        print_csv_rows,
+        print_json_rows,
+        print_row_table,
+    )
     from treeproof.query.arithmetic import in_words
     from treeproof.results.threat import threat_lines
 
     arithmetic = in_words(runner.header)
+    chosen = is_wanted(options.only), order_by(options.sort)
     if options.output_format == "json":
         head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
-        print_json_rows(head, runner.records())
+        print_json_rows(head, runner.records(*chosen), runner.header["model"]["feature_names"])
     elif options.output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
-        print_csv(_ROW_COLUMNS, ([r[c] for c in _ROW_COLUMNS] for r in runner.records()))
+        print_csv_rows(runner.records(*chosen), runner.header)
     else:
         for line in (*lines, *threat_lines(runner.header), f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
-        _print_rows(runner, everything=options.all_rows)
-    finish(run.tally, run.is_complete, options.strict, fail_under, share)
+        print_row_table(runner, options)
+    failure = None
+    if run.is_complete and gate is not None and verified is not None:
+        failure = gate.failure(runner, *verified)
+    finish(run.tally, run.is_complete, options.strict, failure)
 
 
 def finish(
-    tally: "RunSummary",
-    is_complete: bool,
-    strict: bool,
-    fail_under: float | None = None,
-    share: float | None = None,
+    tally: "RunSummary", is_complete: bool, strict: bool, failure: str | None = None
 ) -> None:
-    """End with the exit status that answers ask for; a failed gate comes before undecided rows.
+    """End with the exit status that answers ask for; a failed gate comes before undecided rows."""
+    from treeproof.cli.main import EXIT_INTERRUPTED
 
-    The gate fails where a smaller `share` of the rows than `fail_under` is verified.
-    """
     if not is_complete:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    if fail_under is not None and share is not None and share < fail_under:
-        from treeproof.results.numbers import share_down
-
-        proved = f"{share_down(share)} {tally.who()}"
-        print_note(f"the gate failed: {proved} are verified, below {fail_under:g}.")
+    if failure is not None:
+        print_note(f"the gate failed: {failure}.")
         raise click.exceptions.Exit(EXIT_GATE_FAILED)
     if strict and tally.verdicts["unknown"]:
         print_note(f"{tally.verdicts['unknown']} of {tally.n_rows} rows are undecided (--strict).")
         raise click.exceptions.Exit(EXIT_UNDECIDED)
 
 
-def print_json_rows(head: dict[str, Any], records: Iterable[dict[str, Any]]) -> None:
-    """Print one JSON object whose last entry, the rows, is never in memory as a whole."""
-    import msgspec
-
-    text = msgspec.json.format(msgspec.json.encode(head), indent=2).decode()
-    click.echo(text.rstrip().removesuffix("}").rstrip() + ',\n  "rows": [', nl=False)
-    comma = ""
-    for record in records:
-        click.echo(f"{comma}\n    {msgspec.json.encode(record).decode()}", nl=False)
-        comma = ","
-    click.echo("\n  ]\n}")
-
-
 def print_csv(columns: Sequence[str], rows: Any) -> None:
     """Print comma-separated values; undefined numbers are empty cells."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([printable(column) for column in columns])
     for row in rows:
         writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
         if text.tell() > _PRINT_BYTES:
@@ -132,48 +119,6 @@ def print_table(columns: Sequence[str], rows: Any) -> None:
     for row in rows:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     console().print(table)
-
-
-def _print_rows(runner: "Runner", *, everything: bool) -> None:
-    asks_radius = runner.tally.asks_radius
-    states = _RADIUS_STATES if asks_radius else {name: name for name in _RADIUS_STATES}
-    columns = ("row", "label", "radius" if asks_radius else "verdict", "lower", "upper", "note")
-    names = runner.header["model"]["feature_names"]
-    n_rows = runner.tally.n_rows
-    records = runner.first_records(None if everything else ROWS_SHOWN)
-    shown = [
-        (
-            record["row"],
-            record["label"],
-            states[record["verdict"]],
-            _figure(record["lower"], 6),
-            _figure(record["upper"], 6),
-            record["reason"] or _changes(record, names),
-        )
-        for record in records
-    ]
-    print_table(columns, shown)
-    if n_rows > len(shown):
-        click.echo(f"… {n_rows - len(shown)} more rows (--all-rows shows them)")
-
-
-def _figure(value: Any, n_digits: int) -> str:
-    return "nan" if value is None else f"{float(value):.{n_digits}g}"
-
-
-def _changes(record: dict[str, Any], names: Sequence[str]) -> str:
-    """Say in a few words what the witness of a row changes."""
-    if record["witness"] is None:
-        return ""
-    pairs = list(zip(record["values"], record["witness"], strict=True))
-    changed = [f for f, (old, new) in enumerate(pairs) if old != new and new is not None]
-    said = [
-        f"{names[f] if names else f'feature {f}'}: "
-        + " → ".join(_figure(value, 7) for value in pairs[f])
-        for f in changed[:_CHANGES_SHOWN]
-    ]
-    more = f", and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
-    return ", ".join(said) + more
 
 
 @contextlib.contextmanager

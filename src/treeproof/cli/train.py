@@ -24,7 +24,7 @@ from treeproof.cli.options import (
     section,
 )
 from treeproof.cli.run_output import check_out, progress_bar
-from treeproof.errors import BackendMissing, InvalidInput, require_backend
+from treeproof.errors import BackendMissing, InvalidInput, listed, require_backend
 
 if TYPE_CHECKING:
     from treeproof.data.readers import DataFile
@@ -298,7 +298,7 @@ def _estimator(
 def _say_classes(classes: list[Any], out: str) -> None:
     if out.endswith(".treeproof") or classes == list(range(len(classes))):
         return
-    said = ", ".join(f"{number} is {label!r}" for number, label in enumerate(classes[:10]))
+    said = listed([f"{number} is {label!r}" for number, label in enumerate(classes)])
     print_note(
         f"XGBoost files know classes by number: {said}. A file that ends in .treeproof keeps them."
     )

@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
+from treeproof.cli.gate import Gate, gate_options
 from treeproof.cli.options import DISTANCE, Command, data_argument, model_argument
-from treeproof.cli.question_options import QuestionOptions, fail_under_option, run_options
+from treeproof.cli.question_options import QuestionOptions, run_options, shown_rows_options
 
 
 @click.command(
@@ -20,10 +21,16 @@ from treeproof.cli.question_options import QuestionOptions, fail_under_option, r
     metavar="EPS",
     help="How far every feature may move, both ways; needed unless --threat says it.",
 )
-@fail_under_option
+@gate_options
 @run_options()
+@shown_rows_options
 def command(
-    model_path: str, data_path: str, eps: float | None, fail_under: float | None, **given: Any
+    model_path: str,
+    data_path: str,
+    eps: float | None,
+    fail_under: float | None,
+    not_worse_than: str | None,
+    **given: Any,
 ) -> None:
     """Decide for every row of DATA whether the model MODEL keeps its label within a radius.
 
@@ -35,14 +42,18 @@ def command(
     from treeproof.cli.run_output import conclude
     from treeproof.results.numbers import share_down
 
+    gate = Gate(fail_under, not_worse_than)
     options = QuestionOptions.parse(given)
     if eps is None and not options.threat.has_radius:
         raise click.MissingParameter(param_hint="'--eps'", param_type="option")
-    with run_question(model_path, data_path, options, "verify", eps=eps) as (run, runner):
+    with run_question(model_path, data_path, options, "verify", eps=eps, gate=gate) as (
+        run,
+        runner,
+    ):
         tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
         counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
         share = tally.share(counts["verified"])
         lines = [*tally.lines(), f"verified at radius {at:g}: {share_down(share)} {tally.who()}"]
         rows = {"rows": tally.n_rows, "attacked": tally.n_attacked}
         summary = rows | counts | {"at": at, "share_verified": share}
-        conclude(run, runner, options, summary, lines, fail_under=fail_under, share=share)
+        conclude(run, runner, options, summary, lines, gate=gate, verified=(share, at))

@@ -1,45 +1,67 @@
 """Rows and labels from files of any size, chunk by chunk.
 
-CSV, Parquet, NPY, NPZ and LIBSVM files are read so that only one chunk is in memory at a time.
+CSV, JSON lines, Parquet, Arrow, NPY, NPZ and LIBSVM files are read so that only one chunk is in
+memory at a time; text may be compressed with gzip, or come from standard input.
 Values keep the form of the file until a model is known: only the model can say whether a cell is a
 number or a category, and which class a label means.
 """
 
+import atexit
 import csv
+import gzip
+import io
 import os
 import re
+import shutil
+import sys
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, listed, nearest, require_backend
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import TextTable, column_order, numeric_rows
 
-FileKind = Literal["csv", "parquet", "npy", "npz", "libsvm"]
+FileKind = Literal["csv", "jsonl", "parquet", "arrow", "npy", "npz", "libsvm"]
+
+STANDARD_INPUT = "-"
 
 _SUFFIXES: dict[str, FileKind] = {
     ".csv": "csv",
     ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".npy": "npy",
     ".npz": "npz",
     ".libsvm": "libsvm",
     ".svm": "libsvm",
     ".svmlight": "libsvm",
 }
-_MAGIC: dict[bytes, FileKind] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+_MAGIC: dict[bytes, FileKind] = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+}
+_TEXT_KINDS: tuple[FileKind, ...] = ("csv", "jsonl", "libsvm")
+_GZIP = b"\x1f\x8b"
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _LIBSVM_LINE = re.compile(rb"[^\s,:]+(?:[ \t]+(?:qid|\d+):[^\s:]+)+\s*(?:#|$)")
 _ROWS = re.compile(r"(\d*):(\d*)")
 
@@ -52,7 +74,9 @@ class ReadOptions:
     """What a file does not say about itself."""
 
     label: str | None = None
-    """Column of the labels (CSV, Parquet), or their array in an NPZ file (by default ``y``)."""
+    """Column of the labels, or their array in an NPZ file (by default ``y``)."""
+    id: str | None = None
+    """Column, or array, of what the user knows each row by; no feature either."""
     rows: slice = field(default_factory=lambda: slice(0, None))
     """Range of rows, as `parse_rows` gives it."""
     n_features: int | None = None
@@ -60,6 +84,12 @@ class ReadOptions:
     first_index: Literal[0, 1] = 1
     absent: Literal["zero", "missing"] = "zero"
     """What an entry that a LIBSVM line leaves out stands for."""
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """Columns that are no features, by what they are of a chunk."""
+        named = {"labels": self.label, "ids": self.id}
+        return {part: name for part, name in named.items() if name is not None}
 
     @property
     def first_row(self) -> int:
@@ -87,6 +117,7 @@ class Chunk:
     values: Any
     columns: tuple[str, ...] = ()
     labels: Any = None
+    ids: Any = None
 
     def __len__(self) -> int:
         if isinstance(self.values, TextTable):
@@ -123,25 +154,61 @@ class DataFile:
 
 def file_kind(path: Path) -> FileKind:
     """Kind of a data file, by its ending, otherwise by its content."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(65536)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+    head, is_packed = _head(path)
     if not head:
         raise InvalidInput(f"The data file '{path}' is empty.")
-    for magic, kind in _MAGIC.items():
-        if head.startswith(magic):
-            return kind
-    kind_by_suffix = _SUFFIXES.get(path.suffix.lower())
-    if kind_by_suffix in ("parquet", "npy", "npz"):
+    suffix = (Path(path.stem) if is_packed else path).suffix.lower()
+    if suffix in _SHEETS:
+        raise InvalidInput(
+            f"A spreadsheet such as '{path}' must be saved as CSV or Parquet first: in the program"
+            f" that made it, or with pandas.read_excel({path.name!r}).to_parquet('rows.parquet')."
+        )
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+    if is_packed and kind is not None:
+        raise InvalidInput(
+            f"Only text may be compressed with gzip. Got {kind} in '{path}'. Decompress it first:"
+            f" gunzip '{path}'."
+        )
+    if kind is not None:
+        return kind
+    if head.startswith(b"FEA1"):
+        raise InvalidInput(
+            f"The data file '{path}' is of version 1 of Feather, which pyarrow no longer reads."
+            " Save it again with pandas.DataFrame.to_feather of today."
+        )
+    kind = _SUFFIXES.get(suffix)
+    if kind is not None and kind not in _TEXT_KINDS:
         raise InvalidInput(
             f"The data file '{path}' is not of the kind that its ending says, or is damaged."
         )
-    if kind_by_suffix is not None:
-        return kind_by_suffix
+    if kind is not None:
+        return kind
     lines = [line for line in head.splitlines() if line.strip() and not line.startswith(b"#")]
+    if lines and lines[0].lstrip().startswith(b"{"):
+        return "jsonl"
     return "libsvm" if lines and _LIBSVM_LINE.match(lines[0]) else "csv"
+
+
+def _head(path: Path) -> tuple[bytes, bool]:
+    """First bytes of a file, unpacked; and whether it is compressed."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(65536)
+        if not head.startswith(_GZIP):
+            return head, False
+        with gzip.open(path) as packed:
+            return packed.read(65536), True
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from error
+
+
+@cache
+def standard_input() -> Path:
+    """All of standard input as a file, since rows are read more than once; gone at the end."""
+    with tempfile.NamedTemporaryFile(prefix="treeproof-rows-", delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return Path(file.name)
 
 
 def parse_rows(text: str) -> slice:
@@ -161,13 +228,20 @@ def unreadable(path: Path, error: Exception) -> InvalidInput:
     return InvalidInput(f"The data file '{path}' cannot be read: {reason.rstrip('.')}.")
 
 
+def objects(values: list[Any]) -> NDArray[Any]:
+    """Values as they are, whatever their types."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
 def require_column(name: str, columns: list[str], path: Path) -> None:
     """Raise, with the nearest name, unless a file has a column or an array."""
     if name in columns:
         return
-    near = get_close_matches(name, columns, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(columns[:10])}."
-    raise InvalidInput(f"The data file '{path}' has no {name!r}.{hint}")
+    raise InvalidInput(
+        f"The data file '{path}' has no {name!r}.{nearest(name, columns)} It has {listed(columns)}."
+    )
 
 
 @contextmanager
@@ -193,16 +267,31 @@ class TextFile(DataFile):
         """Line number and cells of each line; none where it is no row."""
         with (
             _readable(self.path),
+            self._binary() as content,
             # A byte order mark is no part of the first column's name.
-            self.path.open(encoding="utf-8-sig", newline="") as stream,
+            io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as stream,
         ):
             yield self._cells(stream)
 
-    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+    def _binary(self) -> IO[bytes]:
+        with self.path.open("rb") as file:
+            is_packed = file.read(2) == _GZIP
+        # Buffered by far more than gzip does, which decompresses a little at a time.
+        return io.BufferedReader(gzip.open(self.path)) if is_packed else self.path.open("rb")
+
+    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, Any]]:
         raise NotImplementedError
 
-    def _chunk(self, first_row: int, lines: list[tuple[int, list[str]]]) -> Chunk:
+    def _chunk(self, first_row: int, lines: list[tuple[int, Any]]) -> Chunk:
         raise NotImplementedError
+
+    def _take_apart(self, columns: list[str]) -> None:
+        """Tell features from labels and identifiers by the names of all columns."""
+        apart = self._options.apart
+        for name in apart.values():
+            require_column(name, columns, self.path)
+        self.has_labels = "labels" in apart
+        self.columns = tuple(name for name in columns if name not in apart.values())
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
@@ -232,10 +321,7 @@ class CsvFile(TextFile):
         self._all_columns = [name.strip() for name in first] if self._has_header else numbers
         if len(set(self._all_columns)) != len(first):
             raise InvalidInput(f"Column names in '{path}' must be unique. Got {first}.")
-        if options.label is not None:
-            require_column(options.label, self._all_columns, path)
-        self.has_labels = options.label is not None
-        self.columns = tuple(name for name in self._all_columns if name != options.label)
+        self._take_apart(self._all_columns)
 
     def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
         if not self._delimiter:
@@ -255,9 +341,12 @@ class CsvFile(TextFile):
                 )
         cells_by_column = map(list, zip(*(cells for _, cells in lines), strict=True))
         columns = dict(zip(self._all_columns, cells_by_column, strict=True))
-        label = self._options.label
-        labels = None if label is None else [cell.strip() for cell in columns.pop(label)]
-        return Chunk(first_row=first_row, values=TextTable(columns), labels=labels)
+        apart: dict[str, Any] = {
+            part: [cell.strip() for cell in columns[name]]
+            for part, name in self._options.apart.items()
+        }
+        features = TextTable({name: columns[name] for name in self.columns})
+        return Chunk(first_row=first_row, values=features, **apart)
 
 
 def _is_number(cell: str) -> bool:
@@ -266,6 +355,49 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class JsonLinesFile(TextFile):
+    """A JSON object in each line, which names its columns; null is missing."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        super().__init__(path, options)
+        with self._lines() as lines:
+            _, first = next(((line, row) for line, row in lines if row), (0, {}))
+        if not first:
+            raise InvalidInput(f"The first line of '{path}' must be a JSON object. Got none.")
+        self._all_columns = list(first)
+        self._n_columns = len(first)
+        self._take_apart(self._all_columns)
+
+    def _cells(self, stream: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in enumerate(stream, start=1):
+            yield number, self._object(number, line) if line.strip() else {}
+
+    def _object(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(line, type=dict[str, bool | float | int | str | None])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidInput(
+                f"Line {number} of '{self.path}' must be a JSON object of numbers, texts, truth"
+                f" values and null: {error}."
+            ) from error
+
+    def _chunk(self, first_row: int, lines: list[tuple[int, dict[str, Any]]]) -> Chunk:
+        known = set(self._all_columns)
+        for line, row in lines:
+            if row.keys() != known:
+                other = sorted(row.keys() ^ known)[0]
+                raise InvalidInput(
+                    f"Every line of '{self.path}' must have the keys of the first. Line {line}"
+                    f" {'has another' if other in row else 'lacks one'}: {other!r}."
+                )
+        columns = {name: [row[name] for _, row in lines] for name in self._all_columns}
+        apart: dict[str, Any] = {
+            part: objects(columns[name]) for part, name in self._options.apart.items()
+        }
+        features = TextTable({name: columns[name] for name in self.columns}, has_types=True)
+        return Chunk(first_row=first_row, values=features, **apart)
 
 
 class LibsvmFile(TextFile):
@@ -366,13 +498,14 @@ class NpzFile(ArrayFile):
         super().__init__(path, options)
         with _readable(path), zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-            for name in ["X"] if options.label is None else ["X", options.label]:
+            for name in ("X", *options.apart.values()):
                 require_column(name, names, path)
             with archive.open("X.npy") as stream:
                 shape, self._fortran, self._dtype = _npy_header(stream)
         self._set_shape(self._dtype, shape)
         label = options.label or ("y" if "y" in names else None)
         self._labels = None if label is None else self._read_labels(label)
+        self._ids = None if options.id is None else self._read_labels(options.id)
         self.has_labels = label is not None
         self.columns = self._read_names() if "feature_names" in names else ()
 
@@ -387,7 +520,7 @@ class NpzFile(ArrayFile):
             labels = labels[:, 0]
         if labels.shape != self._shape[:1]:
             raise InvalidInput(
-                f"Array {name!r} of '{self.path}' must have one label per row ({self._shape[0]})."
+                f"Array {name!r} of '{self.path}' must have one entry per row ({self._shape[0]})."
                 f" Got shape {labels.shape}."
             )
         return labels
@@ -407,8 +540,10 @@ class NpzFile(ArrayFile):
         whole = self._read("X") if self._fortran else None
         blocks = self._streamed() if whole is None else (whole[part] for part in self._parts())
         for part, values in zip(self._parts(), blocks, strict=True):
-            labels = None if self._labels is None else self._labels[part]
-            yield Chunk(first_row=part.start, values=values, columns=self.columns, labels=labels)
+            labels, ids = (None if a is None else a[part] for a in (self._labels, self._ids))
+            yield Chunk(
+                first_row=part.start, values=values, columns=self.columns, labels=labels, ids=ids
+            )
 
     def _streamed(self) -> Iterator[NDArray[Any]]:
         row_bytes = self._shape[1] * self._dtype.itemsize
@@ -434,36 +569,29 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     return npy_format.read_array_header_2_0(stream)
 
 
-class ParquetFile(DataFile):
-    """A table in column groups, read with pyarrow batch by batch."""
+class ArrowTableFile(DataFile):
+    """A table that pyarrow reads batch by batch."""
 
     n_rows: int
+    _read_columns: list[str]
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         require_backend("pyarrow.parquet", "parquet")
         super().__init__(path, options)
-        with self._opened() as file:
-            names = list(file.schema_arrow.names)
-            n_rows = file.metadata.num_rows
-        if options.label is not None:
-            require_column(options.label, names, path)
-        self.has_labels = options.label is not None
+
+    def _set_table(self, names: list[str], n_rows: int) -> None:
+        for name in self._options.apart.values():
+            require_column(name, names, self.path)
+        self.has_labels = self._options.label is not None
         # pandas stores an unnamed index as a column of this name; it is no feature.
         kept = [name for name in names if not name.startswith("__index_level_")]
-        self.columns = tuple(name for name in kept if name != options.label)
+        self.columns = tuple(name for name in kept if name not in self._options.apart.values())
         self._read_columns = kept
-        self.n_rows = options.n_wanted(n_rows)
+        self.n_rows = self._options.n_wanted(n_rows)
 
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        import pyarrow
-        from pyarrow import parquet
-
-        try:
-            with parquet.ParquetFile(self.path) as file:
-                yield file
-        except (OSError, pyarrow.ArrowException) as error:
-            raise unreadable(self.path, error) from error
+    def _batches(self, first: int, size: int) -> Iterator[tuple[int, Any]]:
+        """Record batches, from the one that holds a row on, with the number of their first row."""
+        raise NotImplementedError
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
@@ -472,25 +600,84 @@ class ParquetFile(DataFile):
         if self.n_rows == 0:
             return
         first, last = self._options.first_row, self._options.first_row + self.n_rows
-        size = chunk_size(len(self._read_columns))
-        with self._opened() as file:
-            groups, row = _groups_from(file.metadata, first)
-            batches = file.iter_batches(size, row_groups=groups, columns=self._read_columns)
-            for batch in batches:
-                start, stop = max(first, row), min(last, row + batch.num_rows)
-                if start < stop:
-                    table = pyarrow.Table.from_batches([batch.slice(start - row, stop - start)])
-                    yield self._chunk(start, table)
-                row += batch.num_rows
-                if row >= last:
-                    return
+        for row, batch in self._batches(first, chunk_size(len(self._read_columns))):
+            start, stop = max(first, row), min(last, row + batch.num_rows)
+            if start < stop:
+                table = pyarrow.Table.from_batches([batch.slice(start - row, stop - start)])
+                yield self._chunk(start, table)
+            if row + batch.num_rows >= last:
+                return
 
     def _chunk(self, first_row: int, table: Any) -> Chunk:
-        label = self._options.label
-        if label is None:
-            return Chunk(first_row=first_row, values=table)
-        labels = np.array(table.column(label).to_pylist(), dtype=object)
-        return Chunk(first_row=first_row, values=table.drop_columns([label]), labels=labels)
+        apart: dict[str, Any] = {
+            part: objects(table.column(name).to_pylist())
+            for part, name in self._options.apart.items()
+        }
+        return Chunk(first_row=first_row, values=table.select(list(self.columns)), **apart)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import pyarrow
+
+        try:
+            yield
+        except (OSError, pyarrow.ArrowException) as error:
+            raise unreadable(self.path, error) from error
+
+
+class ParquetFile(ArrowTableFile):
+    """A table in column groups."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        super().__init__(path, options)
+        with self._opened() as file:
+            self._set_table(list(file.schema_arrow.names), file.metadata.num_rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        from pyarrow import parquet
+
+        with self._reading(), parquet.ParquetFile(self.path) as file:
+            yield file
+
+    def _batches(self, first: int, size: int) -> Iterator[tuple[int, Any]]:
+        with self._opened() as file:
+            groups, row = _groups_from(file.metadata, first)
+            for batch in file.iter_batches(size, row_groups=groups, columns=self._read_columns):
+                yield row, batch
+                row += batch.num_rows
+
+
+class ArrowFile(ArrowTableFile):
+    """Record batches as Arrow has them in memory; version 2 of Feather is the same."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        super().__init__(path, options)
+        with self._opened() as file:
+            sizes = [file.get_batch(n).num_rows for n in range(file.num_record_batches)]
+            self._set_table(list(file.schema.names), sum(sizes))
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import pyarrow
+
+        with (
+            self._reading(),
+            pyarrow.memory_map(str(self.path)) as source,
+            pyarrow.ipc.open_file(source) as file,
+        ):
+            yield file
+
+    def _batches(self, first: int, size: int) -> Iterator[tuple[int, Any]]:
+        row = 0
+        with self._opened() as file:
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number)
+                if first < row + batch.num_rows:
+                    for start in range(0, batch.num_rows, size):
+                        part = batch.slice(start, size)
+                        yield row + start, part.select(self._read_columns)
+                row += batch.num_rows
 
 
 def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
@@ -506,7 +693,9 @@ def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
 
 _FILES: dict[FileKind, type[DataFile]] = {
     "csv": CsvFile,
+    "jsonl": JsonLinesFile,
     "parquet": ParquetFile,
+    "arrow": ArrowFile,
     "npy": NpyFile,
     "npz": NpzFile,
     "libsvm": LibsvmFile,
@@ -515,10 +704,13 @@ _FILES: dict[FileKind, type[DataFile]] = {
 
 def open_data(path: Any, options: ReadOptions | None = None) -> DataFile:
     """Open a data file of any supported kind, known by its ending or else by its first bytes."""
-    source, options = Path(path), options or ReadOptions()
+    source = standard_input() if str(path) == STANDARD_INPUT else Path(path)
+    options = options or ReadOptions()
     kind = file_kind(source)
-    if options.label is not None and kind in ("npy", "libsvm"):
+    if options.apart and kind in ("npy", "libsvm"):
+        what = "A label column" if options.label is not None else "A column of identifiers"
         raise InvalidInput(
-            f"A label column can be named for CSV, Parquet and NPZ files only. Got '{source.name}'."
+            f"{what} can be named for CSV, JSON lines, Parquet, Arrow and NPZ files only. Got"
+            f" '{path}'."
         )
     return _FILES[kind](source, options)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
+from treeproof.data.readers import DataFile, ReadOptions, objects, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import label_numbers, numeric_rows
@@ -20,34 +19,33 @@ from treeproof.model.spread import Spread
 class Rows:
     """Some rows in the model's column order, with their numbers in the data.
 
-    Values are float64 (n, n_features), labels those that the model's library reports, as objects.
+    Values are float64 (n, n_features), labels those that the model's library reports, as objects,
+    identifiers what the user knows rows by.
     """
 
     number: NDArray[np.int64]
     values: FloatArray
     labels: NDArray[Any] | None
+    ids: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.number)
 
     def take(self, selection: Any) -> "Rows":
         """Return a selection of the rows."""
-        labels = None if self.labels is None else self.labels[selection]
-        return Rows(self.number[selection], self.values[selection], labels)
+        labels, ids = (None if a is None else a[selection] for a in (self.labels, self.ids))
+        return Rows(self.number[selection], self.values[selection], labels, ids)
 
     @staticmethod
     def join(parts: list["Rows"]) -> "Rows":
         """Return all rows of several parts, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
-        labels = None
-        if parts[0].labels is not None:
-            labels = np.concatenate([part.labels for part in parts if part.labels is not None])
-        return Rows(
-            np.concatenate([part.number for part in parts]),
-            np.concatenate([part.values for part in parts]),
-            labels,
-        )
+        joined: dict[str, Any] = {}
+        for name in ("number", "values", "labels", "ids"):
+            columns = [getattr(part, name) for part in parts]
+            joined[name] = None if columns[0] is None else np.concatenate(columns)
+        return Rows(**joined)
 
 
 class Source(Protocol):
@@ -104,6 +102,7 @@ class FileSource:
     seed: int = 0
     first_index: Literal[0, 1] = 1
     absent: Literal["zero", "missing"] = "zero"
+    id: str | None = None
     _chosen: NDArray[np.int64] | None = field(default=None, init=False)
 
     @property
@@ -113,6 +112,7 @@ class FileSource:
     def _open(self, rows: slice) -> DataFile:
         options = ReadOptions(
             label=self.label,
+            id=self.id,
             rows=rows,
             n_features=self.ensemble.n_features,
             first_index=self.first_index,
@@ -133,7 +133,7 @@ class FileSource:
         known = self.n_rows
         if known is not None:
             return known
-        with Path(self.path).open("rb") as file:
+        with self._open(slice(0, None)).path.open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
         in_range = len(range(lines)[self._range])
         return in_range if self.sample is None else min(self.sample, in_range)
@@ -145,7 +145,8 @@ class FileSource:
         for chunk in self._open(self._range).chunks():
             values = chunk.matrix(self.ensemble)
             number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
-            rows = Rows(number, values, class_labels(self.ensemble, chunk.labels, len(values)))
+            labels = class_labels(self.ensemble, chunk.labels, len(values))
+            rows = Rows(number, values, labels, _plain_ids(chunk.ids))
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
             if len(rows):
@@ -177,9 +178,12 @@ class FileSource:
             # Names may hold bytes that are no text, which JSON cannot hold as they are.
             "file": str(self.path).encode("utf-8", "backslashreplace").decode(),
             "label": self.label,
+            "id": self.id,
             "rows": self.rows,
             "sample": self.sample,
             "seed": self.seed if self.sample is not None else None,
+            "first_index": self.first_index,
+            "absent": self.absent,
             "n_asked": self.n_rows,
         }
 
@@ -189,6 +193,15 @@ class FileSource:
         for chunk in self._open(slice(0, None)).chunks():
             spread.add(chunk.matrix(self.ensemble))
         return spread.of(kind)
+
+
+def _plain_ids(ids: Any) -> NDArray[Any] | None:
+    """Identifiers as run files hold them: numbers and texts."""
+    if ids is None:
+        return None
+    known = (bool, int, float, str, type(None))
+    values = ids.tolist() if isinstance(ids, np.ndarray) else ids
+    return objects([value if isinstance(value, known) else str(value) for value in values])
 
 
 def class_labels(ensemble: Ensemble, labels: Any, n_rows: int) -> NDArray[Any] | None:

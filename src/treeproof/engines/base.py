@@ -73,6 +73,8 @@ def for_each_row(
             started = time.perf_counter()
             solve_row(row, results)
             results.seconds[row] = time.perf_counter() - started
+            if query.on_answered is not None:
+                query.on_answered(1)
 
     in_slices(range(len(query)), thread_count(n_jobs), timed)
     return results

@@ -24,6 +24,7 @@ from treeproof.kernels.core.emulation import (
     Forest,
     Semantics,
 )
+from treeproof.kernels.core.status import UNDECIDED
 from treeproof.kernels.exact.row import Alternatives, Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
 from treeproof.prediction import in_slices, thread_count
@@ -123,12 +124,19 @@ class BatchSearch:
                 self._forest, self._alternatives, batch, self._asks_radius, option, limits, columns
             )
             self._waiting.append(part)
+            self._tell(part, left_out[part])
             # Plain arrays need the interpreter's lock now and then, so two threads that replay wait
             # for each other; one that replays while others search does not.
             if len(self._waiting) * chunks.step * self._query.ensemble.n_trees >= _REPLAYED_CELLS:
                 self._replay()
 
         in_slices(chunks, thread_count(n_jobs), search)
+
+    def _tell(self, part: slice, left_out: NDArray[np.bool_]) -> None:
+        """Count the rows of a slice that no other turn goes on with."""
+        if self._query.on_answered is not None:
+            is_open = self.columns.status[part] == UNDECIDED
+            self._query.on_answered(int((~left_out & ~is_open).sum()))
 
     def part_of(self, part: slice) -> Columns:
         """The columns of a slice of the rows; what is written there is written in all."""

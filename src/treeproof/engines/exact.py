@@ -23,10 +23,10 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.priced_rows import solve_priced
-from treeproof.kernels.exact.row import Columns, FirstGuess, Limits, solve_batch
+from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch
 from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
-from treeproof.results.results import Results
+from treeproof.results.results import FloatArray, Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
 STAGES = (4, 16)
@@ -61,6 +61,7 @@ class ExactEngine:
 
     name: ClassVar[str] = "exact"
     is_complete: ClassVar[bool] = True
+    stages: ClassVar[tuple[int, ...]] = STAGES
     answers_prices: ClassVar[bool] = True
 
     def refusal(self, query: Query) -> str | None:
@@ -87,20 +88,12 @@ class ExactEngine:
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
-        # The first rows tell the scale of the others: each stage learns from all rows before it,
-        # and from nothing else, so that results do not depend on the number of threads.
-        unit = query.unit_rows or len(query)
-        for start in range(0, len(query), unit):
-            end = min(start + unit, len(query))
-            first = start
-            for last in (*(start + stage for stage in STAGES if start + stage < end), end):
-                before = search.part_of(slice(start, first))
-                expected_s = before.seconds.sum() / max(first - start, 1) * (last - first)
-                threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
-                step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
-                rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
-                search.run(_kernel(query), _first_guess(before), limits, rows, threads)
-                first = last
+        if query.first_guess is None:
+            self._search_in_stages(search, limits, query, n_jobs)
+        else:
+            rows = range(0, len(query), LARGEST_CHUNK)
+            guess = FirstGuess(*query.first_guess)
+            search.run(_kernel(query), guess, limits, rows, n_jobs)
         if query.pricing is None:
             _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
@@ -111,7 +104,43 @@ class ExactEngine:
         results.exact[is_proved] = True
         for row in np.flatnonzero(~search.skip & ~is_proved):
             results.reason[row] = _reason(search, row)
+        eq6_radius = search.columns.eq6_radius
+        results.statistics["eq6_radius"] = np.where(np.isfinite(eq6_radius), eq6_radius, 0.0)
         return results
+
+    def _search_in_stages(
+        self, search: BatchSearch, limits: Limits, query: Query, n_jobs: int
+    ) -> None:
+        """Learn the scale of later rows from the first ones.
+
+        Each stage learns from all rows before it, and from nothing else, so that results do not
+        depend on the number of threads.
+        """
+        first, n_rows = 0, len(query)
+        for last in (*(stage for stage in STAGES if stage < n_rows), n_rows):
+            before = search.part_of(slice(0, first))
+            expected_s = before.seconds.sum() / max(first, 1) * (last - first)
+            threads = n_jobs if first == 0 or expected_s > WORTH_THREADS_S else 1
+            step = CHUNK if expected_s == 0.0 else int(CALL_S / expected_s * (last - first))
+            rows = range(first, last, min(max(step, CHUNK), LARGEST_CHUNK))
+            guess = self.first_guess(before.upper, before.eq6_radius)
+            search.run(_kernel(query), FirstGuess(*guess), limits, rows, threads)
+            first = last
+
+    def first_guess(self, radius: FloatArray, eq6_radius: FloatArray) -> tuple[float, float]:
+        """Where to look first, from rows already solved: a radius, and a margin over that of eq. 6.
+
+        The radius is the median of theirs, 0 when there is none; the margin is the factor by which
+        most radii exceed those of eq. 6.
+        """
+        known = np.isfinite(radius) & (radius > 0.0) & (eq6_radius > 0.0)
+        if not known.any():
+            return 0.0, FIRST_MARGIN
+        with np.errstate(over="ignore"):
+            ratio = np.sort(radius[known] / eq6_radius[known])
+        median = float(np.sort(radius[known])[len(ratio) // 2])
+        margin = float(ratio[int(MOST * len(ratio))])
+        return median, min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
 
 
 def _kernel(query: Query) -> Any:
@@ -163,20 +192,3 @@ def limits_of(query: Query, budget: Budget) -> Limits:
 
 def _reason(search: BatchSearch, row: np.int64) -> UnknownReason:
     return REASON.get(int(search.columns.status[row]), UnknownReason.SOLVER_FAILED)
-
-
-def _first_guess(before: Columns) -> FirstGuess:
-    """Where to look first, from the rows already solved.
-
-    The radius is the median of theirs, 0 when there is none; the margin is the factor by which most
-    radii exceed those of eq. 6.
-    """
-    radius, eq6_radius = before.upper, before.eq6_radius
-    known = np.isfinite(radius) & (radius > 0.0) & (eq6_radius > 0.0)
-    if not known.any():
-        return FirstGuess(0.0, FIRST_MARGIN)
-    with np.errstate(over="ignore"):
-        ratio = np.sort(radius[known] / eq6_radius[known])
-    median = float(np.sort(radius[known])[len(ratio) // 2])
-    margin = float(ratio[int(MOST * len(ratio))])
-    return FirstGuess(median, min(max(margin, LEAST_MARGIN), LARGEST_MARGIN))

@@ -6,7 +6,7 @@ Engines are imported when they are asked for, so that optional solvers cost noth
 from importlib import import_module
 
 from treeproof.engines.base import Engine
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.query.query import Query
 
 ENGINES = {
@@ -34,7 +34,8 @@ def engine_named(choice: str | Engine) -> Engine:
             )
         return choice
     if choice not in ENGINES:
-        raise InvalidInput(f"'engine' must be one of {', '.join(ENGINES)}. Got {choice!r}.")
+        near = nearest(choice, ENGINES)
+        raise InvalidInput(f"'engine' must be one of {', '.join(ENGINES)}. Got {choice!r}.{near}")
     module, _, class_name = ENGINES[choice].rpartition(".")
     engine: Engine = getattr(import_module(f"treeproof.engines.{module}"), class_name)()
     return engine

@@ -62,7 +62,8 @@ def load_ensemble(
     if options.classes is not None:
         plain = replace(options, classes=None)
         ensemble = load_ensemble(source, options=plain, self_test=self_test)
-        return _with_classes(ensemble, tuple(np.asarray(options.classes).tolist()))
+        ensemble = _with_classes(ensemble, tuple(np.asarray(options.classes).tolist()))
+        return ensemble.with_provenance(options=ensemble.provenance.options | options.given())
     if isinstance(source, Ensemble):
         return source
     if isinstance(source, TrainedHere):
@@ -82,7 +83,7 @@ def load_ensemble(
                 loaded = _load_file(path, head, options)
     else:
         loaded = load_object(source, options)
-    loaded = _with_cautions(loaded)
+    loaded = _with_cautions(loaded, options)
     if self_test:
         return run_self_test(loaded)
     return loaded.ensemble.with_provenance(self_test="skipped on request")
@@ -98,13 +99,14 @@ def _with_classes(ensemble: Ensemble, classes: tuple[Any, ...]) -> Ensemble:
     return replace(ensemble, classes=classes)
 
 
-def _with_cautions(loaded: Loaded) -> Loaded:
-    """Keep what a loader cautions about with the model, and show it now."""
+def _with_cautions(loaded: Loaded, options: LoadOptions) -> Loaded:
+    """Keep what a loader cautions about, and how the model was loaded, with it; caution now."""
     for sentence in loaded.cautions:
         # At the line that called `treeproof.load`.
         warnings.warn(sentence, ModelWarning, stacklevel=4)
     notes = loaded.cautions + loaded.ensemble.provenance.notes
-    return replace(loaded, ensemble=loaded.ensemble.with_provenance(notes=notes))
+    ensemble = loaded.ensemble.with_provenance(notes=notes, options=options.given())
+    return replace(loaded, ensemble=ensemble)
 
 
 @contextlib.contextmanager

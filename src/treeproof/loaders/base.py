@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -59,6 +59,12 @@ class LoadOptions:
             if given is not None and given not in choices:
                 words = " or ".join(map(repr, choices))
                 raise InvalidInput(f"'{name}' must be {words}. Got {given!r}.")
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, as plain data."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain["classes"] = None if self.classes is None else np.asarray(self.classes).tolist()
+        return {name: value for name, value in plain.items() if value is not None}
 
 
 class CannotAnswer(Exception):  # noqa: N818 - reads as a statement

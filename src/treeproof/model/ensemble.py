@@ -108,6 +108,8 @@ class Provenance:
     objective: str = ""
     notes: tuple[str, ...] = ()
     self_test: str = "not run"
+    options: dict[str, Any] = field(default_factory=dict)
+    """How it was loaded: options of `treeproof.load` that were given, as plain data."""
 
 
 class _Cache(dict[Any, Any]):

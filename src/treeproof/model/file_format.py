@@ -160,7 +160,7 @@ def encode_ensemble(ensemble: Ensemble) -> bytes:
         ),
         categorical=tuple(int(feature) for feature in ensemble.categorical),
         required=tuple(sorted(ensemble.required.items())),
-        provenance=_plain_fields(ensemble.provenance),
+        provenance=_plain_provenance(ensemble.provenance),
         arrays=tuple(
             _Array(name, _DTYPES[name], array.shape, len(stream))
             for (name, array), stream in zip(stored.items(), streams, strict=True)
@@ -180,6 +180,14 @@ def _writer() -> str:
         return metadata.version("treeproof")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _plain_provenance(provenance: Provenance) -> dict[str, Any]:
+    """Fields of a provenance; without options version 0.1.0 reads them, too."""
+    fields = _plain_fields(provenance)
+    if not provenance.options:
+        del fields["options"]
+    return fields
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:

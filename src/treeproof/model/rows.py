@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, listed, listed_values, nearest
 from treeproof.model.category_hashes import category_codes
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
 
@@ -48,12 +48,14 @@ _NUMBERS_UNKNOWN = {"ydf"}
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Columns of text cells, as a CSV file has them; every column has the same length.
+    """Columns of cells, as a text file has them; every column has the same length.
 
-    Unlike the cells of a data frame, ``"1"`` may here stand for the number 1.
+    Unlike the cells of a data frame, ``"1"`` may here stand for the number 1, unless they have a
+    type, as in JSON.
     """
 
-    columns: dict[str, list[str]]
+    columns: dict[str, list[Any]]
+    has_types: bool = False
 
 
 def numeric_rows(ensemble: Ensemble, X: Any, *, allow_empty: bool = True) -> FloatArray:
@@ -99,8 +101,9 @@ def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int6
     unknown = [value for value, number in zip(distinct, numbers, strict=True) if number < 0]
     if unknown:
         raise InvalidInput(
-            f"Labels must be among the model's classes {_listed(ensemble.classes)}."
-            f" Got {_listed(unknown)}. Give labels as the model's library reports them."
+            f"Labels must be among the model's classes {listed_values(ensemble.classes)}."
+            f" Got {listed_values(unknown)}.{nearest(unknown[0], ensemble.classes)} Give labels"
+            " as the model's library reports them."
         )
     return np.array(numbers, dtype=np.int64)[inverse]
 
@@ -134,11 +137,6 @@ def _same_number(text: str, known: Any) -> bool:
         return float(text) == float(known)
     except (TypeError, ValueError):
         return False
-
-
-def _listed(values: Any) -> str:
-    shown = [repr(v.item() if isinstance(v, np.generic) else v) for v in list(values)[:5]]
-    return "[" + ", ".join(shown) + (", …]" if len(values) > 5 else "]")
 
 
 def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
@@ -182,7 +180,8 @@ def _column_name(ensemble: Ensemble, column: int) -> str:
 
 def _matrix(ensemble: Ensemble, X: Any) -> FloatArray:
     if isinstance(X, TextTable):
-        return _from_columns(ensemble, list(X.columns), X.columns.__getitem__, is_text=True)
+        is_text = not X.has_types
+        return _from_columns(ensemble, list(X.columns), X.columns.__getitem__, is_text=is_text)
     if hasattr(X, "toarray"):
         raise InvalidInput(
             "Rows must be dense, because libraries disagree on whether an absent entry is zero or"
@@ -265,9 +264,11 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
             )
         return columns
     absent = [name for name in names if _without_blanks(name) not in known]
+    others = [column for column in columns if column not in names]
+    near = nearest(absent[0], others).replace("Did you mean", "Is it")
     raise InvalidInput(
         "Column names must match the model's feature names."
-        f" Missing: {', '.join(map(repr, absent[:5]))}{' …' if len(absent) > 5 else ''}."
+        f" Missing: {listed([repr(name) for name in absent])}.{near}"
         " Rename the columns, or pass a plain array in the model's order."
     )
 

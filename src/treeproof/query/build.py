@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, listed_values, nearest
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
@@ -93,9 +93,10 @@ def build_query(
 def _only_attacked(query: Query, attacker_class: Any) -> Query:
     """Rows of every other class cannot move: their bounds shrink to the row itself."""
     if attacker_class not in query.ensemble.classes:
+        classes = query.ensemble.classes
         raise InvalidInput(
-            f"'attacker_class' must be one of the classes {list(query.ensemble.classes)}."
-            f" Got {attacker_class!r}."
+            f"'attacker_class' must be one of the classes {listed_values(classes)}."
+            f" Got {attacker_class!r}.{nearest(attacker_class, classes)}"
         )
     stays = query.labels != query.ensemble.classes.index(attacker_class)
     low, high = np.array(query.reach.low), np.array(query.reach.high)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery, listed_values, nearest
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.model.links import smallest_true
@@ -65,8 +65,8 @@ def alternatives_of(
     if isinstance(goal, AvoidsTarget):
         if goal.target not in ensemble.classes:
             raise InvalidInput(
-                f"The target must be one of the classes {list(ensemble.classes)}."
-                f" Got {goal.target!r}."
+                f"The target must be one of the classes {listed_values(ensemble.classes)}."
+                f" Got {goal.target!r}.{nearest(goal.target, ensemble.classes)}"
             )
         target = ensemble.classes.index(goal.target)
     if ensemble.decision.kind == "threshold":

@@ -7,15 +7,13 @@ model's order, and everything else is refused.
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, listed, nearest
 
-_MOST_NAMED = 8
 _PLAIN = (int, float, list, tuple, np.ndarray, np.generic)
 
 
@@ -25,20 +23,13 @@ def feature_number(feature: int | str, n_features: int, names: Sequence[str]) ->
         number = _numbers(names).get(_spelled(feature))
         if number is None:
             raise InvalidInput(
-                f"The model must have a feature named {feature!r}.{_nearest(feature, names)}"
+                f"The model must have a feature named {feature!r}.{nearest(feature, names)}"
                 f" Its names are: {listed(names)}."
             )
         return number
     if not 0 <= int(feature) < n_features:
         raise InvalidInput(f"A feature number must be from 0 to {n_features - 1}. Got {feature}.")
     return int(feature)
-
-
-def listed(names: Sequence[Any]) -> str:
-    """The first of some names, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    shown = ", ".join(map(str, names[:_MOST_NAMED])) or "none"
-    return f"{shown}, … and {more} more" if more > 0 else shown
 
 
 def in_feature_order(
@@ -104,7 +95,7 @@ def _places(
     if None in numbers:
         unknown = labels[numbers.index(None)]
         raise InvalidInput(
-            f"{what} must name the model's features. Got {unknown!r}.{_nearest(unknown, names)}"
+            f"{what} must name the model's features. Got {unknown!r}.{nearest(unknown, names)}"
             f" Its names are: {listed(names)}. Give a plain array for the model's own order."
         )
     _refuse_twice(what, numbers, labels)
@@ -130,8 +121,3 @@ def _numbers(names: Sequence[str]) -> dict[str, int]:
 def _spelled(name: Any) -> str:
     # LightGBM writes blanks as underscores.
     return re.sub(r"\s", "_", str(name))
-
-
-def _nearest(name: Any, names: Sequence[str]) -> str:
-    near = get_close_matches(str(name), list(names), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery, listed_values, nearest
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.joined import PairModels
@@ -304,7 +304,7 @@ def outputs_of(ensemble: Ensemble, label: object) -> range:
         raise InvalidInput(
             "'label' must be a class of a model with a score for each class."
             f" Got {label!r}; the model has {ensemble.n_outputs} scores"
-            f" and the classes {list(ensemble.classes)}."
+            f" and the classes {listed_values(ensemble.classes)}."
         )
     number = ensemble.classes.index(label)
     return range(number, number + 1)
@@ -494,8 +494,8 @@ def _confidence_questions(ensemble: Ensemble, claim: HighConfidence) -> list[Pai
         )
     if claim.label is not None and claim.label not in ensemble.classes:
         raise InvalidInput(
-            f"'label' of {what} must be one of the classes {list(ensemble.classes)}."
-            f" Got {claim.label!r}."
+            f"'label' of {what} must be one of the classes {listed_values(ensemble.classes)}."
+            f" Got {claim.label!r}.{nearest(claim.label, ensemble.classes)}"
         )
     low, high = sure_scores(ensemble, claim.confidence, claim.margin)
     cut = ensemble.decision.cut

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeproof.errors import InvalidInput, NoEffectWarning
+from treeproof.errors import InvalidInput, NoEffectWarning, listed
 from treeproof.query.domain import Domain, Features
-from treeproof.query.names import feature_number, in_feature_order, listed, numbers_of
+from treeproof.query.names import feature_number, in_feature_order, numbers_of
 from treeproof.query.prices import Tariff
 from treeproof.query.rounding import FloatArray, move_rounded_down
 

@@ -22,7 +22,6 @@ import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -30,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, nearest
 from treeproof.query.domain import Domain
 from treeproof.query.names import feature_number
 from treeproof.query.perturbations import Box
@@ -196,5 +195,4 @@ def _plain(value: Any) -> Any:
 
 
 def _near(word: str, known: Any) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{near[0]}'?" if near else f" Known are {', '.join(known)}."
+    return nearest(word, known) or f" Known are {', '.join(known)}."

@@ -7,6 +7,7 @@ of one of its *alternatives* and the model's own arithmetic confirms it. Rows th
 alternatives form a *group* (for classifiers: one group per label).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,9 +54,12 @@ class Query:
         What changes cost and which are allowed, where the question has costs, relative units or a
         domain; its axes and atoms are what is searched then, and of the reach only the radius says
         something. None for plain L∞ balls and boxes.
-    unit_rows : int
-        A search may learn from rows before it: from those of its own block of so many rows only,
-        so that blocks may be asked about together or not; 0 where all are one block.
+    first_guess : tuple of float, or None
+        Where a search for radii looks first, as the engine's `first_guess` gave it, so that the
+        answer about a row does not depend on the others; None lets later rows learn from earlier
+        ones.
+    on_answered : callable or None
+        Told how many more rows are answered, while others are not; from any thread.
     """
 
     ensemble: Ensemble
@@ -69,7 +73,8 @@ class Query:
     deployed: Ensemble | None = None
     predicted: NDArray[np.int64] | None = None
     pricing: Pricing | None = None
-    unit_rows: int = 0
+    first_guess: tuple[float, float] | None = None
+    on_answered: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

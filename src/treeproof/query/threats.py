@@ -4,7 +4,6 @@ import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -12,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, listed, nearest
 from treeproof.model.ensemble import FloatArray
 from treeproof.model.rows import numeric_rows
 from treeproof.model.spread import Spread
 from treeproof.query.arithmetic import ARITHMETICS, Arithmetic
 from treeproof.query.goals import ScoreChange
-from treeproof.query.names import feature_number, listed
+from treeproof.query.names import feature_number
 from treeproof.query.perturbations import LInf, warn_of_no_effect
 
 SCALES = ("one", "std", "range")
@@ -307,8 +306,7 @@ def _checked(
     for name, value in table.items():
         full = f"{where}.{name}" if where else name
         if name not in keys:
-            near = get_close_matches(name, keys, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" Known are {', '.join(keys)}."
+            hint = nearest(name, keys) or f" Known are {', '.join(keys)}."
             raise InvalidInput(f"'{full}' in '{path}' is no key of a threat model.{hint}")
         is_valid, rule = keys[name]
         is_list = keys[name][0] is _features

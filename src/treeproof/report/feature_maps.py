@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treeproof.errors import InvalidInput, require_backend
+from treeproof.errors import InvalidInput, listed, require_backend
 from treeproof.files import replacing
-from treeproof.query.names import listed
 from treeproof.report.images import check_shape
 from treeproof.report.reasons import spans
 from treeproof.results.features import KEPT_FIXED, FeatureResults

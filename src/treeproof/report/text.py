@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from treeproof.errors import listed
 from treeproof.query.arithmetic import in_words
-from treeproof.query.names import listed
 from treeproof.report.runs import Run
 from treeproof.results.numbers import duration, number
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.query.names import listed
+from treeproof.errors import listed
 from treeproof.report.runs import Run
 from treeproof.results.threat import STILL, Threat, bounds_of
 

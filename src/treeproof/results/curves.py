@@ -33,6 +33,12 @@ def certified_at_lower(results: "Results") -> NDArray[np.bool_]:
     return np.asarray(results.verdict == "verified")
 
 
+def certified_rows(results: "Results", eps: float) -> NDArray[np.bool_]:
+    """Which attacked rows are proved to keep their claim in the closed ball of a radius."""
+    beyond = (results.lower > eps) | ((results.lower == eps) & certified_at_lower(results))
+    return beyond & attacked_rows(results)
+
+
 def count_certified(results: "Results", radii: ArrayLike) -> NDArray[np.int64]:
     """How many attacked rows are proved to keep their claim in the closed ball of each radius."""
     at = np.asarray(radii, dtype=np.float64)

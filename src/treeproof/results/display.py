@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import InvalidInput, require_backend
-from treeproof.results.curves import certified_share, has_radii, resisting_share
+from treeproof.results.curves import (
+    certified_share,
+    changed_features,
+    has_radii,
+    resisting_share,
+)
+from treeproof.results.numbers import column_formats, number
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
@@ -19,6 +25,9 @@ FloatArray = NDArray[np.float64]
 
 _N_RADII = 400
 _SHADE = 0.18
+_ROWS_SHOWN, _CHANGES_SHOWN = 5, 4
+_LEFT, _TOP, _WIDE, _HIGH = 44, 8, 360, 120
+"""The small curve of notebooks, in pixels."""
 
 
 class VerifiedAccuracyDisplay:
@@ -161,23 +170,76 @@ def _radii(results: Results) -> FloatArray:
 
 
 def results_html(results: Results) -> str:
-    """Results for a notebook: the summary, and the rows that break first."""
+    """Results for a notebook: the summary, the curve, and the rows that break first."""
     lines = "".join(
         f"<p style='margin:0'>{escape(line)}</p>" for line in results.summary().split("\n")
     )
-    order = np.argsort(results.lower, kind="stable")[:5]
-    names = ("row", "label", "verdict", "lower", "upper", "reason")
-    head = "".join(f"<th>{name}</th>" for name in names)
+    order = np.argsort(results.lower, kind="stable")[:_ROWS_SHOWN]
+    columns = ["row", *(["id"] if results.id is not None else []), "label", "verdict"]
+    columns += ["lower", "upper"]
+    head = "".join(f"<th>{name}</th>" for name in (*columns, "becomes", "changes"))
     body = "".join(
         "<tr>"
-        + "".join(f"<td>{escape(_cell(getattr(results, n)[i]))}</td>" for n in names)
+        + "".join(f"<td>{escape(_cell(getattr(results, n)[i]))}</td>" for n in columns)
+        + "".join(f"<td style='text-align:left'>{escape(text)}</td>" for text in said)
         + "</tr>"
-        for i in order
+        for i, said in zip(order, _changes(results, order), strict=True)
     )
     note = f"<p>{len(order)} of {len(results)} rows, those with the smallest lower bounds.</p>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div>{lines}{table}{note}</div>"
+    return f"<div>{lines}{_curve_svg(results)}{table}{note}</div>"
+
+
+def _changes(results: Results, rows: NDArray[np.int64]) -> list[tuple[str, str]]:
+    """The label of each row's witness, and what the witness changes; or why there is none."""
+    changed = changed_features(results)
+    if changed is None or results.values is None:
+        return [("", str(results.reason[i])) for i in rows]
+    names = results.header.get("model", {}).get("feature_names") or []
+    formats = column_formats(results.values)
+    said = []
+    for i in rows:
+        features = np.flatnonzero(changed[i])
+        words = [
+            f"{names[f] if names else f'feature {f}'}: {change.before} → {change.after}"
+            f" ({change.difference})"
+            for f in features[:_CHANGES_SHOWN]
+            for change in [formats[f].change(results.values[i, f], results.witness[i, f])]
+        ]
+        if len(features) > _CHANGES_SHOWN:
+            words.append(f"… and {len(features) - _CHANGES_SHOWN} more")
+        label = None if results.witness_label is None else results.witness_label[i]
+        said.append(("" if label is None else str(label), ", ".join(words) or results.reason[i]))
+    return said
+
+
+def _curve_svg(results: Results) -> str:
+    """Verified accuracy over the radius as a small picture; nothing for boxes."""
+    if not has_radii(results):
+        return ""
+    radii, paths = _radii(results), ""
+    certified, resisting = certified_share(results, radii), resisting_share(results, radii)
+    for colour, share in (("#888888", resisting), ("#1f77b4", certified)):
+        points = [f"M{_LEFT},{_TOP + _HIGH * (1.0 - share[0]):.1f}"]
+        for radius, value in zip(radii, share, strict=True):
+            x = _LEFT + _WIDE * radius / radii[-1]
+            points.append(f"H{x:.1f}V{_TOP + _HIGH * (1.0 - value):.1f}")
+        paths += f"<path d='{''.join(points)}' fill='none' stroke='{colour}' stroke-width='1.5'/>"
+    width, height = _LEFT + _WIDE + 20, _TOP + _HIGH + 24
+    ticks = "".join(
+        f"<text x='{_LEFT - 4}' y='{_TOP + _HIGH * (1 - share) + 4}' text-anchor='end'>{share:.0%}"
+        "</text>"
+        for share in (0.0, 1.0)
+    )
+    end = f"<text x='{_LEFT + _WIDE}' y='{height - 8}' text-anchor='end'>{number(radii[-1])}</text>"
+    return (
+        f"<svg width='{width}' height='{height}' font-size='11' fill='currentColor' role='img'"
+        " aria-label='verified accuracy over the radius'>"
+        f"<rect x='{_LEFT}' y='{_TOP}' width='{_WIDE}' height='{_HIGH}' fill='none'"
+        f" stroke='currentColor' stroke-opacity='0.3'/>{paths}{ticks}{end}"
+        f"<text x='{_LEFT}' y='{height - 8}'>0 — verified accuracy over the radius</text></svg>"
+    )
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return number(value, 6) if isinstance(value, float) else str(value)

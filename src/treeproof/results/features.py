@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import listed
 from treeproof.query.arithmetic import summary_lines
-from treeproof.query.names import listed
 from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]

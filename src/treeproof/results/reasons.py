@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import listed
 from treeproof.files import replacing
 from treeproof.model.inspection import plain_value
 from treeproof.query.description import plain
-from treeproof.query.names import listed
 from treeproof.results.features import FeatureTable
 from treeproof.results.numbers import column_format
 from treeproof.results.results import frame_of

@@ -24,7 +24,7 @@ from treeproof.results.verdict import UnknownReason, Verdict
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class Results:
     """Answers for every row; row i of each array belongs to row i of the question.
 
@@ -66,6 +66,8 @@ class Results:
         Class label that the model gives the witness; None without a witness, and for scores.
     evidence : object (n_rows,), optional
         Proof of each answer, as text that a checker reads; None where there is none.
+    id : object (n_rows,), optional
+        What the user knows each row by: a number or a text.
     """
 
     row: NDArray[np.int64]
@@ -85,6 +87,7 @@ class Results:
     predicted: NDArray[Any] | None = None
     witness_label: NDArray[Any] | None = None
     evidence: NDArray[Any] | None = None
+    id: NDArray[Any] | None = None
 
     @classmethod
     def empty(cls, n_rows: int, n_features: int) -> Results:
@@ -117,6 +120,9 @@ class Results:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def __repr__(self) -> str:
+        return f"<treeproof.Results: {self.summary().splitlines()[0]}>"
 
     @property
     def asks_radius(self) -> bool:
@@ -178,7 +184,8 @@ class Results:
             Every column of the results but the witness, whose changes are better read in `witness`.
         """
         hidden = ("witness", "values", "predicted", "witness_label", "evidence")
-        columns = {n: getattr(self, n).tolist() for n in _COLUMNS if n not in hidden}
+        shown = [n for n in _COLUMNS if n not in hidden and getattr(self, n) is not None]
+        columns = {n: getattr(self, n).tolist() for n in sorted(shown, key="id".__ne__)}
         columns |= {name: values.tolist() for name, values in self.statistics.items()}
         return frame_of(columns, library)
 

@@ -71,7 +71,7 @@ prepare_records(_Header, list[_Row])
 
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
-_OPTIONAL = ("predicted", "witness_label", "evidence")
+_OPTIONAL = ("predicted", "witness_label", "evidence", "id")
 """Files without them, and without `values`, are read, too."""
 
 

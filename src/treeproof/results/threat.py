@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.query.names import listed
+from treeproof.errors import listed
 from treeproof.results.numbers import number
 
 FloatArray = NDArray[np.float64]

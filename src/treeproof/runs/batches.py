@@ -1,7 +1,8 @@
 """Batches: which rows are answered together, how many at a time, and how one batch is answered."""
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,10 @@ from treeproof.results.verdict import UnknownReason
 from treeproof.runs.run_log import Found, row_keys
 from treeproof.search.question import Question
 
-_RADIUS_UNIT = 32
-"""Rows of one radius question. The engine learns the scale of the later ones from the first, so
-that witnesses may depend on who is asked together; with units that never change they do not."""
-
 LARGEST_BATCH = 8192
 _GROWTH = 4
-
-
-def unit_rows(question: Question) -> int:
-    """Rows of a block that a run always asks about together; see `Query`."""
-    return _RADIUS_UNIT if question.kind == "radius" else 1
+_PATIENCE = 10
+"""By what factor a batch may take longer than it should before its slow rows are left out."""
 
 
 def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
@@ -39,43 +33,60 @@ def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that are answered in one go, unit after unit, with their keys in the run.
+    """Rows that are answered in one go, with their keys in the run.
 
-    Rows that are not `wanted` are in the run file already; they are asked about again only because
-    others of their unit are missing.
+    Rows that take longer than `patience_s` are given back, so that they keep no others waiting; for
+    `first_guess` see `Query`. Such a row `is_alone` when it is asked about again.
     """
 
     rows: Rows
     key: NDArray[np.uint64]
-    wanted: NDArray[np.bool_]
+    first_guess: tuple[float, float] | None = None
+    patience_s: float = math.inf
+    is_alone: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, selection: Any) -> "Batch":
         """Return a selection of the rows."""
-        return Batch(self.rows.take(selection), self.key[selection], self.wanted[selection])
+        return replace(self, rows=self.rows.take(selection), key=self.key[selection])
 
-    @staticmethod
-    def join(parts: list["Batch"]) -> "Batch":
-        """Return all rows of several batches, of which there is at least one."""
-        return Batch(
-            Rows.join([part.rows for part in parts]),
-            np.concatenate([part.key for part in parts]),
-            np.concatenate([part.wanted for part in parts]),
-        )
+    def alone(self, row: int) -> "Batch":
+        """Return one of the rows, to be answered however long it takes."""
+        return replace(self.take(slice(row, row + 1)), patience_s=math.inf, is_alone=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Results that follow each other in the order of a batch (`row` is not set), and their time."""
+    """Results that follow each other in the order of a batch (`row` is not set), and their time.
+
+    Rows that are `left` took longer than the batch had patience for; nothing is said of them.
+    """
 
     pieces: list[Results]
     seconds: float
+    left: NDArray[np.bool_]
+
+    def finished(self, batch: Batch) -> list[Results]:
+        """Results of the rows that are not left, under their numbers."""
+        pieces, start = [], 0
+        for piece in self.pieces:
+            part = slice(start, start + len(piece))
+            piece.row = batch.rows.number[part]
+            piece.id = None if batch.rows.ids is None else batch.rows.ids[part]
+            left = self.left[part]
+            pieces.append(piece.take(~left) if left.any() else piece)
+            start = part.stop
+        return pieces
 
 
 class BatchMaker:
-    """Cuts the rows of a source into batches, leaving out units that are answered already."""
+    """Cuts the rows of a source into batches, leaving out those that are answered already.
+
+    No batch has rows of two stages, see `Question.learning_stages`; `first` are the numbers of the
+    rows of all stages but the last.
+    """
 
     def __init__(
         self, source: Source, question: Question, header: dict[str, Any], found: Found, path: Any
@@ -87,22 +98,32 @@ class BatchMaker:
         self._found = found
         self._path = path
         self._left: list[Rows] = []
+        self._stages = question.learning_stages
+        self.first: list[int] = []
         self.n_seen = 0
 
+    @property
+    def begins_stage(self) -> bool:
+        """Whether the next batch may learn from all rows before it."""
+        return bool(self._stages) and self.n_seen in (0, *self._stages)
+
     def next_batch(self, n_rows: int) -> Batch | None:
-        """The next rows that are not answered, as many whole units as fit, at least one."""
-        unit = unit_rows(self._question)
+        """The next rows that are not answered, perhaps none in this stage; None at the end."""
         taken: list[Batch] = []
         n_taken = 0
-        while n_taken < n_rows:
-            rows = self._take(max(unit, (n_rows - n_taken) // unit * unit))
+        end = min((stage for stage in self._stages if stage > self.n_seen), default=math.inf)
+        while n_taken < n_rows and self.n_seen < end:
+            rows = self._take(int(min(n_rows - n_taken, end - self.n_seen)))
             if rows is None:
                 break
-            batch = self._missing(rows)
-            if len(batch):
-                taken.append(batch)
-                n_taken += len(batch)
-        return Batch.join(taken) if taken else None
+            if end < math.inf:
+                self.first += rows.number.tolist()
+            taken.append(self._missing(rows))
+            n_taken += len(taken[-1])
+        if not taken:
+            return None
+        rows, keys = Rows.join([part.rows for part in taken]), [part.key for part in taken]
+        return Batch(rows, np.concatenate(keys))
 
     def _take(self, n_rows: int) -> Rows | None:
         """The next rows of the source; fewer than asked for only at its end."""
@@ -121,65 +142,77 @@ class BatchMaker:
     def _missing(self, rows: Rows) -> Batch:
         check_rows(self._question, self._source.ensemble, rows)
         keys = row_keys(self._header, rows.values, rows.labels)
-        missing = self._found.missing(rows.number, keys, self._path)
-        unit = unit_rows(self._question)
-        starts = np.arange(0, len(rows), unit)
-        needed = np.repeat(np.logical_or.reduceat(missing, starts), unit)[: len(rows)]
-        return Batch(rows, keys, missing).take(needed)
+        return Batch(rows, keys).take(self._found.missing(rows.number, keys, self._path))
 
 
 @dataclass(slots=True)
 class BatchSizer:
     """Sizes batches so that each takes `target_s`, by the cost that was measured.
 
-    Sizes are whole multiples of `unit_rows`; a size that is given and `is_fixed` stays.
+    A size that is given and `is_fixed` stays. Nothing is known of the cost at first, so batches
+    begin with one row.
     """
 
-    unit_rows: int
     target_s: float
-    n_rows: int = 0
+    n_rows: int = 1
     is_fixed: bool = False
-
-    def __post_init__(self) -> None:
-        """Begin with little: nothing is known of the cost yet."""
-        self.n_rows = self._rounded(self.n_rows or 32)
 
     def learn(self, n_rows: int, seconds: float) -> None:
         """Take in what a batch cost; growth is limited, since the next rows may be harder."""
         if self.is_fixed:
             return
         wanted = n_rows / max(seconds, 1e-6) * self.target_s
-        self.n_rows = self._rounded(int(min(wanted, _GROWTH * self.n_rows, LARGEST_BATCH)))
+        self.n_rows = max(1, int(min(wanted, _GROWTH * self.n_rows, LARGEST_BATCH)))
 
-    def _rounded(self, n_rows: int) -> int:
-        return max(1, n_rows // self.unit_rows) * self.unit_rows
+    def patience_s(self, n_rows: int) -> float:
+        """How long a row of a batch may take before it is asked about alone.
+
+        Rows that take far longer than the others would keep them from the disk: a batch takes at
+        most `_PATIENCE` times what it should.
+        """
+        return math.inf if self.is_fixed or n_rows == 1 else _PATIENCE * self.target_s / n_rows
 
 
-def answer_batch(model: Model, question: Question, rows: Rows) -> Answer:
+def answer_batch(model: Model, question: Question, batch: Batch) -> Answer:
     """Answer a batch in this thread; a row that fails is recorded, and the others go on."""
     began = time.perf_counter()
-    # After a failure unit by unit, so that the answers of others are the same as ever.
-    pieces = _answer_in_parts(model, question, rows, [len(rows), unit_rows(question), 1])
-    return Answer(pieces, time.perf_counter() - began)
+    # Sound: what a complete engine settles before a limit does not depend on the limit; all else is
+    # asked again without it.
+    in_haste = batch.patience_s < question.time_limit_s and question.is_settled_in_time
+    asked = replace(question, time_limit_s=batch.patience_s) if in_haste else question
+    pieces = _answer_in_parts(model, asked, batch, [len(batch), 1])
+    left = np.zeros(len(batch), dtype=bool)
+    if in_haste:
+        left = np.concatenate([_ran_out_of_time(piece) for piece in pieces])
+    return Answer(pieces, time.perf_counter() - began, left)
+
+
+def _ran_out_of_time(results: Results) -> NDArray[np.bool_]:
+    """Rows whose search, or whose evidence, a time limit ended."""
+    texts = [results.reason] if results.evidence is None else [results.reason, results.evidence]
+    late = UnknownReason.TIME_LIMIT.value
+    return np.array([any(late in (text or "") for text in row) for row in zip(*texts, strict=True)])
 
 
 def _answer_in_parts(
-    model: Model, question: Question, rows: Rows, sizes: list[int]
+    model: Model, question: Question, batch: Batch, sizes: list[int]
 ) -> list[Results]:
     """Answer in parts of the first size; one that fails, again in parts of the next size."""
     pieces: list[Results] = []
-    for start in range(0, len(rows), sizes[0]):
-        part = rows.take(slice(start, start + sizes[0]))
+    for start in range(0, len(batch), sizes[0]):
+        part = batch.take(slice(start, start + sizes[0]))
+        values, labels = part.rows.values, part.rows.labels
         try:
-            unit = unit_rows(question)
-            pieces.append(question.answer(model, part.values, part.labels, unit_rows=unit))
+            answer = question.answer(model, values, labels, first_guess=batch.first_guess)
+            pieces.append(answer)
         except TreeproofError:
             raise  # about the question or its input, not about a row
         except Exception as error:
             if len(sizes) > 1:
                 pieces += _answer_in_parts(model, question, part, sizes[1:])
             else:
-                pieces.append(failed(model, question, part, f"{type(error).__name__}: {error}"))
+                why = f"{type(error).__name__}: {error}"
+                pieces.append(failed(model, question, part.rows, why))
     return pieces
 
 

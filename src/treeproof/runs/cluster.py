@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
 import treeproof
-from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput, TreeproofError, require_backend
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
-from treeproof.runs.batches import Answer, Batch, answer_batch, failed, unit_rows
+from treeproof.runs.batches import Answer, Batch, answer_batch, failed
 from treeproof.runs.executors import Finished
 from treeproof.search.question import Question
 
@@ -35,6 +36,9 @@ _RETRIES = 3
 """How often the scheduler tries a task again that fails with an error."""
 
 _LOOK_EVERY_S = 2.0
+
+_SUSPECT_ROWS = 32
+"""Rows that are asked about together after a batch of more has cost its workers."""
 
 
 class _ModelPlugin:
@@ -66,11 +70,11 @@ class _ModelPlugin:
         return self.model
 
 
-def _answer_here(plugin: str, question: Question, rows: Rows) -> Answer:
+def _answer_here(plugin: str, question: Question, batch: Batch) -> Answer:
     """Answer a batch on a worker."""
     from distributed import get_worker
 
-    return answer_batch(get_worker().plugins[plugin].loaded(), question, rows)
+    return answer_batch(get_worker().plugins[plugin].loaded(), question, batch)
 
 
 @contextlib.contextmanager
@@ -169,7 +173,7 @@ class DaskExecutor:
 
     def _send(self, batch: Batch) -> Any:
         future = self._client.submit(
-            _answer_here, self._plugin, self._question, batch.rows, pure=False, retries=_RETRIES
+            _answer_here, self._plugin, self._question, batch, pure=False, retries=_RETRIES
         )
         self._batches[future] = batch
         self._completed.add(future)
@@ -227,13 +231,13 @@ class DaskExecutor:
         error = outcome[1] if isinstance(outcome, tuple) else outcome
         if isinstance(error, KilledWorker):
             # Batches that only waited on the lost workers are suspected, too. So suspects are sent
-            # one after the other: unit by unit, which gives the same answers as ever, then row by
-            # row, until a single row is found to cost all workers that it is given.
+            # one after the other: in few parts, then row by row, until a single row is found to
+            # cost all workers that it is given.
             if is_tested and len(batch) == 1:
                 why = "the workers that answered it were lost"
-                return batch, Answer([failed(self._model, self._question, batch.rows, why)], 0.0)
-            unit = unit_rows(self._question)
-            size = unit if len(batch) > unit else 1
+                results = failed(self._model, self._question, batch.rows, why)
+                return batch, Answer([results], 0.0, np.zeros(1, dtype=bool))
+            size = _SUSPECT_ROWS if len(batch) > _SUSPECT_ROWS else 1
             parts = (slice(start, start + size) for start in range(0, len(batch), size))
             self._suspects.extend(batch.take(part) for part in parts)
             return None

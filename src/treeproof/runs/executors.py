@@ -47,7 +47,7 @@ class ThreadExecutor:
     They are daemons: a process that is told to end does not wait for rows under way.
     """
 
-    target_s = 0.5
+    target_s = 0.1
 
     def __init__(self, model: Model, question: Question, n_jobs: int) -> None:
         self._model = model
@@ -92,7 +92,7 @@ class ThreadExecutor:
                 return
             outcome: Answer | BaseException
             try:
-                outcome = answer_batch(self._model, self._question, batch.rows)
+                outcome = answer_batch(self._model, self._question, batch)
             except BaseException as error:  # handed to the thread that waits for the batch
                 outcome = error
             self._done.put((batch, outcome))

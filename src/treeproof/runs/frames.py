@@ -12,7 +12,7 @@ from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
 from treeproof.query.perturbations import Box, LInf
 from treeproof.results.results import Results, frame_of
-from treeproof.runs.batches import answer_batch, check_rows
+from treeproof.runs.batches import Batch, answer_batch, check_rows
 from treeproof.search.question import Question
 
 _COLUMNS = {
@@ -112,7 +112,8 @@ class FrameMapper:
         source = ArraySource(ensemble, frame.drop(columns=apart), labels)
         (rows,) = source.parts()
         check_rows(self._question, ensemble, rows)
-        found = Results.join(answer_batch(self._model, self._question, rows).pieces)
+        batch = Batch(rows, np.zeros(len(rows), dtype=np.uint64))  # keys are for run files
+        found = Results.join(answer_batch(self._model, self._question, batch).pieces)
         answers |= {name: getattr(found, name).tolist() for name in _COLUMNS}
         answers["witness"] = [
             None if np.isnan(row).all() else row.tolist() for row in found.witness

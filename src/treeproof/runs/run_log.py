@@ -8,10 +8,11 @@ import contextlib
 import hashlib
 import itertools
 import math
+import operator
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -38,6 +39,8 @@ from treeproof.results.run_file import (
 )
 from treeproof.results.summary import RunSummary
 from treeproof.search.question import Question
+
+Record = dict[str, Any]
 
 _BLOCK = 4096
 _STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
@@ -179,13 +182,34 @@ class RunLog:
             raise unwritable(self.path, error) from error
         self.header |= {"state": state, "n_rows": n_rows}
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Row records of the file in the order of the rows."""
-        rows = np.array(self._rows, dtype=np.int64)
-        offsets = np.array(self._offsets, dtype=np.int64)
+    def records(
+        self,
+        keep: Callable[[Record], bool] | None = None,
+        key: Callable[[Record], Any] | None = None,
+    ) -> Iterator[Record]:
+        """Records of rows that a function keeps, in the order of a key, then of the rows."""
+        places = np.argsort(np.array(self._rows, dtype=np.int64), kind="stable").tolist()
+        if keep is not None or key is not None:
+            # Records may be larger than memory: only their keys are held.
+            chosen = [
+                (None if key is None else key(record), place)
+                for place, record in zip(places, self._read(places), strict=True)
+                if keep is None or keep(record)
+            ]
+            if key is not None:
+                chosen.sort(key=operator.itemgetter(0))
+            places = [place for _, place in chosen]
+        return self._read(places)
+
+    def read(self, rows: Sequence[int]) -> list[Record]:
+        """Records of those of some rows that are in the file."""
+        places = np.flatnonzero(np.isin(np.array(self._rows, dtype=np.int64), list(rows)))
+        return list(self._read(places.tolist()))
+
+    def _read(self, places: Sequence[int]) -> Iterator[Record]:
         with self.path.open("rb") as file:
-            for place in np.argsort(rows, kind="stable"):
-                file.seek(int(offsets[place]))
+            for place in places:
+                file.seek(self._offsets[place])
                 yield msgspec.json.decode(file.readline())
 
     def __len__(self) -> int:

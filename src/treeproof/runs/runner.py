@@ -3,12 +3,13 @@
 import contextlib
 import heapq
 import itertools
+import logging
 import operator
 import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -22,26 +23,27 @@ from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
 from treeproof.query.perturbations import Box, LInf, in_order, warn_of_categories
 from treeproof.results.results import Results
-from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records
+from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
-from treeproof.runs.batches import Answer, Batch, BatchMaker, BatchSizer, check_rows, unit_rows
-from treeproof.runs.executors import Executor, ThreadExecutor
+from treeproof.runs.batches import Answer, BatchMaker, BatchSizer, check_rows
+from treeproof.runs.executors import Executor, Finished, ThreadExecutor
 from treeproof.runs.run_log import (
     NOTHING_FOUND,
     Found,
+    Record,
     RunLog,
     check_same,
     open_log,
     run_header,
     write_log,
 )
+from treeproof.search.progress import progress_bar
 from treeproof.search.question import Question
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
 
-_SMALLEST_BATCH = 32
-"""Rows that are worth a batch of their own."""
+_LOG = logging.getLogger("treeproof.runs")
 
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
@@ -52,11 +54,13 @@ class RunOptions(AskOptions, total=False):
 
     engine: "str | Engine"
     label: str | None
+    id: str | None
     rows: str | None
     client: Any
     radii: Sequence[float]
     batch_rows: int | None
     on_progress: Progress | None
+    progress: bool
 
 
 def run(
@@ -94,13 +98,14 @@ def run(
     **options
         The engine and the options of `verify`, such as ``time_limit_s`` or ``evidence``, and:
 
-        * ``label``, ``rows`` (str): column of the labels, and a range such as ``0:500``, for data
-          files.
+        * ``label``, ``id``, ``rows`` (str): columns of the labels, and of what the user knows rows
+          by, and a range such as ``0:500``, for data files.
         * ``client`` (distributed.Client): a Dask cluster that answers instead of threads of this
           process.
         * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
-        * ``batch_rows`` (int): rows per batch, fewer towards the end; by default as many as take
-          about half a second.
+        * ``batch_rows`` (int): rows per batch; by default as many as take a small part of a
+          second.
+        * ``progress`` (bool): show a bar of the rows that are answered.
         * ``on_progress`` (callable): called with the rows answered so far, and with all rows (or
           None, where that is not known).
 
@@ -115,16 +120,17 @@ def run(
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
+    progress = options.pop("progress", False)
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
-    label, rows = options.pop("label", None), options.pop("rows", None)
+    label, rows, ids = (options.pop(name, None) for name in ("label", "rows", "id"))  # type: ignore[misc]
     kind: Literal["radius", "verify"] = "verify"
     if isinstance(ball, LInf) and ball.eps is None:
         kind = "radius"
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(asked.ensemble, data, label=label, rows=rows)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=ids)
     else:
         source = ArraySource(asked.ensemble, data, y)
     path = None if out is None else Path(out)
@@ -133,7 +139,10 @@ def run(
         from treeproof.runs.cluster import require_worker
 
         require_worker(client)  # before an earlier run file is replaced
-    with runner.opened():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(runner.opened())
+        if progress and on_progress is None:
+            on_progress = stack.enter_context(progress_bar(source.n_rows))
         return runner.answer(n_jobs, client, on_progress=on_progress, batch_rows=batch_rows)
 
 
@@ -198,6 +207,7 @@ class Runner:
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
     _found: Found = NOTHING_FOUND
+    _learned: dict[int, list[float]] = field(default_factory=dict)
     n_new: int = 0
 
     @contextlib.contextmanager
@@ -241,21 +251,24 @@ class Runner:
             from treeproof.runs.cluster import DaskExecutor
 
             executor = DaskExecutor(self.model, self.question, client)
-        sizer = BatchSizer(
-            unit_rows(self.question), executor.target_s, batch_rows or 0, batch_rows is not None
-        )
+        sizer = BatchSizer(executor.target_s, batch_rows or 1, batch_rows is not None)
         total = self.source.n_rows
+        _LOG.info(
+            "%s: %d rows are answered already, of %s; %d at a time",
+            self.out or "run",
+            self.tally.n_rows,
+            "an unknown number" if total is None else total,
+            executor.n_threads,
+        )
         is_complete = False
         try:
-            for done, seconds in self._finished_batches(executor, sizer, total):
-                sizer.learn(done, seconds)
+            for _ in self._writes(executor, sizer):
                 if on_progress is not None:
                     on_progress(self.tally.n_rows, total)
             is_complete = True
         except KeyboardInterrupt:
-            while (finished := executor.take()) is not None:
-                if isinstance(finished[1], Answer):
-                    self._write(finished[0], finished[1])
+            with _interrupts_put_off():
+                self._write(_take_all(executor))
             if self.tally.n_rows == 0:
                 raise
         except (TreeproofError, OSError) as error:
@@ -264,57 +277,81 @@ class Runner:
             executor.stop()
         if is_complete:
             self._finish()
+            _LOG.info("%d rows are answered, %d of them now", self.tally.n_rows, self.n_new)
         path = self.out if is_complete or self.out is None else log_path(self.out)
         return Run(self.header, self.tally, path, self.n_new, is_complete)
 
-    def _finished_batches(
-        self, executor: Executor, sizer: BatchSizer, total: int | None
-    ) -> Iterator[tuple[int, float]]:
-        """Keep the executor busy; write what it finishes, and say how much and how long."""
+    def _writes(self, executor: Executor, sizer: BatchSizer) -> Iterator[None]:
+        """Keep the executor busy, and write what it finishes as soon as it does."""
         maker = BatchMaker(self.source, self.question, self.header, self._found, self.out)
-        has_more = True
+        has_more, guess = True, None
         while has_more or executor.n_pending:
             # One batch per thread, and one that waits for it.
             while has_more and executor.n_pending < 2 * executor.n_threads:
-                n_rows = sizer.n_rows
-                if total is not None:
-                    # Smaller towards the end, so that all threads end at about the same time.
-                    share = (total - maker.n_seen) // (2 * executor.n_threads)
-                    n_rows = min(n_rows, max(share, _SMALLEST_BATCH))
-                batch = maker.next_batch(n_rows)
+                if maker.begins_stage:
+                    if executor.n_pending:
+                        break  # what is learned must not depend on who is faster
+                    guess = self._first_guess(maker.first)
+                batch = maker.next_batch(sizer.n_rows)
                 has_more = batch is not None
-                if batch is not None:
-                    executor.submit(batch)
+                if batch is not None and len(batch):
+                    patience_s = sizer.patience_s(len(batch))
+                    executor.submit(replace(batch, first_guess=guess, patience_s=patience_s))
             if not executor.n_pending:
-                return
+                continue
             executor.wait()
             # From here on an answer is either still with the executor, or in file and summary.
             with _interrupts_put_off():
-                finished = executor.take()
-                if finished is None:
-                    continue
-                batch, outcome = finished
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                self._write(batch, outcome)
-            yield len(batch), outcome.seconds
+                finished = _take_all(executor)
+                self._write(finished)
+            for batch, answer in finished:
+                if isinstance(answer, BaseException):
+                    raise answer
+                if not batch.is_alone:
+                    sizer.learn(len(batch), answer.seconds)
+                for row in np.flatnonzero(answer.left):
+                    number, patience_s = batch.rows.number[row], batch.patience_s
+                    _LOG.info("row %d takes more than %.3g s: alone", number, patience_s)
+                    executor.submit(batch.alone(int(row)))
+            if finished:
+                yield
 
-    def _write(self, batch: Batch, answer: Answer) -> None:
-        pieces, start = [], 0
-        for piece in answer.pieces:
-            part = slice(start, start + len(piece))
-            piece.row = batch.rows.number[part]
-            wanted = batch.wanted[part]
-            pieces.append(piece if wanted.all() else piece.take(wanted))
-            start = part.stop
+    def _first_guess(self, numbers: list[int]) -> tuple[float, float]:
+        """Where to look first, by the first rows of the run; all of them are answered."""
+        unknown = [number for number in numbers if number not in self._learned]
+        if unknown and self.log is not None:  # they were answered by an earlier process
+            self._learn(table_of(self.header, self.log.read(unknown)))
+        known = [self._learned[number] for number in numbers if number in self._learned]
+        table = np.array(known, dtype=np.float64).reshape(-1, 2)
+        return self.question.first_guess(table[:, 0], table[:, 1])
+
+    def _learn(self, piece: Results) -> None:
+        """Keep what the rows of all stages but the last tell, which are written first."""
+        eq6_radius = piece.statistics.get("eq6_radius")
+        is_first = len(self._learned) < max(self.question.learning_stages, default=0)
+        if is_first and eq6_radius is not None:
+            pairs = np.column_stack([piece.upper, np.nan_to_num(eq6_radius)])
+            self._learned.update(zip(piece.row.tolist(), pairs.tolist(), strict=True))
+
+    def _write(self, finished: list[Finished]) -> None:
+        pieces, keys = [], []
+        for batch, answer in finished:
+            if isinstance(answer, Answer):
+                pieces += answer.finished(batch)
+                keys.append(batch.key[~answer.left])
+        if not pieces:
+            return
+        n_rows = sum(map(len, pieces))
+        _LOG.debug("%d rows, %d in all", n_rows, self.tally.n_rows + n_rows)
         if self.log is not None:
-            self.log.append(pieces, batch.key[batch.wanted])
+            self.log.append(pieces, np.concatenate(keys))
         for piece in pieces:
             if len(piece):
                 self.tally.add(piece)
+                self.n_new += len(piece)
+                self._learn(piece)
                 if self.first_rows:
                     self._keep_first(piece)
-        self.n_new += int(batch.wanted.sum())
 
     def _keep_first(self, piece: Results) -> None:
         if len(self.first) < self.first_rows or piece.row.min() < self.first[-1]["row"]:
@@ -342,21 +379,34 @@ class Runner:
             return
         self.log.set_state(COMPLETE)
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Row records in the order of the rows, where they were kept."""
+    def records(
+        self,
+        keep: Callable[[Record], bool] | None = None,
+        key: Callable[[Record], Any] | None = None,
+    ) -> Iterator[Record]:
+        """Row records where they were kept: those that a function keeps, in the order of a key."""
         if self.log is None:
             return iter(())
         if self.out is not None and not self.log.path.exists():  # packed by `_finish`
             from treeproof.results.run_parquet import parquet_records
 
-            return parquet_records(self.out)[1]
-        return self.log.records()
+            records = filter(keep or (lambda record: True), parquet_records(self.out)[1])
+            return records if key is None else iter(sorted(records, key=key))
+        return self.log.records(keep, key)
 
     def first_records(self, n_rows: int | None) -> Iterator[dict[str, Any]]:
         """Records of the rows of the lowest numbers; of all rows without a number."""
         if n_rows is None or self.log is not None:
             return itertools.islice(self.records(), n_rows)
         return iter(self.first)
+
+
+def _take_all(executor: Executor) -> list[Finished]:
+    """Everything that is finished, so that it is written in one go."""
+    finished = []
+    while (one := executor.take()) is not None:
+        finished.append(one)
+    return finished
 
 
 def _refuse_bounds_per_row(question: Question) -> None:

@@ -20,8 +20,9 @@ from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import Ball, Box
 from treeproof.query.query import Query, categorical_features
-from treeproof.results.results import Results
+from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
+from treeproof.search.progress import Progress, row_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +51,47 @@ class Question:
         self._budget()
 
     def answer(
-        self, model: Model, X: Any, y: Any = None, *, n_jobs: int = 1, unit_rows: int = 0
+        self,
+        model: Model,
+        X: Any,
+        y: Any = None,
+        *,
+        n_jobs: int = 1,
+        first_guess: tuple[float, float] | None = None,
+        progress: Progress = False,
     ) -> Results:
-        """Answer it about some rows; for `unit_rows` see `Query`."""
+        """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
         from treeproof.search.radius import find_radius
 
-        engine, query, budget = self._resolved(model, X, y, n_jobs, unit_rows)
-        if self.kind == "verify":
-            found = engine.verify(query, budget, n_jobs=n_jobs)
-        else:
-            found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
+        engine, query, budget = self._resolved(model, X, y, n_jobs)
+        with row_progress(progress, len(query)) as tell:
+            query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
+            if self.kind == "verify":
+                found = engine.verify(query, budget, n_jobs=n_jobs)
+            else:
+                found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
         proving = budget if self.evidence else None
         return assemble_results(query, found, self._words(engine), proving, n_jobs)
+
+    @property
+    def is_settled_in_time(self) -> bool:
+        """Whether rows that end before a time limit are answered as without one."""
+        return engine_named(self.engine).is_complete
+
+    @property
+    def learning_stages(self) -> tuple[int, ...]:
+        """Rows after which the engine may learn anew where to look first; none where it does not.
+
+        `first_guess` is then the engine's method that learns.
+        """
+        learns = self.kind == "radius" and self.search is None
+        return getattr(engine_named(self.engine), "stages", ()) if learns else ()
+
+    def first_guess(self, upper: FloatArray, eq6_radius: FloatArray) -> tuple[float, float]:
+        """What an engine with `learning_stages` learns from rows that are answered."""
+        engine: Any = engine_named(self.engine)
+        guess: tuple[float, float] = engine.first_guess(upper, eq6_radius)
+        return guess
 
     def unanswered(
         self, model: Model, rows: NDArray[np.float64], y: Any = None, reason: str = ""
@@ -73,7 +103,7 @@ class Question:
         return assemble_results(query, found, self._words(engine))
 
     def _resolved(
-        self, model: Model, X: Any, y: Any, n_jobs: int = 1, unit_rows: int = 0
+        self, model: Model, X: Any, y: Any, n_jobs: int = 1
     ) -> tuple[Engine, Query, Budget]:
         """The question as engines take it."""
         engine = engine_named(self.engine)
@@ -88,7 +118,7 @@ class Question:
             sums=partial(accumulators, n_jobs=n_jobs),
         )
         require_support(engine, query)
-        return engine, dataclasses.replace(query, unit_rows=unit_rows), self._budget()
+        return engine, query, self._budget()
 
     def _budget(self) -> Budget:
         return Budget(
@@ -152,6 +182,7 @@ def model_words(query: Query) -> dict[str, Any]:
         "file_sha256": provenance.file_sha256,
         "self_test": provenance.self_test,
         "notes": list(provenance.notes),
+        "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,

@@ -1,3 +1,4 @@
+import gzip
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -24,7 +25,10 @@ RNG = np.random.default_rng(0)
 VALUES = np.round(RNG.normal(size=(N_ROWS, 3)), 3)
 VALUES[4, 1] = np.nan
 LABELS = RNG.integers(0, 2, N_ROWS)
-KINDS = ["data.csv", "data.tsv", "data.parquet", "data.npz", "data.npy", "data.libsvm"]
+KINDS = [
+    *("data.csv", "data.tsv", "data.parquet", "data.npz", "data.npy", "data.libsvm"),
+    *("data.jsonl", "data.feather", "data.arrow", "data.csv.gz", "data.jsonl.gz", "data.svm.gz"),
+]
 
 
 def model(**changes: Any) -> Ensemble:
@@ -34,6 +38,9 @@ def model(**changes: Any) -> Ensemble:
 def written(folder: Path, name: str) -> Path:
     """The same rows in a file of each kind."""
     path = folder / name
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(written(folder, path.stem).read_bytes()))
+        return path
     frame = pd.DataFrame(VALUES, columns=list(NAMES)).assign(target=LABELS)
     match path.suffix:
         case ".csv":
@@ -46,7 +53,15 @@ def written(folder: Path, name: str) -> Path:
             np.savez_compressed(path, X=VALUES, y=LABELS, feature_names=np.array(NAMES))
         case ".npy":
             np.save(path, VALUES)
-        case ".libsvm":
+        case ".jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        case ".feather":
+            frame.to_feather(path, chunksize=5)
+        case ".arrow":
+            table = pa.Table.from_pandas(frame)
+            with pa.ipc.new_file(path, table.schema) as file:
+                file.write_table(table, max_chunksize=7)
+        case ".libsvm" | ".svm":
             lines = [
                 f"{label} " + " ".join(f"{i + 1}:{v!r}" for i, v in enumerate(row.tolist()))
                 for label, row in zip(LABELS, VALUES, strict=True)
@@ -56,7 +71,8 @@ def written(folder: Path, name: str) -> Path:
 
 
 def label_of(name: str) -> str | None:
-    return "target" if name.endswith(("csv", "tsv", "parquet")) else None
+    has_names = ("csv", "tsv", "parquet", "jsonl", "feather", "arrow")
+    return "target" if name.removesuffix(".gz").endswith(has_names) else None
 
 
 def read(path: Path, options: ReadOptions, **changes: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -104,7 +120,7 @@ def test_a_file_can_be_read_again_and_by_its_content_alone(tmp_path: Path, name:
     path = written(tmp_path, name)
     data = open_data(path, ReadOptions(label=label_of(name)))
     assert data.has_labels == (not name.endswith("npy"))
-    assert data.columns == (() if name.endswith(("npy", "libsvm")) else NAMES)
+    assert data.columns == (() if name.endswith(("npy", "libsvm", "svm.gz")) else NAMES)
     assert [c.first_row for c in data.chunks()] == [c.first_row for c in data.chunks()]
     nameless = path.rename(tmp_path / "data")
     np.testing.assert_array_equal(read(nameless, ReadOptions(label=label_of(name)))[0], VALUES)
@@ -240,8 +256,24 @@ def test_wrong_row_ranges(text: str) -> None:
         ("a.libsvm", b"1 0:2\n", {}, "Say --first-column 0"),
         ("a.libsvm", b"1 -3:2\n", {}, "Got '-3:2'"),
         ("a.libsvm", b"1 4:2\n", {"n_features": 3}, "at most 3 columns.*Got column 4"),
-        ("a.libsvm", b"1 1:2\n", {"label": "y"}, "CSV, Parquet and NPZ files only"),
+        ("a.libsvm", b"1 1:2\n", {"label": "y"}, "JSON lines, Parquet, Arrow and NPZ files only"),
         ("a.parquet", b"PAR1 and nothing more", {}, "cannot be read"),
+        ("a.arrow", b"ARROW1 and nothing more", {}, "cannot be read"),
+        ("a.feather", b"FEA1 and nothing more", {}, "version 1 of Feather"),
+        ("a.csv.gz", gzip.compress(b"PAR1", mtime=0), {}, "Only text may be compressed.*gunzip"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"age,income,colour\n1,2,3\n", mtime=0)[:-9],
+            {},
+            "cannot be read",
+        ),
+        ("a.jsonl", b'{"age": 1}\n{"age": [1]}\n', {}, "Line 2 .*must be a JSON object of numbers"),
+        ("a.jsonl", b'{"age": 1}\n{"income": 1}\n', {}, "Line 2 lacks one: 'age'"),
+        ("a.jsonl", b'{"age": 1}\n{"age": 1, "x": 2}\n', {}, "Line 2 has another: 'x'"),
+        ("a.jsonl", b'{"age": 1}\nnonsense\n', {}, "Line 2 .*must be a JSON object"),
+        ("a.jsonl", b"\n\n", {}, "must be a JSON object. Got none"),
+        ("a.xlsx", b"PK\x03\x04", {}, "spreadsheet .*saved as CSV or Parquet first"),
+        ("a.csv", b"age,income,colour\n1,2,3\n", {"id": "agee"}, "Did you mean 'age'?"),
         ("a.parquet", b"a,b,c\n1,2,3\n", {}, "not of the kind that its ending says"),
         ("a.npz", b"PK\x03\x04 and nothing more", {}, "cannot be read"),
         ("a.npy", b"\x93NUMPY\x01\x00", {}, "cannot be read"),
@@ -262,7 +294,7 @@ def test_wrong_files_get_a_sentence(
         ({"Z": VALUES}, {}, "has no 'X'"),
         ({"X": VALUES[0]}, {}, "must be a matrix of numbers"),
         ({"X": VALUES.astype(str)}, {}, "must be a matrix of numbers"),
-        ({"X": VALUES, "y": LABELS[1:]}, {}, "one label per row"),
+        ({"X": VALUES, "y": LABELS[1:]}, {}, "one entry per row"),
         ({"X": VALUES}, {"label": "y"}, "has no 'y'"),
         ({"X": VALUES, "feature_names": np.array(["a"])}, {}, "one string per column"),
     ],
@@ -311,3 +343,26 @@ def test_damaged_parquet_pages_get_a_sentence(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match="cannot be read"):
         read(path, ReadOptions())
+
+
+def test_texts_of_json_are_texts_and_null_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"age": 1, "income": null, "colour": "NA", "target": 0, "id": "x"}\n\n'
+        '{"colour": "red", "age": 2.5, "income": true, "target": 1, "id": 7}\n'
+    )
+    categories = {2: ("red", "NA")}
+    (chunk,) = open_data(path, ReadOptions(label="target", id="id")).chunks()
+    matrix = chunk.matrix(model(categories=categories, categorical=(2,)))
+    np.testing.assert_array_equal(matrix, [[1.0, np.nan, 1.0], [2.5, 1.0, 0.0]])
+    assert chunk.labels.tolist() == [0, 1]
+    assert chunk.ids.tolist() == ["x", 7]
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet", "data.jsonl", "data.feather"])
+def test_identifiers_are_no_features(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, name)
+    chunks = open_data(path, ReadOptions(label="target", id="age")).chunks()
+    ids = [float(value) for chunk in chunks for value in chunk.ids]
+    np.testing.assert_array_equal(ids, VALUES[:, 0])
+    assert open_data(path, ReadOptions(id="age")).columns == ("income", "colour", "target")

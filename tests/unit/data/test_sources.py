@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 import treeproof as tp
 from treeproof.data import readers
 from treeproof.data.sources import ArraySource, FileSource, Rows
-from treeproof.runs.batches import Batch, BatchMaker, unit_rows
+from treeproof.runs.batches import Batch, BatchMaker
 from treeproof.runs.run_log import NOTHING_FOUND, Found, run_header
 from treeproof.search.question import Question
 
@@ -130,7 +130,7 @@ def test_missing_entries_do_not_count_in_units(model: tp.Model, tmp_path: Path) 
     done=st.sets(st.integers(0, 119)),
     kind=st.sampled_from(["radius", "verify"]),
 )
-def test_batches_hold_every_missing_row_once_in_fixed_units(
+def test_batches_hold_every_missing_row_once_stage_by_stage(
     model: tp.Model, n_rows: int, sizes: list[int], done: set[int], kind: Any
 ) -> None:
     X = np.arange(3.0 * n_rows).reshape(n_rows, 3)
@@ -144,18 +144,17 @@ def test_batches_hold_every_missing_row_once_in_fixed_units(
         while (batch := maker.next_batch(next(size))) is not None:
             yield batch
 
-    everything = next(batches(NOTHING_FOUND, [200]))
+    everything = np.concatenate([batch.key for batch in batches(NOTHING_FOUND, [200])])
     numbers = np.array(sorted(row for row in done if row < n_rows), dtype=np.int64)
-    found = Found(numbers, everything.key[numbers])
-    seen, asked = [], []
+    found = Found(numbers, everything[numbers])
+    seen = []
     for batch in batches(found, sizes):
-        seen += batch.rows.number[batch.wanted].tolist()
-        asked += batch.rows.number.tolist()
-        np.testing.assert_array_equal(batch.rows.values, X[batch.rows.number])
+        numbers = batch.rows.number
+        seen += numbers.tolist()
+        np.testing.assert_array_equal(batch.rows.values, X[numbers])
+        for stage in question.learning_stages:
+            assert len(numbers) == 0 or (numbers[0] < stage) == (numbers[-1] < stage)
     assert seen == [row for row in range(n_rows) if row not in done]
-    unit = unit_rows(question)
-    units = {row // unit for row in seen}
-    assert asked == [row for row in range(n_rows) if row // unit in units]
 
 
 def test_changed_rows_are_found(model: tp.Model) -> None:

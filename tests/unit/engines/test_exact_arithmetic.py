@@ -241,10 +241,10 @@ def test_boxes_leave_categories_that_no_tree_tests():
     assert outcomes.witness[0, 2] == 1.0
 
 
-def test_a_part_of_a_question_learns_as_the_whole_does():
+def test_a_part_of_a_question_begins_where_the_whole_does():
     query = build_query(two_stumps().ensemble, np.full((4, 2), 0.25), None, tp.LInf())
-    blocks = dataclasses.replace(query, unit_rows=2)
-    assert blocks.take(slice(0, 3)).unit_rows == 2
+    guessed = dataclasses.replace(query, first_guess=(0.5, 1.1))
+    assert guessed.take(slice(0, 3)).first_guess == (0.5, 1.1)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,6 +1,8 @@
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.report.made_runs import EVIL, many_rows, six_rows
@@ -63,3 +65,14 @@ def test_notebooks_show_a_summary_and_the_weakest_rows():
     assert "5 of 6 rows" in html
     assert "<script>" not in html
     assert "already broken 1" in html
+
+
+def test_notebooks_show_curve_and_changes_with_names() -> None:
+    frame = pd.DataFrame({"amount": [10.0, 2922.0, 500.0, 4000.0], "hour": [1.0, 5.0, 9.0, 20.0]})
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(frame, [0, 1, 0, 1]))
+    html = tp.radius(model, frame)._repr_html_()
+    assert "<svg" in html
+    assert "amount: 2,922 → 1,711 (−1,211)" in html
+    assert "becomes" in html
+    boxes = tp.verify(model, frame, None, tp.Box([0.0, 0.0], [5000.0, 24.0]))._repr_html_()
+    assert "<svg" not in boxes

@@ -1,9 +1,12 @@
 """Runs: the same answers whatever the batches, the interruptions and the order of finishing."""
 
 import json
+import math
 import os
 import shutil
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import treeproof as tp
 from treeproof.results.run_file import read_records
 from treeproof.results.summary import RunSummary
 from treeproof.runs import batches as batches_module
-from treeproof.runs.batches import BatchSizer, unit_rows
+from treeproof.runs.batches import BatchSizer
 from treeproof.runs.run_log import open_log, row_keys, run_header
 from treeproof.runs.runner import log_path
 from treeproof.search.question import Question
@@ -366,19 +369,19 @@ def test_a_full_disk_keeps_what_is_finished(
 
     def full(number: int) -> None:
         calls.append(number)
-        if len(calls) == 4:  # header, two batches, and then no more
+        if len(calls) == 4:  # header, two stages, and then no more
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(
-        tp.InvalidInput, match=r"No space left on device. The 64 rows that are finished are in"
+        tp.InvalidInput, match=r"No space left on device. The 16 rows that are finished are in"
     ):
         tp.run(model, *rows, out=path, batch_rows=32, n_jobs=1)
     monkeypatch.undo()
-    assert len(tp.load_results(path)) == 64
+    assert len(tp.load_results(path)) == 16
     assert path.read_bytes().endswith(b"\n")
     run = tp.run(model, *rows, out=path, resume=True)
-    assert run.n_new == N_ROWS - 64
+    assert run.n_new == N_ROWS - 16
     assert_same(run.load(), answers)
 
 
@@ -400,18 +403,21 @@ def test_keys_tell_rows_labels_and_questions_apart(model: tp.Model, rows: tuple[
 
 
 def test_batches_grow_with_speed_and_shrink_with_cost() -> None:
-    sizer = BatchSizer(unit_rows=32, target_s=0.5)
-    assert sizer.n_rows == 32
+    sizer = BatchSizer(target_s=0.5)
+    assert sizer.n_rows == 1
+    assert sizer.patience_s(1) == math.inf
     for _ in range(10):
         sizer.learn(sizer.n_rows, sizer.n_rows * 1e-4)
-    assert sizer.n_rows == 4992  # half a second, in whole units
+    assert sizer.n_rows == 5000  # half a second
+    assert sizer.patience_s(5000) == pytest.approx(1e-3)  # no batch takes longer than five seconds
     sizer.learn(sizer.n_rows, 1e-9)
     assert sizer.n_rows == batches_module.LARGEST_BATCH
     sizer.learn(sizer.n_rows, 1e6)
-    assert sizer.n_rows == 32
-    fixed = BatchSizer(unit_rows=1, target_s=0.5, n_rows=100, is_fixed=True)
+    assert sizer.n_rows == 1
+    fixed = BatchSizer(target_s=0.5, n_rows=100, is_fixed=True)
     fixed.learn(100, 1e-9)
     assert fixed.n_rows == 100
+    assert fixed.patience_s(100) == math.inf
 
 
 def test_progress_counts_all_rows(model: tp.Model, rows: tuple[Any, Any], tmp_path: Path) -> None:
@@ -427,7 +433,10 @@ def test_progress_counts_all_rows(model: tp.Model, rows: tuple[Any, Any], tmp_pa
         n_jobs=1,
         on_progress=lambda *x: seen.append(x),
     )
-    assert [done for done, _ in seen] == [128, N_ROWS]
+    done = [count for count, _ in seen]
+    assert done == sorted(set(done))
+    assert done[0] > 96
+    assert done[-1] == N_ROWS
     assert {total for _, total in seen} == {N_ROWS}
 
 
@@ -447,15 +456,16 @@ def test_parquet_runs_wait_in_a_run_file_beside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["exact", "multilevel"])
-def test_units_are_answered_the_same_together_and_alone(
+def test_rows_are_answered_the_same_together_and_alone(
     model: tp.Model, rows: tuple[Any, Any], engine: str
 ) -> None:
     question = Question(kind="radius", perturbation=tp.LInf(), engine=engine)
     X, y = np.asarray(rows[0][:75], dtype=np.float64), rows[1][:75]
-    unit = unit_rows(question)
-    together = question.answer(model, X, y, unit_rows=unit)
-    assert unit < len(X) < 3 * unit
-    alone = [question.answer(model, X[k : k + unit], y[k : k + unit]) for k in range(0, 75, unit)]
+    guess = (0.2, 1.1)
+    together = question.answer(model, X, y, first_guess=guess)
+    alone = [
+        question.answer(model, X[k : k + 1], y[k : k + 1], first_guess=guess) for k in range(75)
+    ]
     expected = tp.Results.join(alone)
     for name in ("lower", "upper", "verdict", "exact", "attained", "witness", "witness_distance"):
         np.testing.assert_array_equal(getattr(together, name), getattr(expected, name))
@@ -463,19 +473,64 @@ def test_units_are_answered_the_same_together_and_alone(
         np.testing.assert_array_equal(counted, together.statistics[name])
 
 
-def test_batches_become_smaller_towards_the_end(
-    model: tp.Model, rows: tuple[Any, Any], answers: tp.Results, tmp_path: Path
+class SlowRows:
+    """Has some rows take until they are let go, and engines run out of time before that."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slow: set[float]) -> None:
+        self.slow, self.is_free, self.asked_alone = slow, threading.Event(), []
+        self._answer = Question.answer
+        monkeypatch.setattr(Question, "answer", lambda *a, **k: self.answer(*a, **k))  # noqa: PLW0108 - binds
+
+    def answer(self, question: Question, model: Any, X: Any, y: Any = None, **how: Any) -> Any:
+        results = self._answer(question, model, X, y, **how)
+        is_slow = np.isin(X[:, 0], list(self.slow))
+        if math.isfinite(question.time_limit_s):
+            results.reason[is_slow] = "time limit"
+            results.verdict[is_slow] = "unknown"
+        elif is_slow.any():
+            self.asked_alone += X[:, 0].tolist()
+            assert self.is_free.wait(60)
+        return results
+
+
+@pytest.mark.parametrize("kind", ["radius", "verify"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_finished_rows_are_on_disk_while_slow_rows_go_on(
+    model: tp.Model,
+    rows: tuple[Any, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    n_jobs: int,
 ) -> None:
-    done = [0]
+    ball = tp.LInf() if kind == "radius" else tp.LInf(0.1)
+    quiet = tp.run(model, *rows, ball, out=tmp_path / "quiet.jsonl", n_jobs=1).load()
+    slow = [60, 149] if n_jobs == 1 else [60]
+    patched = SlowRows(monkeypatch, set(rows[0][slow, 0].tolist()))
+    # Rows cost nothing, so that batches grow as fast as they may.
+    monkeypatch.setattr(batches_module.time, "perf_counter", lambda: 0.0)
+    out = tmp_path / "run.jsonl"
+    options = {"out": out, "n_jobs": n_jobs}
+    thread = threading.Thread(target=lambda: tp.run(model, *rows, ball, **options))
+    thread.start()
 
-    def note(n_rows: int, _: int | None) -> None:
-        done.append(n_rows)
+    def answered() -> set[int]:
+        return {r["row"] for r, _ in read_records(out) if r["record"] == "row"}
 
-    options = {"batch_rows": 128, "on_progress": note, "n_jobs": 1}
-    run = tp.run(model, *rows, out=tmp_path / "run.jsonl", **options)  # type: ignore[arg-type]
-    sizes = np.diff(done)
-    assert sizes.sum() == N_ROWS
-    assert sizes.max() <= 128
-    assert np.all(np.diff(sizes) <= 0)
-    assert sizes[0] > sizes[-1]
-    assert_same(run.load(), answers)
+    def wait_for(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert condition()
+
+    # The rows of its batch are not kept waiting; with another thread, no rows are.
+    wait_for(lambda: bool(patched.asked_alone) and out.exists())
+    if n_jobs == 2:
+        wait_for(lambda: answered() == set(range(N_ROWS)) - {60})
+    else:
+        wait_for(lambda: len(answered()) > 60)
+        assert not answered() & set(slow)
+    patched.is_free.set()
+    thread.join()
+    assert sorted(patched.asked_alone) == sorted(rows[0][slow, 0].tolist())
+    assert_same(tp.load_results(out), quiet)

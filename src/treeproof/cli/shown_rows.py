@@ -1,0 +1,149 @@
+"""Rows of a run as people and programs read them: which ones, in which order, with names."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
+from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
+from treeproof.results.numbers import ColumnFormat, column_formats, number
+from treeproof.results.run_file import number as plain_number
+
+if TYPE_CHECKING:
+    from treeproof.runs.runner import Runner
+
+CHANGES_SHOWN = 3
+_DIGITS = 6
+_ROW_COLUMNS = (
+    *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
+    *("seconds", "reason"),
+)
+Record = dict[str, Any]
+
+
+def is_wanted(only: Sequence[str]) -> Callable[[Record], bool] | None:
+    """Whether a row is among those of some verdicts, by the words of either question."""
+    if not only:
+        return None
+    verdicts = {word: verdict for verdict, word in RADIUS_STATES.items()}
+    wanted = {verdicts.get(word, word) for word in only}
+    return lambda record: record["verdict"] in wanted
+
+
+def order_by(sort: str) -> Callable[[Record], Any] | None:
+    """Key of a row in an order; None for the order of the rows themselves."""
+    if sort == "row":
+        return None
+    sign = -1.0 if sort.startswith("-") else 1.0
+    columns = ("lower", "upper") if sort.endswith("radius") else ("seconds",)
+    return lambda record: [sign * plain_number(record[name]) for name in columns]
+
+
+def changes_of(record: Record, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """What the witness of a row changes: value before and after, by the name of the feature."""
+    if record["witness"] is None or record.get("values") is None:
+        return {}
+    pairs = zip(record["values"], record["witness"], strict=True)
+    return {
+        names[f] if names else str(f): (old, new)
+        for f, (old, new) in enumerate(pairs)
+        if old != new
+    }
+
+
+def print_json_rows(head: Record, records: Iterable[Record], names: Sequence[str]) -> None:
+    """Print one JSON object whose last entry, the rows, is never in memory as a whole."""
+    text = msgspec.json.format(msgspec.json.encode(head), indent=2).decode()
+    click.echo(text.rstrip().removesuffix("}").rstrip() + ',\n  "rows": [', nl=False)
+    comma = ""
+    for record in records:
+        changes = {
+            name: {"from": old, "to": new} for name, (old, new) in changes_of(record, names).items()
+        }
+        line = msgspec.json.encode(record | {"changes": changes}).decode()
+        click.echo(f"{comma}\n    {line}", nl=False)
+        comma = ","
+    click.echo("\n  ]\n}")
+
+
+def print_csv_rows(records: Iterable[Record], header: Record) -> None:
+    """Print rows as CSV: answers, changes in words, and the witness with a column per feature."""
+    names, n_features = header["model"]["feature_names"], header["model"]["n_features"]
+    has_id = bool((header.get("data") or {}).get("id"))
+    shown = [*_ROW_COLUMNS[:1], *(["id"] if has_id else []), *_ROW_COLUMNS[1:]]
+    shown += ["predicted", "witness_label"]
+    named = [f"witness.{names[f] if names else f}" for f in range(n_features)]
+
+    def cells(record: Record) -> list[Any]:
+        said = [
+            f"{name}: {'missing' if old is None else old} → {'missing' if new is None else new}"
+            for name, (old, new) in changes_of(record, names).items()
+        ]
+        witness = record["witness"] or [None] * n_features
+        return [*(record.get(name) for name in shown), "; ".join(said), *witness]
+
+    print_csv([*shown, "changes", *named], map(cells, records))
+
+
+def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
+    """Print the first rows of a choice, or all of them, for a person."""
+    most = None if options.all_rows else ROWS_SHOWN
+    if options.only or options.sort != "row":
+        chosen = runner.records(is_wanted(options.only), order_by(options.sort))
+        records = list(itertools.islice(chosen, most))
+        n_rows = len(records) + sum(1 for _ in chosen)
+    else:
+        records, n_rows = list(runner.first_records(most)), runner.tally.n_rows
+    asks_radius, model = runner.tally.asks_radius, runner.header["model"]
+    states = RADIUS_STATES if asks_radius else {name: name for name in RADIUS_STATES}
+    formats = column_formats(_values(records, model["n_features"]))
+    has_id = any(record.get("id") is not None for record in records)
+    columns: dict[str, Callable[[Record], Any]] = {
+        "row": lambda record: record["row"],
+        "id": lambda record: "" if record.get("id") is None else record["id"],
+        "label": lambda record: record["label"],
+        "radius" if asks_radius else "verdict": lambda record: states[record["verdict"]],
+        "lower": lambda record: number(plain_number(record["lower"]), _DIGITS),
+        "upper": lambda record: number(plain_number(record["upper"]), _DIGITS),
+        "becomes": lambda record: "" if record["witness"] is None else record["witness_label"],
+        "note": lambda record: record["reason"] or _said(record, model["feature_names"], formats),
+    }
+    if not has_id:
+        del columns["id"]
+    if not any(record.get("witness_label") is not None for record in records):
+        del columns["becomes"]
+    print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records))
+    if n_rows > len(records):
+        click.echo(f"… {n_rows - len(records)} more rows (--all-rows shows them)")
+
+
+def _values(records: list[Record], n_features: int) -> NDArray[np.float64]:
+    """Values of the shown rows, whose precision numbers are written in."""
+    import numpy as np
+
+    rows = [
+        [plain_number(value) for value in record["values"]]
+        for record in records
+        if record["values"]
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, n_features)
+
+
+def _said(record: Record, names: Sequence[str], formats: list[ColumnFormat]) -> str:
+    """Say in a few words what the witness of a row changes."""
+    numbers = {name: f for f, name in enumerate(names)}
+    said = []
+    changes = changes_of(record, names)
+    for name, pair in itertools.islice(changes.items(), CHANGES_SHOWN):
+        form = formats[numbers[name] if names else int(name)]
+        change = form.change(*map(plain_number, pair))
+        difference = "" if None in pair else f" ({change.difference})"
+        feature = name if names else f"feature {name}"
+        said.append(f"{feature}: {change.before} → {change.after}{difference}")
+    more = len(changes) - CHANGES_SHOWN
+    return ", ".join(said) + (f", … and {more} more" if more > 0 else "")

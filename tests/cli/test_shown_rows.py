@@ -1,0 +1,227 @@
+"""Which rows are shown and how; gates against earlier runs; what a run remembers for later."""
+
+import csv
+import io
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+
+import treeproof as tp
+
+NAMES = ["amount", "hour", "income"]
+
+
+@pytest.fixture(scope="module")
+def fraud(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A LightGBM model of payments in whole numbers, and rows with a customer's number."""
+    folder = tmp_path_factory.mktemp("fraud")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "customer": [f"C{i:04d}" for i in range(600)],
+            "amount": np.round(rng.lognormal(7.0, 1.0, 600)),
+            "hour": rng.integers(0, 24, 600),
+            "income": np.round(rng.lognormal(11.0, 0.4, 600), 2),
+        }
+    )
+    frame["fraud"] = ((frame["amount"] > 2000) & (frame["hour"] < 6)).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=10, min_child_samples=5, verbose=-1)
+    model.fit(frame[NAMES], frame["fraud"]).booster_.save_model(folder / "model.txt")
+    frame.head(40).to_csv(folder / "rows.csv", index=False)
+    return folder / "model.txt", folder / "rows.csv"
+
+
+def words_of(fraud: tuple[Path, Path], *more: Any) -> list[Any]:
+    return [*fraud, "--label", "fraud", "--id", "customer", *more]
+
+
+def test_rows_are_known_by_their_identifier(run, fraud, tmp_path):
+    out = tmp_path / "run.jsonl"
+    result = run("verify", *words_of(fraud, "--eps", 500, "--out", out))
+    assert result.exit_code == 0, result.output
+    assert "C0007" in result.stdout
+    saved = tp.load_results(out)
+    assert saved.id.tolist() == [f"C{row:04d}" for row in saved.row]
+    assert list(saved.to_frame().columns[:2]) == ["id", "row"]
+    assert saved.header["data"]["id"] == "customer"
+    packed = tmp_path / "run.parquet"
+    run("verify", *words_of(fraud, "--eps", 500, "--out", packed))
+    assert tp.load_results(packed).id.tolist() == saved.id.tolist()
+    refused = run("verify", *fraud, "--eps", 5, "--id", "costumer")
+    assert refused.exit_code == 2
+    assert "has no 'costumer'. Did you mean 'customer'? It has customer, amount" in refused.stderr
+
+
+def test_rows_are_filtered_and_sorted(run, fraud, tmp_path):
+    words = words_of(fraud, "--eps", 500, "--format", "csv", "--only", "falsified", "--sort")
+    rows = list(csv.DictReader(io.StringIO(run("verify", *words, "-seconds").stdout)))
+    assert rows
+    assert {row["verdict"] for row in rows} == {"falsified"}
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds == sorted(seconds, reverse=True)
+    words = words_of(fraud, "--format", "json", "--sort", "radius", "--out")
+    for out in (tmp_path / "run.jsonl", tmp_path / "run.parquet"):
+        found = json.loads(run("radius", *words, out).stdout)["rows"]
+        lower = [float(row["lower"]) for row in found]
+        assert lower == sorted(lower)
+        assert len(lower) == 40
+    # The first of the sorted rows are those that the table shows, whatever the order of the file.
+    table = run("radius", *words_of(fraud, "--sort", "radius", "--only", "exact")).stdout
+    shown = [line.split()[0] for line in table.splitlines() if " C0" in line]
+    exact = [str(row["row"]) for row in found if row["verdict"] == "verified"]
+    assert shown == exact[:20]
+    assert f"… {len(exact) - 20} more rows (--all-rows shows them)" in table
+
+
+def test_witnesses_have_names(run, fraud):
+    words = words_of(fraud, "--only", "falsified", "--eps", 3000)
+    found = json.loads(run("verify", *words, "--format", "json").stdout)["rows"]
+    for row in found:
+        moved = {
+            name: {"from": old, "to": new}
+            for name, old, new in zip(NAMES, row["values"], row["witness"], strict=True)
+            if old != new
+        }
+        assert row["changes"] == moved
+        assert moved
+    lines = list(csv.DictReader(io.StringIO(run("verify", *words, "--format", "csv").stdout)))
+    for line, row in zip(lines, found, strict=True):
+        assert [float(line[f"witness.{name}"]) for name in NAMES] == row["witness"]
+        assert line["id"] == row["id"]
+        assert line["witness_label"] == str(row["witness_label"])
+        for name in row["changes"]:
+            assert f"{name}: " in line["changes"]
+
+
+def test_numbers_have_the_precision_of_their_column(run, fraud):
+    table = run("radius", *words_of(fraud, "--all-rows")).stdout
+    assert "e+0" not in table
+    row = json.loads(run("radius", *words_of(fraud, "--format", "json")).stdout)["rows"][0]
+    amounts = row["changes"]["amount"]
+    shown = f"amount: {amounts['from']:,.0f} → {round(amounts['to']):,d}"
+    assert shown in table
+    assert "(−" in table  # changes downwards, with their size
+    assert "becomes" in table
+
+
+def test_a_gate_compares_with_an_earlier_run(run, fraud, tmp_path):
+    base, other = tmp_path / "base.jsonl", tmp_path / "other.jsonl"
+    assert run("verify", *words_of(fraud, "--eps", 300, "--out", base)).exit_code == 0
+    again = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base))
+    assert again.exit_code == 0
+    worse = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base,
+                                    "--decision-threshold", 0.05))  # fmt: skip
+    assert worse.exit_code == 1
+    assert f"in '{base}'; no longer verified are rows " in worse.stderr
+    # Radii tell what is verified at a radius, too.
+    run("radius", *words_of(fraud, "--out", other))
+    words = words_of(fraud, "--eps", 300, "--not-worse-than", other)
+    assert run("verify", *words).exit_code == 0
+    asked = run("radius", *words_of(fraud, "--not-worse-than", base))
+    assert asked.exit_code == 2
+    assert "--not-worse-than needs a radius: give it with --at." in asked.stderr
+    frozen = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base, "--frozen", 0))
+    assert frozen.exit_code == 2
+    assert "must be about the same changes and claim. Its perturbation is" in frozen.stderr
+    fewer = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base, "--rows", "0:9"))
+    assert fewer.exit_code == 2
+    assert "must be about the same rows. It has 40, this one 9." in fewer.stderr
+
+
+def test_a_run_remembers_how_the_model_was_loaded(run, fraud, tmp_path, monkeypatch):
+    model, data = fraud
+    out = tmp_path / "run.jsonl"
+    words = words_of(fraud, "--eps", 300, "--evidence", "--decision-threshold", 0.9, "--out", out)
+    assert run("verify", *words).exit_code == 0
+    assert tp.load_results(out).header["model"]["loading"] == {"decision_threshold": 0.9}
+    for folder in (model.parent, tmp_path):
+        monkeypatch.chdir(folder)
+        # Neither model, threshold nor label again; the model is here, or beside the run.
+        checked = run("check", out, "--data", data)
+        assert checked.exit_code == 0, checked.output
+        assert "loaded with decision_threshold 0.9" in checked.stdout
+        assert "40 accepted" in checked.stdout
+        shutil.copy(model, out.parent)
+    assert run("report", out, "--check", model, "--out", tmp_path / "r.html").exit_code == 0
+    # What the command line says comes first, and the fingerprint then tells.
+    other = run("check", out, "--decision-threshold", 0.5)
+    assert other.exit_code != 0
+    saved = tmp_path / "model.treeproof"
+    tp.load(model, decision_threshold=0.9).save(saved)
+    assert tp.load(saved).ensemble.provenance.options == {"decision_threshold": 0.9}
+    assert run("check", out, "--model", saved).exit_code == 0
+
+
+def shell(*words: Any, **options: Any) -> subprocess.Popen[str]:
+    program = [sys.executable, "-c", "from treeproof.cli import run; run()", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(program, **(pipes | options))
+
+
+@pytest.mark.parametrize(("share", "status"), [("0", 0), ("1", 1)])
+def test_a_reader_that_leaves_is_no_failed_gate(fraud, share, status):
+    words = words_of(fraud, "--eps", 3000, "--format", "json", "--fail-under", share)
+    with shell("verify", *words) as process:
+        process.stdout.close()  # as head does, before anything is written
+        said = process.stderr.read()
+        assert process.wait() == status, said
+    assert "Traceback" not in said
+    assert "Broken pipe" not in said
+
+
+def test_an_interrupt_is_no_failed_gate(fraud, tmp_path):
+    fifo = tmp_path / "rows.csv"
+    os.mkfifo(fifo)
+    with shell("verify", fraud[0], fifo, "--eps", 1) as process:
+        time.sleep(1.0)  # it waits for its data, or still imports
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert process.returncode in (130, -signal.SIGINT)
+
+
+def test_rows_come_from_standard_input(fraud):
+    words = words_of((fraud[0], "-"), "--eps", 300, "--format", "csv", "--sort", "row")
+    with fraud[1].open() as rows, shell("verify", *words, stdin=rows) as process:
+        piped = list(csv.DictReader(io.StringIO(process.stdout.read())))
+    assert process.returncode == 0
+    assert [row["id"] for row in piped] == [f"C{row:04d}" for row in range(40)]
+
+
+def test_what_is_done_is_logged(run, fraud, tmp_path):
+    log = tmp_path / "log.txt"
+    quiet = run("verify", *words_of(fraud, "--eps", 300))
+    told = run("verify", *words_of(fraud, "--eps", 300, "-v"))
+    assert "treeproof: loaded '" in told.stderr
+    assert "treeproof: loaded '" not in quiet.stderr
+    assert run("verify", *words_of(fraud, "--eps", 300, "--log-file", log)).exit_code == 0
+    lines = log.read_text().splitlines()
+    assert any("INFO treeproof: loaded '" in line for line in lines)
+    assert any("DEBUG treeproof.runs: " in line for line in lines)
+    refused = run("verify", *words_of(fraud, "--eps", 300, "--only", "falsified", "--frozen", "x",
+                                      "--log-file", log))  # fmt: skip
+    assert refused.exit_code == 2
+    assert logging.getLogger("treeproof").handlers == []
+    nowhere = run("verify", *words_of(fraud, "--eps", 300, "--log-file", tmp_path / "no" / "log"))
+    assert nowhere.exit_code == 2
+    assert "cannot be written: No such file or directory." in nowhere.stderr
+
+
+def test_spreadsheets_get_a_remedy(run, fraud, tmp_path):
+    sheet = tmp_path / "rows.xlsx"
+    sheet.write_bytes(b"PK\x03\x04 and more")
+    refused = run("verify", fraud[0], sheet, "--eps", 1)
+    assert refused.exit_code == 2
+    assert "must be saved as CSV or Parquet first" in refused.stderr
+    assert "pandas.read_excel('rows.xlsx').to_parquet" in refused.stderr

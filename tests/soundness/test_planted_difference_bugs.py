@@ -1,0 +1,74 @@
+"""Bugs planted in a copy of what compares two models are caught by the enumeration of all cells."""
+
+import pytest
+
+from tests.soundness.test_planted_bugs import Bug, copy_package, plant
+from tests.soundness.test_planted_property_bugs import RUN, run_copy
+
+PROGRAM = RUN.replace("test_properties", "test_differences")
+
+BUGS = [
+    Bug(
+        "both models add as the first one does",
+        "sum_of_leaves(judge.tests, judge.copies, second, judge.cells, True, total[1])",
+        "sum_of_leaves(judge.tests, judge.copies, first, judge.cells, True, total[1])",
+    ),
+    Bug(
+        "what models begin with is forgotten",
+        "problem = build_problem(aim.offset - offset, joint, box)",
+        "problem = build_problem(-offset, joint, box)",
+    ),
+    Bug(
+        "trees without a partner are forgotten",
+        "    for mine, theirs in partners:\n        left",
+        "    for mine, theirs in partners:\n"
+        "        if NO_TREE in (mine, theirs) and len(root) > 1:\n"
+        "            continue\n        left",
+    ),
+    Bug(
+        "thresholds of float32 rows are those of doubles",
+        "one, other = accept_float64_rows(first), accept_float64_rows(second)\n    partners",
+        "one, other = first, second\n    partners",
+    ),
+    Bug(
+        "all models add alike",
+        "        is_alike=one == other,",
+        "        is_alike=True,",
+    ),
+    Bug(
+        "what finishing adds is forgotten",
+        "            begin += Fraction(aggregation.bias[output])",
+        "            begin += 0",
+    ),
+    Bug(
+        "the second model is asked for the class of the first one",
+        "theirs = _preference(models.second, other, one)",
+        "theirs = _preference(models.second, one, other)",
+    ),
+    Bug(
+        "only one side is asked about",
+        "for pair in outputs for sign in (1.0, -1.0)",
+        "for pair in outputs for sign in (1.0, 1.0)",
+    ),
+]
+
+
+@pytest.mark.slow
+def test_differences_as_they_are_pass(tmp_path):
+    copy_package(tmp_path)
+    done = run_copy(tmp_path, PROGRAM)
+    assert done.stdout.strip() == "PASSED", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug, tmp_path):
+    plant(bug, copy_package(tmp_path))
+    done = run_copy(tmp_path, PROGRAM)
+    assert done.returncode != 0, "the planted bug went unnoticed"
+    assert done.stderr.startswith("CAUGHT"), done.stderr
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_every_bug_still_finds_its_place(bug, tmp_path):
+    plant(bug, copy_package(tmp_path))
