@@ -263,10 +263,17 @@ def constrained_models() -> Iterator[tuple[str, Callable[[], Any]]]:
     from lightgbm import LGBMClassifier
     from xgboost import XGBClassifier
 
-    signs = (1, *[0] * 7)
-    trees: dict[str, Any] = {"monotone_constraints": signs}
-    yield "XGBoost", lambda: XGBClassifier(n_estimators=500, max_depth=6, n_jobs=1, **trees)
-    yield "LightGBM", lambda: LGBMClassifier(n_estimators=500, n_jobs=1, verbose=-1, **trees)
+    signs = [1] + [0] * 7
+    yield (
+        "XGBoost",
+        lambda: XGBClassifier(
+            n_estimators=500, max_depth=6, n_jobs=1, monotone_constraints=tuple(signs)
+        ),
+    )
+    yield (
+        "LightGBM",
+        lambda: LGBMClassifier(n_estimators=500, n_jobs=1, verbose=-1, monotone_constraints=signs),
+    )
     yield (
         "CatBoost",
         lambda: CatBoostClassifier(
@@ -275,7 +282,7 @@ def constrained_models() -> Iterator[tuple[str, Callable[[], Any]]]:
             thread_count=1,
             verbose=False,
             allow_writing_files=False,
-            **trees,
+            monotone_constraints=signs,
         ),
     )
 
