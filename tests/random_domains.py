@@ -111,6 +111,47 @@ def _domain(
     )
 
 
+def random_rules(rng: np.random.Generator, case: Case, n_rules: int) -> list[str]:
+    """Relations between features with few values, which the rows of a case obey."""
+    domain, rows, found = case.perturbation.domain, case.rows, []
+    if domain is None:
+        return []
+    groups = [feature for group in (*domain.one_hot, *domain.at_most_one) for feature in group]
+    kept = {*domain.may_miss, *domain.may_fill}  # type: ignore[misc]
+    features = [f for f in (*domain.integer, *domain.values, *groups) if f not in kept]  # type: ignore[misc]
+    if len(features) < 2:
+        return []
+    for _ in range(n_rules):
+        a, b, c = (int(f) for f in rng.choice(features, 3))
+        known = np.nan_to_num(rows)
+        # As tight as the rows allow, in halves, which are exact.
+        apart = np.ceil(2.0 * (known[:, a] - known[:, b]).max()) / 2.0
+        together = np.ceil(2.0 * (known[:, a] + known[:, b]).max()) / 2.0
+        text = str(
+            rng.choice(
+                [
+                    f"x[{a}] <= x[{b}] + {apart}",
+                    f"x[{a}] + x[{b}] <= {together}",
+                    f"x[{a}] <= x[{b}] + x[{c}]",
+                    f"x[{a}] > 0 => x[{b}] > 0",
+                    f"x[{a}] + 2 * x[{b}] >= -1",
+                    f"x[{a}] >= 1 => x[{b}] <= 0",
+                ]
+            )
+        )
+        if a != b and all(obeys(text, row) for row in rows):
+            found.append(text)
+    return found
+
+
+def obeys(text: str, row: NDArray[np.float64]) -> bool:
+    """Whether a row obeys a rule, which is Python but for the arrow; what is missing is 0."""
+    before, _, after = text.partition("=>")
+    x = np.where(np.isnan(row), 0.0, row).tolist()
+    holds = bool(eval(before, {"x": x}))
+    return holds if not after else not holds or bool(eval(after, {"x": x}))
+
+
 def _perturbation(
     rng: np.random.Generator,
     kind: str,

@@ -253,12 +253,7 @@ def radius(
     from treeproof.search.question import Question
 
     refuse_others("radius", options, ShownOptions)
-    ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, Ball) or ball.eps is not None:
-        raise InvalidInput(
-            "A radius is searched with an LInf, L1, L2, L0 or Cost without a limit, such as"
-            f" LInf(scale=...). Got {perturbation!r}."
-        )
+    ball = _without_radius(perturbation, "LInf(scale=...)")
     if search is not None and is_priced(ball):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
     progress = options.pop("progress", False)
@@ -271,7 +266,7 @@ def unimportant_features(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | Box | None = None,
+    perturbation: Ball | Box | None = None,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
@@ -287,9 +282,9 @@ def unimportant_features(
         Rows.
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have; by default the model's own.
-    perturbation : LInf or Box, optional
-        How far the one feature may move: within a radius, or anywhere in a box; by default
-        anywhere at all.
+    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+        How far the one feature may move: within a radius or budget, or anywhere in a box; by
+        default anywhere at all. A group of a domain is one feature.
     goal, arithmetic, n_jobs
         See `verify`.
 
@@ -300,9 +295,10 @@ def unimportant_features(
     """
     from treeproof.search.features import scan_features
 
-    if isinstance(perturbation, LInf) and perturbation.eps is None:
+    if isinstance(perturbation, Ball) and perturbation.eps is None:
+        name = type(perturbation).__name__
         raise InvalidInput(
-            "LInf must have a radius here, such as LInf(0.1). Got none."
+            f"{name} must have a radius here, such as {name}(0.1). Got none."
             " Ask treeproof.feature_radius for the radius itself."
         )
     moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
@@ -315,7 +311,7 @@ def feature_radius(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | None = None,
+    perturbation: Ball | None = None,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
@@ -331,8 +327,8 @@ def feature_radius(
         Rows.
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have; by default the model's own.
-    perturbation : LInf, optional
-        Scales, directions and domain bounds; without a radius.
+    perturbation : LInf, L1, L2, L0 or Cost, optional
+        Scales or prices, directions, bounds and domain; without a radius or budget.
     goal, arithmetic, n_jobs
         See `verify`.
 
@@ -681,12 +677,12 @@ def loaded(model: Any) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _without_radius(perturbation: LInf | None, example: str) -> LInf:
+def _without_radius(perturbation: Ball | None, example: str) -> Ball:
     ball = LInf() if perturbation is None else perturbation
-    if not isinstance(ball, LInf) or ball.eps is not None:
+    if not isinstance(ball, Ball) or ball.eps is not None:
         raise InvalidInput(
-            f"A radius is searched with an LInf without eps, such as {example}."
-            f" Got {perturbation!r}."
+            "A radius is searched with an LInf, L1, L2, L0 or Cost without a limit, such as"
+            f" {example}. Got {perturbation!r}."
         )
     return ball
 
@@ -698,22 +694,22 @@ def _query_around(
     from treeproof.query.build import refuse_outside
 
     moves = Box(-math.inf, math.inf) if domain is None else domain
+    if isinstance(moves, Ball | Box) and is_priced(moves):
+        raise UnsupportedQuery(
+            "Reasons are found in a plain LInf or Box, without costs, relative units or a Domain."
+            f" Got {moves!r}."
+        )
     query = _query(model, X, y, moves, n_jobs, **options)
     refuse_outside(query.deployed or query.ensemble, query.rows, moves)
     return query
 
 
 def _query(
-    model: Any, X: Any, y: Any, perturbation: LInf | Box, n_jobs: int, **options: Any
+    model: Any, X: Any, y: Any, perturbation: Ball | Box, n_jobs: int, **options: Any
 ) -> Query:
     from treeproof.prediction import accumulators
     from treeproof.query.build import build_query
 
-    if isinstance(perturbation, Ball | Box) and is_priced(perturbation):
-        raise UnsupportedQuery(
-            "Features and reasons are found in a plain LInf or Box, without domain or relative"
-            f" units. Got {perturbation!r}."
-        )
     sums = partial(accumulators, n_jobs=n_jobs)
     return build_query(loaded(model).ensemble, X, y, perturbation, sums=sums, **options)
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 import time
 
-from tests.oracle.priced_answers import compare
+from tests.oracle.priced_answers import EXACT, WithinRules, compare
 
 
 def main() -> None:
@@ -16,11 +16,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cases", type=int, default=4000)
+    parser.add_argument("--rules", action="store_true", help="domains have relations, too")
     options = parser.parse_args()
+    engine = WithinRules() if options.rules else EXACT
     n_compared, wrong, began = 0, [], time.monotonic()
     for seed in range(options.first, options.first + options.cases):
         try:
-            n_compared += compare(seed)
+            n_compared += compare(seed, engine, with_rules=options.rules)
         except AssertionError as error:
             wrong.append(seed)
             print(f"seed {seed}: {str(error)[:300]}", flush=True)

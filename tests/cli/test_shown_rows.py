@@ -1,5 +1,6 @@
 """Which rows are shown and how; gates against earlier runs; what a run remembers for later."""
 
+import contextlib
 import csv
 import io
 import json
@@ -165,7 +166,10 @@ def test_a_run_remembers_how_the_model_was_loaded(run, fraud, tmp_path, monkeypa
 
 
 def shell(*words: Any, **options: Any) -> subprocess.Popen[str]:
-    program = [sys.executable, "-c", "from treeproof.cli import run; run()", *map(str, words)]
+    # A job that was started in the background inherits Ctrl-C as ignored.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    start += "from treeproof.cli import run; run()"
+    program = [sys.executable, "-c", start, *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **(pipes | options))
 
@@ -185,10 +189,17 @@ def test_an_interrupt_is_no_failed_gate(fraud, tmp_path):
     fifo = tmp_path / "rows.csv"
     os.mkfifo(fifo)
     with shell("verify", fraud[0], fifo, "--eps", 1) as process:
-        time.sleep(1.0)  # it waits for its data, or still imports
+        writer = None
+        while writer is None and process.poll() is None:
+            with contextlib.suppress(OSError):  # nobody reads yet
+                writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        process.wait(60)
-    assert process.returncode in (130, -signal.SIGINT)
+        try:
+            assert process.wait(60) == 130, process.stderr.read()
+        finally:
+            process.kill()
+            os.close(writer)
 
 
 def test_rows_come_from_standard_input(fraud):
@@ -225,3 +236,12 @@ def test_spreadsheets_get_a_remedy(run, fraud, tmp_path):
     assert refused.exit_code == 2
     assert "must be saved as CSV or Parquet first" in refused.stderr
     assert "pandas.read_excel('rows.xlsx').to_parquet" in refused.stderr
+
+
+def test_options_without_effect_are_warned_of(run, fraud):
+    told = run("verify", *words_of(fraud, "--eps", 300, "--seed", 3, "--absent", "zero"))
+    assert told.exit_code == 0
+    assert "warning: --seed has no effect without --sample." in told.stderr
+    assert "--first-column and --absent have no effect on" in told.stderr
+    quiet = run("verify", *words_of(fraud, "--eps", 300, "--seed", 3, "--sample", 5))
+    assert "no effect" not in quiet.stderr

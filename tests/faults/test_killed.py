@@ -196,3 +196,36 @@ def test_batches_of_killed_workers_are_run_again(
 def test_workers_killed_twenty_times(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("CRITICAL"):
         check_killed_workers(tmp_path, n_rows=20_000, n_kills=20)
+
+
+@pytest.mark.parametrize("n_signals", [1, 2])
+def test_an_interrupted_command_keeps_what_is_finished(tmp_path: Path, n_signals: int) -> None:
+    """One Ctrl-C, or an impatient second one: status 130, and a file that goes on."""
+    save_model(tmp_path / "model.treeproof")
+    save_rows(tmp_path / "rows.npz", 600)
+    model, rows, out = (tmp_path / name for name in ("model.treeproof", "rows.npz", "run.jsonl"))
+    expected = tp.run(model, rows, None, tp.LInf(0.05), out=tmp_path / "quiet.jsonl").load()
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from pathlib import Path; from tests.faults.killed_runs import make_rows_slow;"
+        f"make_rows_slow(Path({str(tmp_path / 'diary.txt')!r}));"
+        "from treeproof.cli import run; run()"
+    )
+    words = ["verify", str(model), str(rows), "--eps", "0.05", "--out", str(out), "--jobs", "2"]
+    process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=ROOT)
+    while process.poll() is None and len(_rows_of(out)) < 20:
+        time.sleep(0.01)
+    before = _rows_of(out)
+    for _ in range(n_signals):
+        process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert _rows_of(out) >= before
+    run = tp.run(model, rows, None, tp.LInf(0.05), out=out, resume=True)
+    assert run.n_new < 600 - 20 + 1
+    assert_same(run.load(), expected)
+
+
+def _rows_of(path: Path) -> set[int]:
+    if not path.exists():
+        return set()
+    return {record["row"] for record, _ in read_records(path) if record["record"] == "row"}

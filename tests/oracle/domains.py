@@ -7,6 +7,7 @@ plain model. Nothing of `Axes` and `Pricing` is used.
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,8 @@ from treeproof.query.perturbations import L0, L2, Ball, Box, Cost, LInf
 from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
+_FAR = 9
+"""Integers of features that rules are about: values of one feature bound those of others."""
 _AROUND = 2
 """Integers that are tried beyond the outermost threshold, or beyond the row's own value."""
 
@@ -52,6 +55,29 @@ class Words:
         self.domain = perturbation.domain
         self.is_box = isinstance(perturbation, Box)
 
+    @property
+    def related(self) -> set[int]:
+        """Features that rules are about."""
+        return {
+            int(found) for text in self.listed("rules") for found in re.findall(r"x\[(\d+)\]", text)
+        }
+
+    def obeys(self, point: FloatArray) -> bool:
+        """Whether a point obeys all rules, which are Python but for the arrow."""
+        for text in self.listed("rules"):
+            features = [int(found) for found in re.findall(r"x\[(\d+)\]", text)]
+            if np.isnan(point[features]).any():
+                continue
+            x = [Fraction(0) if math.isnan(value) else value for value in point.tolist()]
+            x = [Fraction(value) if math.isfinite(value) else value for value in x]
+            before, _, after = text.partition("=>")
+            holds = bool(eval(before, {"x": x}))
+            if after:
+                holds = not holds or bool(eval(after, {"x": x}))
+            if not holds:
+                return False
+        return True
+
     def number(self, name: str, feature: int, default: float) -> float:
         given = getattr(self.ball, name, None)
         if given is None:
@@ -66,6 +92,9 @@ class Words:
         array = np.asarray(getattr(self.ball, name), dtype=np.float64)
         value = array if array.ndim == 0 else array[..., feature]
         value = value if value.ndim == 0 else value[row]
+        if self.domain is not None and feature in self.domain.ranges:
+            own = self.domain.ranges[feature]
+            value = max(value, own[0]) if name == "low" else min(value, own[1])
         if self.ensemble.input_precision == "float32":
             with np.errstate(over="ignore"):
                 return float(np.float32(value))
@@ -241,6 +270,8 @@ def _targets(
         return
     if feature in words.listed("integer"):
         first, last = math.floor(min(known)) - _AROUND, math.ceil(max(known)) + _AROUND
+        if feature in words.related:
+            first, last = min(first, -_FAR), max(last, _FAR)
         for whole in range(first, last + 1):
             yield float(whole), float(whole), False
         return
@@ -265,7 +296,7 @@ def n_points(options: list[list[Option]]) -> int:
 def cheapest(query: Query, perturbation: Ball | Box, row: int) -> Cheapest:
     """The least cost of a violation of a row, squared for L2."""
     words = Words(perturbation, query.ensemble)
-    options = [_undominated(query, choices) for choices in options_of_row(words, query.rows, row)]
+    options = distinct_options(query, words, row)
     combinations = list(itertools.product(*options))
     points = np.tile(query.rows[row], (len(combinations), 1))
     for number, combination in enumerate(combinations):
@@ -274,6 +305,8 @@ def cheapest(query: Query, perturbation: Ball | Box, row: int) -> Cheapest:
     best: tuple[Fraction, bool] | None = None
     best_point = None
     for number in np.flatnonzero(judge(query, row, points)) if len(points) else ():
+        if not words.obeys(points[number]):
+            continue
         found = _total(words, combinations[number])
         if best is None or found < best:
             best, best_point = found, points[number]
@@ -282,7 +315,17 @@ def cheapest(query: Query, perturbation: Ball | Box, row: int) -> Cheapest:
     return Cheapest(best[0], best[1], best_point)
 
 
-def _undominated(query: Query, options: list[Option]) -> list[Option]:
+def distinct_options(query: Query, words: Words, row: int) -> list[list[Option]]:
+    """For every feature or group what it may become, without what cannot make a difference."""
+    return [
+        choices
+        if words.related & set(choices[0].columns if choices else ())
+        else undominated(query, choices)
+        for choices in options_of_row(words, query.rows, row)
+    ]
+
+
+def undominated(query: Query, options: list[Option]) -> list[Option]:
     """The cheapest of options that no node tells apart."""
     from treeproof.model import evaluate
 
@@ -317,6 +360,8 @@ def breaks_domain(
     """Which part of a domain a witness breaks, by its plain words; None where it breaks none."""
     words = Words(perturbation, ensemble)
     own = rows[row]
+    if not words.obeys(point):
+        return "a rule"
     groups = set()
     for name, least in (("one_hot", 1), ("at_most_one", 0)):
         for group in words.listed(name):

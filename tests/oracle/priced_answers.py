@@ -2,44 +2,73 @@
 
 import dataclasses
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from tests.oracle import domains
-from tests.random_domains import Case, random_case
+from tests.random_domains import Case, obeys, random_case, random_rules
 from treeproof.engines.attack import AttackEngine
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.query.build import build_query
+from treeproof.query.domain import Domain
 from treeproof.query.perturbations import Cost
 from treeproof.query.query import Query
+from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.relations import answer_within_rules
 
 MOST_POINTS = 30_000
 BUDGET = Budget(time_limit_s=60.0)
+EXACT = ExactEngine()
 
 
-def compare(seed: int) -> int:
+class WithinRules:
+    """The exact engine, asked part by part where a domain has rules."""
+
+    def radius(self, query: Query, budget: Budget) -> Results:
+        return answer_within_rules(EXACT, query, budget, asks_radius=True)
+
+    def verify(self, query: Query, budget: Budget) -> Results:
+        return answer_within_rules(EXACT, query, budget, asks_radius=False)
+
+
+def compare(seed: int, engine: Any = EXACT, *, with_rules: bool = False) -> int:
     """Ask about a random case in every way; returns how many answers were compared."""
     rng = np.random.default_rng([22, 2, seed])
     case = random_case(rng)
     arithmetic = "real" if rng.random() < 0.3 else "float64"
+    if with_rules:
+        case = _within_rules(rng, case, arithmetic)
     query = build_query(case.ensemble, case.rows, None, case.perturbation, arithmetic=arithmetic)
     words = domains.Words(case.perturbation, query.ensemble)
     for row in range(len(query)):
-        options = domains.options_of_row(words, query.rows, row)
-        if domains.n_points([domains._undominated(query, o) for o in options]) > MOST_POINTS:
+        if domains.n_points(domains.distinct_options(query, words, row)) > MOST_POINTS:
             return 0
     truths = [domains.cheapest(query, case.perturbation, row) for row in range(len(query))]
     if not query.reach.is_ball:
-        return _compare_verdicts(case, query, truths)
-    count = _compare_radii(case, query, truths)
+        return _compare_verdicts(engine, case, query, truths)
+    count = _compare_radii(engine, case, query, truths)
     for budget in _budgets(query, truths):
         name = "budget" if isinstance(case.perturbation, Cost) else "eps"
         perturbation = dataclasses.replace(case.perturbation, **{name: budget})
         asked = build_query(case.ensemble, case.rows, None, perturbation, arithmetic=arithmetic)
-        count += _compare_verdicts(case, asked, truths)
+        count += _compare_verdicts(engine, case, asked, truths)
     return count
+
+
+def _within_rules(rng: np.random.Generator, case: Case, arithmetic: Any) -> Case:
+    """The case with rules, if possible such that forbid what is cheapest without them."""
+    rules = random_rules(rng, case, 40)
+    query = build_query(case.ensemble, case.rows, None, case.perturbation, arithmetic=arithmetic)
+    found = (EXACT.radius if query.reach.is_ball else EXACT.verify)(query, BUDGET)
+    witnesses = found.witness[~np.isnan(found.witness).all(axis=1)]
+    forbidding = [text for text in rules if not all(obeys(text, point) for point in witnesses)]
+    chosen = (forbidding or rules)[: int(rng.integers(1, 4))]
+    domain = dataclasses.replace(case.perturbation.domain or Domain(), rules=chosen)
+    perturbation = dataclasses.replace(case.perturbation, domain=domain)
+    return dataclasses.replace(case, perturbation=perturbation)
 
 
 def _budgets(query: Query, truths: list[domains.Cheapest]) -> list[float]:
@@ -53,10 +82,11 @@ def _budgets(query: Query, truths: list[domains.Cheapest]) -> list[float]:
     return [cost, *beside, 0.7 * cost, 1.3 * cost]
 
 
-def _compare_radii(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+def _compare_radii(engine: Any, case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
     pricing = query.pricing
     assert pricing is not None
-    results, attacked = ExactEngine().radius(query, BUDGET), AttackEngine().radius(query, BUDGET)
+    results = engine.radius(query, BUDGET)
+    attacked = results if pricing.types.rules else AttackEngine().radius(query, BUDGET)
     power = 2 if pricing.is_square else 1
     count = 0
     for row, truth in enumerate(truths):
@@ -84,14 +114,14 @@ def _compare_radii(case: Case, query: Query, truths: list[domains.Cheapest]) -> 
             own = pricing.least_cost(row, attacked.witness[row])
             assert own >= truth.cost
             assert pricing.broken_rule(row, attacked.witness[row]) is None
-        assert attacked.lower[row] == 0.0
+        assert pricing.types.rules or attacked.lower[row] == 0.0
     return count
 
 
-def _compare_verdicts(case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
+def _compare_verdicts(engine: Any, case: Case, query: Query, truths: list[domains.Cheapest]) -> int:
     pricing = query.pricing
     assert pricing is not None
-    results, limit = ExactEngine().verify(query, BUDGET), pricing.limit
+    results, limit = engine.verify(query, BUDGET), pricing.limit
     count = 0
     for row, truth in enumerate(truths):
         if results.verdict[row] == Verdict.UNKNOWN:

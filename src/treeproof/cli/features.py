@@ -123,7 +123,9 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
     }[what]
     if what != "radius" and ball.eps is None:
         # Anywhere within the bounds of the data; frozen features keep the row's values.
-        ball = dataclasses.replace(ball, eps=math.inf, scale=None)
+        is_cost = isinstance(ball, treeproof.Cost)
+        no_limit = {"budget": math.inf} if is_cost else {"eps": math.inf, "scale": None}
+        ball = dataclasses.replace(ball, **no_limit)
     shared = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
     return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
 

@@ -1,5 +1,6 @@
 """The options of commands that ask about the rows of a data file, and what they say."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,13 @@ from treeproof.cli.options import (
     rows_option,
     section,
 )
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, NoEffectWarning
 
 if TYPE_CHECKING:
     from treeproof.data.sources import FileSource, Rows
     from treeproof.prediction import Model
     from treeproof.query.goals import ScoreChange
-    from treeproof.query.perturbations import LInf
+    from treeproof.query.perturbations import Ball
     from treeproof.query.threats import ThreatModel
 
 RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
@@ -50,6 +51,18 @@ _ASKED_OPTIONS = all_of(
         metavar="FILE",
         type=FILE,
         help="A threat model as a TOML file; command-line options override the file.",
+    ),
+    _threat(
+        "--norm",
+        type=click.Choice(["LInf", "L1", "L2", "L0", "cost"], case_sensitive=False),
+        help="What a radius limits: every move, their sum, length or number, or prices of the"
+        " threat model. [default: LInf]",
+    ),
+    _threat(
+        "--relative",
+        is_flag=True,
+        default=None,
+        help="Units are multiples of the row's own value: 0.1 is ten per cent.",
     ),
     _threat(
         "--eps-scale",
@@ -210,6 +223,8 @@ class QuestionOptions:
             **take(
                 "frozen",
                 "moving",
+                "norm",
+                "relative",
                 "scale",
                 "low",
                 "high",
@@ -244,7 +259,28 @@ class QuestionOptions:
                 "A model that gives scores has no label to keep."
                 " Say with --score-change by how much its raw score may move."
             )
+        self._warn_of_no_effect(data_path)
         return FileSource(model.ensemble, data_path, **self.reading)
+
+    def _warn_of_no_effect(self, data_path: str) -> None:
+        """Warn of options about rows that were given and change nothing."""
+        from treeproof.data.readers import LibsvmFile, open_data
+
+        context = click.get_current_context()
+        given = {
+            name
+            for name in ("seed", "first_index", "absent")
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        }
+        if "seed" in given and "sample" not in self.reading:
+            warnings.warn("--seed has no effect without --sample.", NoEffectWarning, stacklevel=2)
+        if given - {"seed"} and not isinstance(open_data(data_path), LibsvmFile):
+            warnings.warn(
+                f"--first-column and --absent have no effect on '{data_path}': they are for LIBSVM"
+                " files.",
+                NoEffectWarning,
+                stacklevel=2,
+            )
 
     def read_rows(self, source: "FileSource") -> "Rows":
         """All rows in memory, for commands that answer them at once; runs stream them instead."""
@@ -257,7 +293,7 @@ class QuestionOptions:
             )
         return Rows.join(list(source.parts()))
 
-    def ball(self, source: "FileSource", eps: float | None, *, has_radius: bool) -> "LInf":
+    def ball(self, source: "FileSource", eps: float | None, *, has_radius: bool) -> "Ball":
         """The perturbation; without a radius of its own, `eps` or that of the threat model.
 
         Units come from all rows of the file, so that ranges of it are answered alike.

@@ -20,9 +20,10 @@ from treeproof.cli.options import (
 )
 from treeproof.cli.question_options import QuestionOptions, question_options
 from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv
+from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from treeproof.query.perturbations import Box, LInf
+    from treeproof.query.perturbations import Ball, Box, LInf
     from treeproof.results.reasons import Reasons
 
 
@@ -117,10 +118,12 @@ def _feature(item: str) -> int | str:
     return int(item) if item.isdecimal() else item
 
 
-def _domain(ball: "LInf") -> "LInf | Box":
+def _domain(ball: "Ball") -> "LInf | Box":
     """What features can be: a box for all rows where nothing depends on the row."""
-    from treeproof.query.perturbations import Box
+    from treeproof.query.perturbations import Box, LInf
 
+    if not isinstance(ball, LInf):
+        raise InvalidInput("Reasons are found with norm LInf only. Leave out the other norm.")
     if ball.eps is not None:
         return ball
     if not ball.frozen:

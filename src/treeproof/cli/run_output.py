@@ -60,7 +60,7 @@ def conclude(
     chosen = is_wanted(options.only), order_by(options.sort)
     if options.output_format == "json":
         head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
-        print_json_rows(head, runner.records(*chosen), runner.header["model"]["feature_names"])
+        print_json_rows(head, runner.records(*chosen), runner.header)
     elif options.output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
         print_csv_rows(runner.records(*chosen), runner.header)

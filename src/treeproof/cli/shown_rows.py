@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
 from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
+from treeproof.query.description import plain
+from treeproof.results.changes import MISSING, Change, changes_between
 from treeproof.results.numbers import ColumnFormat, column_formats, number
 from treeproof.results.run_file import number as plain_number
 
@@ -44,26 +46,29 @@ def order_by(sort: str) -> Callable[[Record], Any] | None:
     return lambda record: [sign * plain_number(record[name]) for name in columns]
 
 
-def changes_of(record: Record, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """What the witness of a row changes: value before and after, by the name of the feature."""
+def changes_of(record: Record, header: Record) -> list[Change]:
+    """What the witness of a row changes, with groups of a domain as one feature."""
     if record["witness"] is None or record.get("values") is None:
-        return {}
-    pairs = zip(record["values"], record["witness"], strict=True)
-    return {
-        names[f] if names else str(f): (old, new)
-        for f, (old, new) in enumerate(pairs)
-        if old != new
-    }
+        return []
+    row, witness = (
+        [plain_number(value) for value in record[side]] for side in ("values", "witness")
+    )
+    return changes_between(header, row, witness)
 
 
-def print_json_rows(head: Record, records: Iterable[Record], names: Sequence[str]) -> None:
+def print_json_rows(head: Record, records: Iterable[Record], header: Record) -> None:
     """Print one JSON object whose last entry, the rows, is never in memory as a whole."""
     text = msgspec.json.format(msgspec.json.encode(head), indent=2).decode()
     click.echo(text.rstrip().removesuffix("}").rstrip() + ',\n  "rows": [', nl=False)
     comma = ""
     for record in records:
+        has_names = bool(header["model"]["feature_names"])
         changes = {
-            name: {"from": old, "to": new} for name, (old, new) in changes_of(record, names).items()
+            change.name if has_names else str(change.features[0]): {
+                "from": plain(change.before),
+                "to": plain(change.after),
+            }
+            for change in changes_of(record, header)
         }
         line = msgspec.json.encode(record | {"changes": changes}).decode()
         click.echo(f"{comma}\n    {line}", nl=False)
@@ -81,8 +86,9 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
 
     def cells(record: Record) -> list[Any]:
         said = [
-            f"{name}: {'missing' if old is None else old} → {'missing' if new is None else new}"
-            for name, (old, new) in changes_of(record, names).items()
+            f"{change.name if names else change.features[0]}:"
+            f" {' → '.join(MISSING if v is None else str(v) for v in change[2:])}"
+            for change in changes_of(record, header)
         ]
         witness = record["witness"] or [None] * n_features
         return [*(record.get(name) for name in shown), "; ".join(said), *witness]
@@ -111,7 +117,7 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
         "lower": lambda record: number(plain_number(record["lower"]), _DIGITS),
         "upper": lambda record: number(plain_number(record["upper"]), _DIGITS),
         "becomes": lambda record: "" if record["witness"] is None else record["witness_label"],
-        "note": lambda record: record["reason"] or _said(record, model["feature_names"], formats),
+        "note": lambda record: record["reason"] or _said(record, runner.header, formats),
     }
     if not has_id:
         del columns["id"]
@@ -134,16 +140,20 @@ def _values(records: list[Record], n_features: int) -> NDArray[np.float64]:
     return np.array(rows, dtype=np.float64).reshape(-1, n_features)
 
 
-def _said(record: Record, names: Sequence[str], formats: list[ColumnFormat]) -> str:
+def _said(record: Record, header: Record, formats: list[ColumnFormat]) -> str:
     """Say in a few words what the witness of a row changes."""
-    numbers = {name: f for f, name in enumerate(names)}
     said = []
-    changes = changes_of(record, names)
-    for name, pair in itertools.islice(changes.items(), CHANGES_SHOWN):
-        form = formats[numbers[name] if names else int(name)]
-        change = form.change(*map(plain_number, pair))
-        difference = "" if None in pair else f" ({change.difference})"
-        feature = name if names else f"feature {name}"
-        said.append(f"{feature}: {change.before} → {change.after}{difference}")
+    changes = changes_of(record, header)
+    for change in changes[:CHANGES_SHOWN]:
+        pair = change.before, change.after
+        if all(isinstance(side, float) for side in pair):
+            shown = formats[change.features[0]].change(*pair)
+            said.append(f"{change.name}: {shown.before} → {shown.after} ({shown.difference})")
+        else:
+            written = formats[change.features[0]]
+            texts = [
+                written.text(side) if isinstance(side, float) else side or MISSING for side in pair
+            ]
+            said.append(f"{change.name}: {texts[0]} → {texts[1]}")
     more = len(changes) - CHANGES_SHOWN
     return ", ".join(said) + (f", … and {more} more" if more > 0 else "")

@@ -78,8 +78,8 @@ def build_query(
     if attacker_class is not None:
         query = _only_attacked(query, attacker_class)
     said = describe(perturbation)
-    if query.pricing is not None and "domain" in said:
-        said["domain"] = query.pricing.types.words()
+    if query.pricing is not None:
+        said |= query.pricing.words(said)
     words = {
         "perturbation": said,
         "goal": describe(goal or KeepsLabel()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
+from treeproof.query.description import plain
 from treeproof.query.names import feature_number, numbers_of
+from treeproof.query.rules import Rule, read_rules
 
 Features = int | str | Sequence[int | str]
 """A feature by name or number, or several of them."""
@@ -28,6 +30,9 @@ class Domain:
         Features whose values are whole numbers, by name or number.
     values : dict, optional
         The only values that a feature may take, by name or number of the feature.
+    ranges : dict, optional
+        Least and largest value of features, by name or number; in addition to bounds of the
+        perturbation.
     one_hot : sequence of groups of features, optional
         Exactly one feature of each group is 1 and all others are 0. A group is one feature to
         every cost.
@@ -40,7 +45,9 @@ class Domain:
     may_miss, may_fill : features, optional
         Features that may go missing, and features that may get a value where they are missing.
     rules : str or sequence of str, optional
-        Relations between features, such as ``"open_accounts <= total_accounts"``.
+        Linear relations between features and implications, such as ``"open <= total + 1"`` and
+        ``"loans > 0 => income > 0"``. Names with blanks are quoted, ``x[3]`` is feature 3, and rows
+        that miss one of the features obey.
     allow_broken_rows : bool
         Whether rows that are not of this domain are accepted. Such a row stays as it is where
         nothing changes; what changes is of the domain.
@@ -48,6 +55,7 @@ class Domain:
 
     integer: Features = ()
     values: Mapping[Any, Any] = field(default_factory=dict)
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
     one_hot: Sequence[Sequence[int | str]] = ()
     at_most_one: Sequence[Sequence[int | str]] = ()
     categorical: Features | Mapping[Any, Any] = ()
@@ -56,6 +64,56 @@ class Domain:
     rules: str | Sequence[str] = ()
     allow_broken_rows: bool = False
 
+    @classmethod
+    def from_frame(cls, X: Any) -> Domain:
+        """Guess the domain of a data frame, to be printed, corrected and passed on.
+
+        Parameters
+        ----------
+        X : data frame
+            Rows, of pandas, polars or pyarrow; the more, the better the guess.
+
+        Returns
+        -------
+        Domain
+            Columns of whole numbers are integers, those of 0 and 1 have these values, unless they
+            are a group: columns that share the start of their names and of which exactly one is 1
+            in every row, or at most one and mostly one. Texts and categories are categorical.
+            Ranges are those of the rows. Nothing may go missing or be filled in.
+        """
+        from treeproof.query.frames import guessed_domain
+
+        return cls(**guessed_domain(X))
+
+    def __str__(self) -> str:
+        """What the domain says, as Python that gives it again; one part in a line."""
+        lines = []
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, str) or not isinstance(value, Sequence | Mapping):
+                is_said = value is not False and value != ()
+            else:
+                is_said = len(value) > 0
+            if is_said:
+                lines.append(f"    {part.name}={_listing(value)},")
+        return "\n".join(["Domain(", *lines, ")"]) if lines else "Domain()"
+
+
+def _listing(value: Any) -> str:
+    """A value as Python; what is long has a line for each entry."""
+    text = repr(value)
+    if len(text) <= _LINE or isinstance(value, str) or not isinstance(value, Sequence | Mapping):
+        return text
+    if isinstance(value, Mapping):
+        entries, ends = [f"{name!r}: {item!r}" for name, item in value.items()], "{}"
+    else:
+        entries, ends = [repr(item) for item in value], "[]"
+    return "\n        ".join([ends[0], *(f"{entry}," for entry in entries)]) + f"\n    {ends[1]}"
+
+
+_LINE = 88
+"""Characters of a part of a printed domain that stay on one line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnTypes:
@@ -63,18 +121,27 @@ class ColumnTypes:
 
     integer: NDArray[np.bool_]  # (n_features,)
     values: dict[int, FloatArray]  # by feature: sorted distinct values
+    low: FloatArray  # (n_features,) least values
+    high: FloatArray  # (n_features,) largest values
     groups: tuple[tuple[tuple[int, ...], bool], ...]  # features, and whether exactly one is 1
     # By feature that may change its category: codes that there are, or codes after each code.
     may_become: dict[int, FloatArray | dict[float, FloatArray]]
     may_miss: NDArray[np.bool_]  # (n_features,)
     may_fill: NDArray[np.bool_]  # (n_features,)
     allow_broken_rows: bool
+    rules: tuple[Rule, ...] = ()
 
     def words(self) -> dict[str, Any]:
         """The domain as plain data, with features by number and categories by code."""
         return {
             "integer": np.flatnonzero(self.integer).tolist(),
             "values": [[f, values.tolist()] for f, values in self.values.items()],
+            "ranges": [
+                [feature, plain(self.low[feature]), plain(self.high[feature])]
+                for feature in np.flatnonzero(
+                    ~np.isneginf(self.low) | ~np.isposinf(self.high)
+                ).tolist()
+            ],
             "groups": [[list(columns), exactly] for columns, exactly in self.groups],
             "categorical": [
                 [feature, [[code, list(after)] for code, after in codes.items()]]
@@ -85,6 +152,7 @@ class ColumnTypes:
             "may_miss": np.flatnonzero(self.may_miss).tolist(),
             "may_fill": np.flatnonzero(self.may_fill).tolist(),
             "allow_broken_rows": self.allow_broken_rows,
+            **({"rules": [rule.text for rule in self.rules]} if self.rules else {}),
         }
 
 
@@ -94,14 +162,15 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
         domain = Domain()
     if not isinstance(domain, Domain):
         raise InvalidInput(f"'domain' must be a Domain. Got {domain!r}.")
-    if domain.rules:
-        raise UnsupportedQuery("Rules between features cannot be asked about yet. Leave them out.")
     groups = tuple(
         (_group(name, group, ensemble), name == "one_hot")
         for name in ("one_hot", "at_most_one")
         for group in getattr(domain, name)
     )
+    low, high = _ranges(domain.ranges, ensemble)
     types = ColumnTypes(
+        low=low,
+        high=high,
         integer=_mask("integer", domain.integer, ensemble),
         values=_values(domain.values, ensemble),
         groups=groups,
@@ -109,6 +178,7 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
         may_miss=_mask("may_miss", domain.may_miss, ensemble),
         may_fill=_mask("may_fill", domain.may_fill, ensemble),
         allow_broken_rows=bool(domain.allow_broken_rows),
+        rules=read_rules(domain.rules, ensemble),
     )
     _refuse_contradictions(types, ensemble)
     return types
@@ -139,6 +209,14 @@ def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
                 f"'values' of Domain must be whole for {feature_name(ensemble, feature)}, which is"
                 f" an integer. Got {values.tolist()}."
             )
+    for rule in types.rules:
+        for feature in rule.features:
+            changes = types.may_miss[feature] or types.may_fill[feature]
+            if changes or is_code[feature] or roles.get(feature) == "categorical":
+                raise UnsupportedQuery(
+                    f"The rule {rule.text!r} must be about numbers and groups that neither go"
+                    f" missing nor are filled in. Got {feature_name(ensemble, feature)}."
+                )
     for name in ("may_miss", "may_fill"):
         for feature in np.flatnonzero(getattr(types, name)).tolist():
             cannot = not ensemble.missing_allowed or feature in ensemble.required
@@ -191,6 +269,23 @@ def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArra
         # Rounded as rows are, so that a row's own value is one of them.
         found[number] = np.unique(evaluate.cast_rows(ensemble, array))
     return found
+
+
+def _ranges(given: Mapping[Any, Any], ensemble: Ensemble) -> tuple[FloatArray, FloatArray]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"'ranges' of Domain must be a dict. Got {given!r}.")
+    low = np.full(ensemble.n_features, -np.inf)
+    high = np.full(ensemble.n_features, np.inf)
+    for feature, ends in given.items():
+        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+        array = numbers_of(f"'ranges' of Domain for {feature!r}", list(ends))
+        if array.shape != (2,) or not array[0] <= array[1]:
+            raise InvalidInput(
+                f"'ranges' of Domain for {feature!r} must be (low, high) with low <= high."
+                f" Got {ends!r}."
+            )
+        low[number], high[number] = evaluate.cast_rows(ensemble, array)
+    return low, high
 
 
 def _transitions(given: Any, ensemble: Ensemble) -> dict[int, FloatArray | dict[float, FloatArray]]:

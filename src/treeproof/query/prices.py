@@ -8,6 +8,7 @@ maximum. All numbers are doubles with an exact meaning: `Pricing.exact_cost` com
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -135,6 +136,8 @@ class Pricing:
         By axis, what a cost table lists: prices from an atom to another.
     stays : bool (n_rows,)
         Rows that do not change at all.
+    binds_row : bool
+        Bounds hold for the row's own values, too, which otherwise stay allowed.
     is_box : bool
         There is no cost: what lies within bounds is free, and the row itself need not be allowed.
     """
@@ -154,6 +157,24 @@ class Pricing:
     tables: dict[int, ChoiceTable]
     listed: dict[int, dict[tuple[int, int], float]]
     stays: Bools
+    binds_row: bool = False
+
+    def words(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Domain and cost table as plain data, where a description of the perturbation has them.
+
+        A line of the table has the features of an axis, their values before and after, the price.
+        """
+        found: dict[str, Any] = {}
+        if "domain" in said:
+            found["domain"] = self.types.words()
+        if "table" in said:
+            found["table"] = [
+                [list(axis.columns), *(axis.choices[atom].tolist() for atom in pair), price]
+                for number, prices in self.listed.items()
+                for pair, price in prices.items()
+                for axis in (self.axes.axes[number],)
+            ]
+        return found
 
     def take(self, selection: Any) -> Pricing:
         """Return the same for a selection of the rows."""
@@ -224,7 +245,9 @@ class Pricing:
 
         Values just below a threshold stand for all numbers up to it; the point must have a price.
         """
-        least = self.exact_cost(row, self._thresholds_of(row, point))
+        # Axes that the point changes, also where the threshold is the row's own value.
+        moved, changed = self._thresholds_of(row, point), self._changed_axes(row, point)
+        least = self._total([self._axis_cost(row, number, moved) for number in changed])
         if least is None:
             raise InternalError(
                 f"A point of row {row} must have a price. Got none. Please report it."
@@ -241,6 +264,11 @@ class Pricing:
         """Smallest double that is not below a cost, from its exact total; the root for L2."""
         return root_rounded_up(exact) if self.is_square else round_up(exact)
 
+    def obeys_at_thresholds(self, row: int, point: FloatArray) -> bool:
+        """Whether the rules also hold at the thresholds that values are just below of."""
+        moved = self._thresholds_of(row, point)
+        return all(rule.holds(moved) for rule in self.types.rules)
+
     def broken_rule(self, row: int, point: FloatArray) -> str | None:
         """Which rule forbids a point as a change of a row, in words; None where none does.
 
@@ -252,6 +280,9 @@ class Pricing:
             rule = self._broken_axis(row, number, point)
             if rule is not None:
                 return rule
+        for relation in self.types.rules:
+            if not relation.holds(point):
+                return f"the rule {relation.text!r} must hold"
         exact = self.exact_cost(row, point)
         if exact is None:
             return "the change must have a price, and it is forbidden"
@@ -265,6 +296,7 @@ class Pricing:
     def refuse_broken_rows(self) -> None:
         """Refuse rows that are not of the domain themselves, unless it allows them."""
         types, rows = self.types, self.rows
+        self._refuse_broken_rules()
         if types.allow_broken_rows:
             return
         broken = np.zeros(rows.shape, dtype=bool)
@@ -279,6 +311,8 @@ class Pricing:
             if axis.is_group:
                 own = self.axes.atom_of(number, rows[:, list(axis.columns)])
                 broken[:, axis.columns[0]] = own >= axis.n_known
+        is_outside = (rows < types.low) | (rows > types.high)
+        broken |= is_outside
         if not broken.any():
             return
         row, feature = (int(index) for index in np.argwhere(broken)[0])
@@ -287,6 +321,8 @@ class Pricing:
         rule = "must be one of the values that the domain lists"
         if axis.is_group:
             rule = "must have a single 1, as a group of the domain"
+        elif is_outside[row, feature]:
+            rule = f"must lie from {types.low[feature]} to {types.high[feature]}"
         elif types.integer[feature]:
             rule = "must be an integer"
         n_more = int(broken.any(axis=1).sum()) - 1
@@ -296,6 +332,16 @@ class Pricing:
             + (f"; {n_more} more rows break it" if n_more else "")
             + ". Correct the rows or the Domain, or allow them with allow_broken_rows=True."
         )
+
+    def _refuse_broken_rules(self) -> None:
+        for rule in self.types.rules:
+            for number, row in enumerate(self.rows):
+                if not rule.holds(row):
+                    raise InvalidInput(
+                        f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."
+                        f" Got {[float(row[f]) for f in rule.features]}. Correct the row or the"
+                        " rule, or leave the row out."
+                    )
 
     def _total(self, costs: list[Fraction | None]) -> Fraction | None:
         known = [cost for cost in costs if cost is not None]
@@ -314,10 +360,11 @@ class Pricing:
         return axes
 
     def _axis_cost(self, row: int, number: int, point: FloatArray) -> Fraction | None:
+        """Cost of an axis that changes."""
         axis = self.axes.axes[number]
         columns = list(axis.columns)
         own, new = self.rows[row, columns], point[columns]
-        if np.array_equal(own, new, equal_nan=True) or self.is_box:
+        if self.is_box:
             return Fraction(0)
         if self.stays[row]:
             return None
@@ -530,7 +577,7 @@ def _within_bounds(part: Pricing, number: int, own: NDArray[np.int64]) -> Bools:
         value = axis.choices[:, place]
         fits = (low[:, place, np.newaxis] <= value) & (value <= high[:, place, np.newaxis])
         stays = value == axis.choices[own, place][:, np.newaxis]
-        inside &= fits | (stays & (not part.is_box))
+        inside &= fits | (stays & (not (part.is_box or part.binds_row)))
     return inside
 
 
@@ -583,6 +630,11 @@ def _numeric_prices(
     shape = np.broadcast_shapes(own.shape, cells.is_any.shape, cells.first.shape)
     cell = np.arange(shape[1])
     is_up, is_down, is_home = cell > home, cell < home, cell == home
+    if part.binds_row:
+        # A home cell whose own value is out of bounds is moved within, as any other.
+        is_up = is_up | (is_home & (own < part.low[:, [feature]]))
+        is_down = is_down | (is_home & (own > part.high[:, [feature]]))
+        is_home = is_home & ~is_up & ~is_down
     is_missing = np.isnan(own)
     target = np.where(is_up, cells.first, np.where(is_down, cells.top, own))
     value = np.where(is_up, cells.first, np.where(is_down, cells.last, own))

@@ -35,8 +35,8 @@ def pricing_of(
         is_square=isinstance(perturbation, L2),
         is_box=is_box,
         budget=0.0 if is_box else reach.radius,
-        low=evaluate.cast_rows(ensemble, reach.low),
-        high=evaluate.cast_rows(ensemble, reach.high),
+        low=_tightened(np.maximum, evaluate.cast_rows(ensemble, reach.low), types.low),
+        high=_tightened(np.minimum, evaluate.cast_rows(ensemble, reach.high), types.high),
         tariff=tariff,
         is_relative=bool(getattr(perturbation, "relative", False)),
         tables={
@@ -47,6 +47,14 @@ def pricing_of(
         listed=listed,
         stays=np.zeros(len(rows), dtype=bool),
     )
+
+
+def _tightened(tighter: Any, bounds: FloatArray, own: FloatArray) -> FloatArray:
+    """Bounds of rows and of the domain; without the latter no table is written out."""
+    if np.isinf(own).all():
+        return bounds
+    table: FloatArray = tighter(bounds, own)
+    return table
 
 
 def _listed_prices(

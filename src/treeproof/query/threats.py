@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +16,10 @@ from treeproof.model.ensemble import FloatArray
 from treeproof.model.rows import numeric_rows
 from treeproof.model.spread import Spread
 from treeproof.query.arithmetic import ARITHMETICS, Arithmetic
+from treeproof.query.domain import Domain
 from treeproof.query.goals import ScoreChange
 from treeproof.query.names import feature_number
-from treeproof.query.perturbations import LInf, warn_of_no_effect
+from treeproof.query.perturbations import L0, L1, L2, Ball, Cost, LInf, warn_of_no_effect
 
 SCALES = ("one", "std", "range")
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
@@ -33,6 +34,10 @@ class FeatureThreat:
     high: float | None = None
     direction: str = "both"
     frozen: bool = False
+    up: float | None = None
+    down: float | None = None
+    fixed: float | None = None
+    table: dict[str, dict[str, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +48,17 @@ class ThreatModel:
     ----------
     eps : float or None
         How far every feature may move, in units of `scale`.
+    norm : {"LInf", "L1", "L2", "L0", "cost"}
+        What is at most `eps`: every move, their sum, their Euclidean length, their number, or what
+        they cost.
     scale : {"one", "std", "range"}
         Unit of all features: 1, or the spread of each over the data.
     frozen : tuple of str or int
         Features that do not move, by name or number.
     moving : tuple of str or int, optional
         The only features that move.
+    relative : bool
+        Units are multiples of the row's own absolute value.
     low, high : float
         Bounds of every feature.
     arithmetic : {"float64", "real"}
@@ -59,18 +69,23 @@ class ThreatModel:
         The claim, where it is that the raw score moves by at most this.
     features : dict of str to FeatureThreat
         What is different for single features, by name or number.
+    domain : Domain or None
+        Which rows there can be.
     """
 
     eps: float | None = None
+    norm: Literal["LInf", "L1", "L2", "L0", "cost"] = "LInf"
     scale: Literal["one", "std", "range"] = "one"
     frozen: tuple[str | int, ...] = ()
     moving: tuple[str | int, ...] | None = None
+    relative: bool = False
     low: float = -math.inf
     high: float = math.inf
     arithmetic: Arithmetic = "float64"
     attacker_class: Any = None
     score_change: float | None = None
     features: dict[str, FeatureThreat] = field(default_factory=dict)
+    domain: Domain | None = None
 
     def with_options(self, **given: Any) -> "ThreatModel":
         """Return the same with some parts replaced; frozen features are added to those here.
@@ -89,7 +104,7 @@ class ThreatModel:
         moving = tuple(given.pop("moving", ())) or self.moving
         return replace(self, frozen=frozen, moving=moving, **given)
 
-    def perturbation(self, model: Any, X: Any = None, *, asks_radius: bool = False) -> LInf:
+    def perturbation(self, model: Any, X: Any = None, *, asks_radius: bool = False) -> Ball:
         """Return the perturbation of rows for `verify`, or without a radius for `radius`.
 
         Parameters
@@ -103,8 +118,8 @@ class ThreatModel:
 
         Returns
         -------
-        LInf
-            What may move, and how far.
+        LInf, L1, L2, L0 or Cost
+            What may move, and how far or at what cost.
         """
         ensemble = getattr(model, "ensemble", model)
         spread = None
@@ -155,7 +170,7 @@ class ThreatModel:
         is_categorical : bool (n_features,)
             Which of them hold categories.
         """
-        for name, part in self.features.items():
+        for name, part in self.features.items() if self.domain is None else ():
             number = feature_number(known_feature(name, names), len(is_categorical), names)
             given = [key for key in ("eps", "low", "high") if getattr(part, key) is not None]
             given += [] if part.direction == "both" else ["direction"]
@@ -164,7 +179,7 @@ class ThreatModel:
 
     def ball(
         self, names: Sequence[str], n_features: int, spread: FloatArray | None, *, has_radius: bool
-    ) -> LInf:
+    ) -> Ball:
         """Return the perturbation around rows of a model, by the names of its features.
 
         Parameters
@@ -178,8 +193,8 @@ class ThreatModel:
 
         Returns
         -------
-        LInf
-            What may move, and how far.
+        LInf, L1, L2, L0 or Cost
+            What may move, and how far or at what cost.
         """
         numbers = {
             name: feature_number(known_feature(name, names), n_features, names)
@@ -187,11 +202,15 @@ class ThreatModel:
         }
         frozen = [known_feature(name, names) for name in self.frozen]
         frozen += [numbers[name] for name, part in self.features.items() if part.frozen]
-        shared = {
+        shared: dict[str, Any] = {
             "low": self._sides("low", numbers, n_features),
             "high": self._sides("high", numbers, n_features),
             "frozen": tuple(frozen),
         }
+        if self.relative:
+            shared["relative"] = True
+        if self.domain is not None:
+            shared["domain"] = _with_known_features(self.domain, names)
         if self.moving is not None:
             shared["moving"] = tuple(known_feature(name, names) for name in self.moving)
         if any(part.direction != "both" for part in self.features.values()):
@@ -199,15 +218,51 @@ class ThreatModel:
             for name, part in self.features.items():
                 ways[:, numbers[name]] = _DIRECTIONS[part.direction]
             shared |= {"below": ways[0], "above": ways[1]}
+        eps = self.eps if has_radius else None
+        if self.norm == "cost":
+            return self._cost(eps, numbers, n_features, shared)
+        self._refuse_prices()
+        ball = _NORMS[self.norm]
         if not self._has_own_eps:
-            return LInf(self.eps if has_radius else None, scale=spread, **shared)
+            return ball(eps, scale=spread, **shared)
         # Features with an eps of their own: everybody's eps becomes the unit, the radius is 1.
         # Without an eps for all, the others do not move.
         units = (self.eps or 0.0) * (np.ones(n_features) if spread is None else spread)
         for name, part in self.features.items():
             if part.eps is not None:
                 units[numbers[name]] = part.eps
-        return LInf(1.0 if has_radius else None, scale=units, **shared)
+        return ball(1.0 if has_radius else None, scale=units, **shared)
+
+    def _cost(
+        self, budget: float | None, numbers: dict[str, int], n_features: int, shared: Any
+    ) -> Cost:
+        if self.scale != "one" or self._has_own_eps:
+            raise InvalidInput(
+                "A threat model of norm 'cost' has prices instead of 'scale' and 'eps' of features."
+                " Set 'up', 'down' and 'fixed' of features."
+            )
+        prices: dict[str, Any] = {
+            name: np.full(n_features, float(name != "fixed")) for name in _PRICES
+        }
+        table = {}
+        for name, part in self.features.items():
+            for key, column in prices.items():
+                if getattr(part, key) is not None:
+                    column[numbers[name]] = getattr(part, key)
+            if part.table is not None:
+                table[numbers[name]] = part.table
+        for key, way in (("down", "below"), ("up", "above")):
+            prices[key][shared.pop(way, np.ones(n_features)) == 0.0] = np.inf
+        return Cost(budget, **prices, table=table, **shared)
+
+    def _refuse_prices(self) -> None:
+        for name, part in self.features.items():
+            for key in (*_PRICES, "table"):
+                if getattr(part, key) is not None:
+                    raise InvalidInput(
+                        f"'{key}' of feature {name!r} is a price: the threat model needs"
+                        f" norm = 'cost' for it. Got norm = {self.norm!r}."
+                    )
 
     def _sides(self, side: str, numbers: dict[str, int], n_features: int) -> Any:
         common = getattr(self, side)
@@ -218,6 +273,27 @@ class ThreatModel:
             if getattr(part, side) is not None:
                 values[numbers[name]] = getattr(part, side)
         return values
+
+
+_NORMS: dict[str, type[LInf | L1 | L2 | L0]] = {"LInf": LInf, "L1": L1, "L2": L2, "L0": L0}
+NORMS = (*_NORMS, "cost")
+_PRICES = ("up", "down", "fixed")
+_NO_FEATURES = ("rules", "allow_broken_rows")
+
+
+def _with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
+    """The same domain; numbers in place of texts that name no feature."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {known_feature(name, names): item for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(known(item) for item in value)
+        return known_feature(value, names)
+
+    parts = {part.name: getattr(domain, part.name) for part in fields(domain)}
+    named = {name: known(value) for name, value in parts.items() if name not in _NO_FEATURES}
+    return replace(domain, **named)
 
 
 def known_feature(name: str | int, names: Sequence[str]) -> str | int:
@@ -252,6 +328,7 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     features = content.pop("features", {})
     if not isinstance(features, dict) or not all(isinstance(v, dict) for v in features.values()):
         raise InvalidInput(f"'features' in '{path}' must be tables, such as [features.age].")
+    domain = content.pop("domain") if isinstance(content.get("domain"), dict) else None
     if "domain" in content:  # as version 0.1.0 called it
         if "arithmetic" in content:
             raise InvalidInput(
@@ -262,7 +339,9 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
         str(name): FeatureThreat(**_checked(part, _FEATURE_KEYS, f"features.{name}", path))
         for name, part in features.items()
     }
-    return ThreatModel(features=checked, **_checked(content, _KEYS, "", path))
+    if domain is not None:
+        domain = Domain(**_checked(domain, _DOMAIN_KEYS, "domain", path))
+    return ThreatModel(features=checked, domain=domain, **_checked(content, _KEYS, "", path))
 
 
 def _number(value: Any) -> bool:
@@ -271,6 +350,39 @@ def _number(value: Any) -> bool:
 
 def _distance(value: Any) -> bool:
     return _number(value) and 0.0 <= value < math.inf
+
+
+def _price(value: Any) -> bool:
+    return _number(value) and bool(value >= 0.0)
+
+
+def _prices(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(after, dict) and all(map(_price, after.values())) for after in value.values()
+    )
+
+
+def _groups(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_features, value))
+
+
+def _lists(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, list) for item in value.values())
+
+
+def _categories(value: Any) -> bool:
+    return _features(value) or (
+        isinstance(value, dict)
+        and all(isinstance(item, list) or _lists(item) or item == "all" for item in value.values())
+    )
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _features(value: Any) -> bool:
@@ -289,14 +401,33 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "arithmetic": (ARITHMETICS.__contains__, f"one of {', '.join(ARITHMETICS)}"),
     "attacker_class": (lambda value: isinstance(value, str | int | float), "a class label"),
     "score_change": (_distance, "a number >= 0"),
+    "norm": (NORMS.__contains__, f"one of {', '.join(NORMS)}"),
+    "relative": (_flag, "true or false"),
 }
 _FEATURE_KEYS: dict[str, tuple[Any, str]] = {
     "eps": (_distance, "a number >= 0"),
     "low": (_number, "a number"),
     "high": (_number, "a number"),
     "direction": (_DIRECTIONS.__contains__, f"one of {', '.join(_DIRECTIONS)}"),
-    "frozen": (lambda value: isinstance(value, bool), "true or false"),
+    "frozen": (_flag, "true or false"),
+    "up": (_price, "a number >= 0"),
+    "down": (_price, "a number >= 0"),
+    "fixed": (_price, "a number >= 0"),
+    "table": (_prices, "tables of prices, such as [features.job.table.student]"),
 }
+_DOMAIN_KEYS: dict[str, tuple[Any, str]] = {
+    "integer": (_features, "a list of feature names or numbers"),
+    "values": (_lists, "lists of numbers by feature"),
+    "ranges": (_lists, "lists of two numbers by feature"),
+    "one_hot": (_groups, "a list of lists of feature names or numbers"),
+    "at_most_one": (_groups, "a list of lists of feature names or numbers"),
+    "categorical": (_categories, "a list of features, or lists of categories by feature"),
+    "may_miss": (_features, "a list of feature names or numbers"),
+    "may_fill": (_features, "a list of feature names or numbers"),
+    "rules": (_texts, "a list of texts"),
+    "allow_broken_rows": (_flag, "true or false"),
+}
+_LISTS = (_features, _groups, _lists, _categories, _texts, _prices)
 
 
 def _checked(
@@ -309,7 +440,7 @@ def _checked(
             hint = nearest(name, keys) or f" Known are {', '.join(keys)}."
             raise InvalidInput(f"'{full}' in '{path}' is no key of a threat model.{hint}")
         is_valid, rule = keys[name]
-        is_list = keys[name][0] is _features
+        is_list = keys[name][0] in _LISTS
         if isinstance(value, dict | list) is not is_list or not is_valid(value):
             raise InvalidInput(f"'{full}' in '{path}' must be {rule}. Got {value!r}.")
         values[name] = tuple(value) if isinstance(value, list) else value

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
+from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import number
 from treeproof.results.threat import units_of
@@ -124,7 +125,10 @@ def _by_size(run: Run, i: int) -> list[int]:
     changed = np.flatnonzero(run.changed[i])
     moves, scale = np.abs(run.moves[i, changed]), units_of(run.header)[changed]
     size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
-    return [int(f) for f in changed[np.argsort(-size, kind="stable")]]
+    order = [int(f) for f in changed[np.argsort(-size, kind="stable")]]
+    # The columns of a group are one feature: the first of them that changes stands for all.
+    group_of = {f: axis for axis in run.naming.axes(run.rows.shape[1]) for f in axis}
+    return list({group_of[f]: f for f in reversed(order)}.values())[::-1]
 
 
 def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
@@ -135,8 +139,16 @@ def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
 
 def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
-    written = run.formats[feature]
-    change = written.change(run.rows[i, feature], run.results.witness[i, feature])
+    row, witness = run.rows[i], run.results.witness[i]
+    axis = next(axis for axis in run.naming.axes(len(row)) if feature in axis)
+    said = run.naming.change(axis, row[list(axis)].tolist(), witness[list(axis)].tolist())
+    if not (isinstance(said.before, float) and isinstance(said.after, float)):
+        before, after = (
+            run.formats[feature].text(side) if isinstance(side, float) else side or MISSING
+            for side in (said.before, said.after)
+        )
+        return {"name": said.name, "original": before, "changed": after, "difference": ""}
+    change = run.formats[feature].change(row[feature], witness[feature])
     return {
         "name": run.feature_name(feature),
         "original": change.before,
@@ -190,7 +202,7 @@ def table_columns(run: Run) -> dict[str, Any]:
     return {
         "name": run.name,
         "attack": run.is_attack,
-        "features": {str(feature): run.feature_name(feature) for feature in sorted(used)},
+        "features": {str(feature): run.naming.axis(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
         "label": [text_of(label) for label in results.label],
         "predicted": _texts(results.predicted),

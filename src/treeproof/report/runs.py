@@ -16,6 +16,7 @@ from treeproof.checker import RowCheck
 from treeproof.errors import InvalidInput
 from treeproof.query.arithmetic import arithmetic_of
 from treeproof.query.description import plain
+from treeproof.results.changes import Naming
 from treeproof.results.curves import (
     attacked_rows,
     certified_at_lower,
@@ -63,6 +64,11 @@ class Run:
     def model(self) -> dict[str, Any]:
         """Identity of the model."""
         return dict(self.header.get("model", {}))
+
+    @cached_property
+    def naming(self) -> Naming:
+        """Names of features, groups and categories."""
+        return Naming(self.header)
 
     @property
     def eps(self) -> float | None:

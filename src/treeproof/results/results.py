@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BackendMissing, InvalidInput
 from treeproof.query.arithmetic import summary_lines
+from treeproof.results.changes import Change, changes_between
 from treeproof.results.curves import attacked_rows, certified_share
 from treeproof.results.summary import RunSummary
 from treeproof.results.threat import threat_lines
@@ -169,6 +170,26 @@ class Results:
         summary.add(self)
         said = threat_lines(self.header) + summary_lines(self.header)
         return "\n".join(summary.lines() + said)
+
+    def changes(self, position: int) -> list[Change]:
+        """What the witness of a row changes.
+
+        Parameters
+        ----------
+        position : int
+            Place of the row in the results.
+
+        Returns
+        -------
+        list of Change
+            Name, value before and after of every feature that differs; one-hot groups of a domain
+            are one feature, categories have their names, and printed one reads ``age: 41 → 42``.
+            Empty where there is no witness.
+        """
+        witness = self.witness[position]
+        if self.values is None or np.isnan(witness).all():
+            return []
+        return changes_between(self.header, self.values[position], witness)
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.

@@ -4,6 +4,7 @@ Along one feature the model is constant between thresholds, so one point per cel
 model's own arithmetic, settles every question about that feature exactly; no bound is needed.
 """
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from treeproof.engines.instance import cells_of, point_in_cells, rank_space
 from treeproof.engines.outcomes import are_broken
 from treeproof.kernels.core.cells import FIXED
 from treeproof.prediction import in_slices, thread_count
+from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
 from treeproof.search.distances import rounded_distances
@@ -46,7 +48,12 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
 
     def scan(part: slice) -> None:
         for row in range(part.start, part.stop):
-            _scan_row(query, row, results)
+            if query.already_broken[row]:
+                _mark_broken(query, row, results)
+            elif query.pricing is None:
+                _scan_row(query, row, results)
+            else:
+                _scan_axes(query, query.pricing, row, results)
 
     in_slices(range(n_rows), thread_count(n_jobs), scan)
     return results
@@ -61,14 +68,54 @@ Its distance is rounded down, and 0 for boxes; beyond, where only larger distanc
 """
 
 
-def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
+def _mark_broken(query: Query, row: int, results: FeatureResults) -> None:
     # Every other feature keeps the row's value, whether that lies in a box or not.
-    if query.already_broken[row]:
-        results.unimportant[row] = False
-        if query.reach.is_ball:
-            results.radius[row] = np.where(results.examined[row], 0.0, np.inf)
-            results.attained[row] = results.examined[row]
-        return
+    results.unimportant[row] = False
+    if query.reach.is_ball:
+        results.radius[row] = np.where(results.examined[row], 0.0, np.inf)
+        results.attained[row] = results.examined[row]
+
+
+def _scan_axes(query: Query, pricing: Pricing, row: int, results: FeatureResults) -> None:
+    """The same where changes have prices: every axis changes alone, a group as one feature."""
+    prices, axes = pricing.prices([row]), pricing.axes
+    limit = pricing.limit
+    for number, axis in enumerate(axes.axes):
+        place = axes.atoms_of(number)
+        atoms = np.flatnonzero(np.isfinite(prices.cost[0, place]))
+        atoms = atoms[atoms != prices.home[0, number]]
+        chosen = np.tile(prices.home[0], (len(atoms), 1))
+        chosen[:, number] = atoms
+        points = np.array([prices.point(0, each) for each in chosen]).reshape(len(atoms), -1)
+        columns = list(axis.columns)
+        # A box need not hold the row itself: all else keeps its own values.
+        points[:, np.setdiff1d(np.arange(points.shape[1]), columns)] = np.delete(
+            query.rows[row], columns
+        )
+        broken = are_broken(query, row, points) if len(points) else np.zeros(0, dtype=bool)
+        level = [
+            (float(prices.cost[0, place][atom]), bool(prices.is_beyond[0, place][atom]), index)
+            for index, atom in enumerate(atoms.tolist())
+            if broken[index]
+        ]
+        if limit is not None:
+            level = [each for each in level if (Fraction(each[0]), each[1]) <= (limit, False)]
+        if not level:
+            continue
+        _, _, index = min(level)
+        results.unimportant[row, columns] = False
+        results.breaking_value[row, columns] = points[index, columns]
+        if not pricing.is_box:
+            least = pricing.least_cost(row, points[index])
+            radius = pricing.rounded_down(least)
+            is_exact = Fraction(radius) ** (2 if pricing.is_square else 1) == least
+            results.radius[row, columns] = radius
+            results.attained[row, columns] = is_exact and (
+                pricing.exact_cost(row, points[index]) == least
+            )
+
+
+def _scan_row(query: Query, row: int, results: FeatureResults) -> None:
     found = _candidates(query, row)
     broken = _judge(query, row, found)
     # Nearest first; at one distance what is attained comes before what lies beyond.

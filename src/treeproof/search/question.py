@@ -62,11 +62,15 @@ class Question:
     ) -> Results:
         """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
         from treeproof.search.radius import find_radius
+        from treeproof.search.relations import answer_within_rules
 
         engine, query, budget = self._resolved(model, X, y, n_jobs)
         with row_progress(progress, len(query)) as tell:
             query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
-            if self.kind == "verify":
+            if query.pricing is not None and query.pricing.types.rules:
+                asks = self.kind == "radius"
+                found = answer_within_rules(engine, query, budget, asks_radius=asks, n_jobs=n_jobs)
+            elif self.kind == "verify":
                 found = engine.verify(query, budget, n_jobs=n_jobs)
             else:
                 found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
@@ -167,6 +171,14 @@ def assemble_results(
     return results
 
 
+def _category_names(query: Query) -> dict[str, list[Any]]:
+    return {
+        str(feature): [plain_value(name) for name in query.ensemble.categories.get(feature, ())]
+        for feature in (query.pricing.types.may_become if query.pricing is not None else ())
+        if query.ensemble.categories.get(feature)
+    }
+
+
 def model_words(query: Query) -> dict[str, Any]:
     """What headers say of the model of a question."""
     ensemble = query.ensemble
@@ -184,6 +196,8 @@ def model_words(query: Query) -> dict[str, Any]:
         "notes": list(provenance.notes),
         "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
+        # Where a witness may change them.
+        **({"categories": _category_names(query)} if query.pricing is not None else {}),
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),

@@ -192,3 +192,71 @@ def test_moving_and_frozen_are_two_words_for_one_question() -> None:
     assert one.verdict.tolist() == other.verdict.tolist()
     with pytest.raises(tp.InvalidInput, match=r"a feature named 'amoun'\. Did you mean 'amount'"):
         tp.verify(model, frame[:9], None, tp.LInf(0.3, moving="amoun"))
+
+
+def test_files_may_have_prices_and_a_domain(tmp_path):
+    path = tmp_path / "threat.toml"
+    path.write_text(
+        """
+norm = "cost"
+eps = 3.0
+relative = true
+[features.income]
+up = 2.0
+direction = "up"
+[features.1]
+fixed = 0.5
+[features.job.table.0]
+2 = 4.0
+[domain]
+integer = ["income"]
+categorical = {job = [0, 1, 2]}
+ranges = {income = [0, 100]}
+allow_broken_rows = true
+[domain.values]
+1 = [0, 1]
+""",
+        encoding="utf-8",
+    )
+    threat = load_threat(path)
+    names = ("income", "flag", "job")
+    cost = threat.ball(names, 3, None, has_radius=True)
+    assert isinstance(cost, tp.Cost)
+    assert (cost.budget, cost.relative) == (3.0, True)
+    assert cost.up.tolist() == [2.0, 1.0, 1.0]
+    assert cost.down.tolist() == [np.inf, 1.0, 1.0]
+    assert cost.fixed.tolist() == [0.0, 0.5, 0.0]
+    assert cost.table == {2: {"0": {"2": 4.0}}}
+    assert cost.domain == tp.Domain(
+        integer=("income",),
+        categorical={"job": [0, 1, 2]},
+        ranges={"income": [0, 100]},
+        values={1: [0, 1]},
+        allow_broken_rows=True,
+    )
+
+
+@pytest.mark.parametrize("norm", ["LInf", "L1", "L2", "L0"])
+def test_norms_have_the_same_options(tmp_path, norm):
+    path = tmp_path / "threat.toml"
+    path.write_text(f'norm = "{norm}"\neps = 2\nfrozen = [0]\nlow = 0\n', encoding="utf-8")
+    ball = load_threat(path).ball((), 3, None, has_radius=True)
+    assert (type(ball).__name__, ball.eps, ball.frozen, ball.low) == (norm, 2, (0,), 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('norm = "L3"', "'norm' in .* must be one of LInf, L1, L2, L0, cost"),
+        ("[features.0]\nup = 2.0", "needs norm = 'cost'"),
+        ('norm = "cost"\nscale = "std"', "prices instead of 'scale'"),
+        ("[domain]\nintegers = [1]", "'domain.integers' .* Did you mean 'integer'"),
+        ("[domain]\none_hot = [1, 2]", "'domain.one_hot' .* must be a list of lists"),
+        ("[features.0.table]\n1 = 2", "'features.0.table' .* must be tables of prices"),
+    ],
+)
+def test_wrong_prices_and_domains_are_refused(tmp_path, content, sentence):
+    path = tmp_path / "threat.toml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(tp.InvalidInput, match=sentence):
+        load_threat(path).ball((), 3, np.ones(3), has_radius=False)

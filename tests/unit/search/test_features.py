@@ -164,7 +164,7 @@ def test_names_are_used_where_there_are_some():
 
 def test_radii_are_not_given_with_the_question(wine):
     model, X, _ = wine
-    with pytest.raises(tp.InvalidInput, match="without eps"):
+    with pytest.raises(tp.InvalidInput, match="without a limit"):
         tp.feature_radius(model, X, None, tp.LInf(0.1))
     with pytest.raises(tp.InvalidInput, match="must have a radius"):
         tp.unimportant_features(model, X, None, tp.LInf())

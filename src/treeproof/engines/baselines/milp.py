@@ -1,18 +1,22 @@
 """`milp`: exact answers by mixed-integer programs, solved by HiGHS; every witness is replayed."""
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import RowEngine, RowSearch
+from treeproof.engines.baselines.priced_programs import CheapestSearch
 from treeproof.engines.baselines.programs import HERE, Encoding, Level, ProgramSearch, encode
 from treeproof.engines.baselines.restricted import Cells, restricted_to
 from treeproof.engines.instance import point_in_cells
 from treeproof.engines.outcomes import breaks, record_witness
 from treeproof.errors import check_choice, require_backend
 from treeproof.model.ensemble import FloatArray
+from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -113,6 +117,7 @@ class MilpEngine(RowEngine):
 
     name: ClassVar[str] = "milp"
     is_complete: ClassVar[bool] = True
+    answers_prices: ClassVar[bool] = True
     counted: ClassVar[tuple[str, ...]] = ("programs", "excluded")
     search_type: ClassVar[type[RowSearch]] = MilpSearch
 
@@ -120,6 +125,12 @@ class MilpEngine(RowEngine):
         """Refuse unknown forms, and name the package that brings the solver."""
         check_choice("form", self.form, ("restricted", "whole"), of="milp")
         require_backend("highspy", "milp")
+
+    def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
+        """Decide every row at the query's own radius or box, or within its budget."""
+        if query.pricing is None:
+            return RowEngine.verify(self, query, budget, n_jobs=n_jobs)
+        return self.each_row(query, budget, n_jobs, partial(_decide_by_price, query.pricing))
 
     def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
         """Look for a violation of an alternative."""
@@ -130,7 +141,9 @@ class MilpEngine(RowEngine):
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
-        return self.each_row(query, budget, n_jobs, self._find_radius)
+        if query.pricing is None:
+            return self.each_row(query, budget, n_jobs, self._find_radius)
+        return self.each_row(query, budget, n_jobs, partial(_find_cheapest, query.pricing))
 
     def _find_radius(self, search: MilpSearch) -> None:
         row, outcomes = search.row, search.outcomes
@@ -161,6 +174,45 @@ class MilpEngine(RowEngine):
                 return proved
         is_closed = all(_close_in(search, constraints) for constraints in search.alternatives)
         return search.level if is_closed else proved
+
+
+def _decide_by_price(pricing: Pricing, search: MilpSearch) -> None:
+    """Decide whether a row has a violation that its budget allows."""
+    limit = None if pricing.limit is None else (pricing.limit, False)
+    cheapest = CheapestSearch(search, pricing, pricing.prices([search.row]), limit, is_closed=True)
+    verdicts = []
+    for constraints in search.alternatives:
+        verdicts.append(cheapest.close(constraints))
+        if cheapest.best is not None and search.falsify(cheapest.best):
+            return
+        if Verdict.UNKNOWN in verdicts and search.limit is not UnknownReason.NONE:
+            break
+    if Verdict.UNKNOWN in verdicts:
+        search.mark_unknown()
+    else:
+        search.mark_verified()
+
+
+def _find_cheapest(pricing: Pricing, search: MilpSearch) -> None:
+    """Find the least cost of a violation of a row."""
+    row, outcomes = search.row, search.outcomes
+    cheapest = CheapestSearch(search, pricing, pricing.prices([row]), None, is_closed=False)
+    verdicts = [cheapest.close(constraints) for constraints in search.alternatives]
+    is_closed = all(verdict is Verdict.VERIFIED for verdict in verdicts)
+    outcomes.lower[row] = np.inf if is_closed else 0.0
+    if cheapest.best is not None and cheapest.limit is not None:
+        least, is_open = cheapest.limit
+        outcomes.upper[row] = upper = pricing.rounded_down(least)
+        is_exact = Fraction(upper) ** (2 if pricing.is_square else 1) == least
+        outcomes.attained[row] = is_exact and not is_open
+        outcomes.lower[row] = upper if is_closed else 0.0
+        record_witness(search.query, outcomes, row, cheapest.best)
+    outcomes.exact[row] = is_closed
+    if is_closed:
+        outcomes.verdict[row] = Verdict.VERIFIED
+    else:
+        is_known = search.reason is not UnknownReason.NONE
+        outcomes.reason[row] = search.reason if is_known else UnknownReason.SOLVER_FAILED
 
 
 def _grow(search: MilpSearch, levels: list[Level]) -> Level:

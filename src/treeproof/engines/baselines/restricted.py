@@ -4,6 +4,7 @@ What the engines on foreign solvers, the cliques and the direct combination have
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +57,21 @@ class Restricted:
         return bool(np.any(most < self.floor))
 
 
-def restricted_to(
-    query: Query, row: int, constraints: range, cells: Cells, *, all_outputs: bool = False
-) -> Restricted:
-    """Restrict the trees that matter to some constraints, or all, to a box of cells."""
+class Gains(NamedTuple):
+    """What the leaves of trees add to some constraints."""
+
+    gain: FloatArray  # (n_constraints, n_leaves)
+    base: FloatArray  # (n_constraints,); see `Restricted`
+    floor: FloatArray
+    scale: FloatArray
+
+
+def gains_of(
+    query: Query, constraints: range, leaf_start: NDArray[np.int64], leaf_row: IntArray
+) -> Gains:
+    """Return the gains of leaves in the order of trees; those of tree t start at leaf_start[t]."""
     ensemble, table = query.ensemble, query.alternatives
-    trees = ensemble.trees
-    coefficient = table.coefficient[constraints.start : constraints.stop]
-    # One walk for all constraints: a weight of 1 for every output that one of them uses.
-    matters = (np.any(coefficient != 0.0, axis=0) | all_outputs).astype(np.float64)
-    leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
-        trees, rank_space(ensemble), query.rows[row], *cells, matters, ZERO_BAND
-    )
+    trees, coefficient = ensemble.trees, table.coefficient[constraints.start : constraints.stop]
     output, value = np.repeat(trees.tree_output, np.diff(leaf_start)), trees.leaf_value[leaf_row]
     is_vector = value.shape[1] > 1 or bool(np.any(output < 0))
     gain = coefficient @ value.T if is_vector else coefficient[:, output] * value[:, 0]
@@ -83,13 +87,30 @@ def restricted_to(
     part = slice(constraints.start, constraints.stop)
     floor = table.need[part] - np.array(slack) - table.link_slack[part] - own_rounding
     scale = magnitude + np.abs(floor)
+    scale = np.where((scale > 0.0) & np.isfinite(scale), scale, 1.0)
+    return Gains(np.ascontiguousarray(gain), base, floor, scale)
+
+
+def restricted_to(
+    query: Query, row: int, constraints: range, cells: Cells, *, all_outputs: bool = False
+) -> Restricted:
+    """Restrict the trees that matter to some constraints, or all, to a box of cells."""
+    ensemble, table = query.ensemble, query.alternatives
+    trees = ensemble.trees
+    coefficient = table.coefficient[constraints.start : constraints.stop]
+    # One walk for all constraints: a weight of 1 for every output that one of them uses.
+    matters = (np.any(coefficient != 0.0, axis=0) | all_outputs).astype(np.float64)
+    leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
+        trees, rank_space(ensemble), query.rows[row], *cells, matters, ZERO_BAND
+    )
+    gains = gains_of(query, constraints, leaf_start, leaf_row)
     return Restricted(
         cells=cells,
-        leaves=Leaves(leaf_start, range_start, feature, low, high, np.ascontiguousarray(gain)),
+        leaves=Leaves(leaf_start, range_start, feature, low, high, gains.gain),
         leaf_row=leaf_row,
-        base=base,
-        floor=floor,
-        scale=np.where((scale > 0.0) & np.isfinite(scale), scale, 1.0),
+        base=gains.base,
+        floor=gains.floor,
+        scale=gains.scale,
     )
 
 

@@ -1,0 +1,109 @@
+"""What a witness changes, as people say it: groups as one feature, categories by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+MISSING = "missing"
+_SEPARATORS = "_=[.:|/ -"
+
+
+class Change(NamedTuple):
+    """One feature, or group of features, that a witness changes."""
+
+    name: str
+    features: tuple[int, ...]
+    before: Any  # a number, a text for categories and groups, None where it is missing
+    after: Any
+
+    def __str__(self) -> str:
+        """As in ``age: 41 → 42``."""
+        return f"{self.name}: {_figure(self.before)} → {_figure(self.after)}"
+
+
+def changes_between(
+    header: Mapping[str, Any], values: Sequence[float], witness: Sequence[float]
+) -> list[Change]:
+    """What differs between a row and its witness, in the order of features."""
+    naming = Naming(header)
+    found = []
+    for features in naming.axes(len(values)):
+        before, after = ([float(row[f]) for f in features] for row in (values, witness))
+        if any(map(_differ, before, after)):
+            found.append(naming.change(features, before, after))
+    return found
+
+
+class Naming:
+    """Names of features, groups and categories, from the header of results."""
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        model = header.get("model") or {}
+        self._names = [str(name) for name in model.get("feature_names") or []]
+        self._categories = model.get("categories") or {}
+        domain = (header.get("question") or {}).get("perturbation", {}).get("domain") or {}
+        groups = domain.get("groups") or []
+        self._group_of = {f: tuple(columns) for columns, _ in groups for f in columns}
+
+    def axes(self, n_features: int) -> list[tuple[int, ...]]:
+        """Features and groups of features, each once, in the order of their first feature."""
+        found = (self._group_of.get(f, (f,)) for f in range(n_features))
+        return list(dict.fromkeys(found))
+
+    def feature(self, feature: int) -> str:
+        """Name of a feature, or its number."""
+        return self._names[feature] if feature < len(self._names) else f"feature {feature}"
+
+    def change(
+        self, features: tuple[int, ...], before: Sequence[float], after: Sequence[float]
+    ) -> Change:
+        """Say what a feature or a group was and became."""
+        if features[0] not in self._group_of:
+            name = self.feature(features[0])
+            return Change(
+                name, features, *(self._value(features[0], v) for v in (before[0], after[0]))
+            )
+        name, choices = self._group(features)
+        return Change(name, features, *(_chosen(choices, side) for side in (before, after)))
+
+    def axis(self, feature: int) -> str:
+        """Name of a feature, or of the group that it belongs to."""
+        group = self._group_of.get(feature)
+        return self.feature(feature) if group is None else self._group(group)[0]
+
+    def _group(self, features: tuple[int, ...]) -> tuple[str, list[str]]:
+        """Name of a group and of its choices: the start that all names share, and their rests."""
+        names = [self.feature(f) for f in features]
+        n_shared = next(
+            (n for n, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1),
+            min(map(len, names)),
+        )
+        while n_shared and names[0][n_shared - 1] not in _SEPARATORS:
+            n_shared -= 1
+        start = names[0][:n_shared].rstrip(_SEPARATORS)
+        if not start or min(map(len, names)) == n_shared:
+            return ", ".join(names), names
+        return start, [name[n_shared:].rstrip("]") for name in names]
+
+    def _value(self, feature: int, value: float) -> Any:
+        if math.isnan(value):
+            return None
+        named = self._categories.get(str(feature)) or []
+        is_code = value == math.floor(value) and 0 <= value < len(named)
+        return str(named[int(value)]) if is_code else value
+
+
+def _chosen(names: Sequence[str], values: Sequence[float]) -> str:
+    return " and ".join(n for n, value in zip(names, values, strict=True) if value) or "none"
+
+
+def _differ(before: float, after: float) -> bool:
+    return before != after and not (math.isnan(before) and math.isnan(after))
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return MISSING
+    return value if isinstance(value, str) else f"{value:.7g}"

@@ -1,0 +1,395 @@
+"""Relations between features: branching over the values of the features that rules are about.
+
+Without its rules a question is answered by an engine, in a box of values around the row. Where that
+answer obeys the rules, it is the answer; otherwise the box is split at a rule that it breaks, and
+what no row within rules can have is cut off. Sound: every row that obeys the rules lies in one of
+the parts, and no violation in a part costs less than the engine's lower bound for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import itertools
+import math
+import time
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from treeproof.engines.base import Budget, for_each_row
+from treeproof.engines.outcomes import (
+    is_broken_unchanged,
+    mark_broken,
+    mark_falsified,
+    mark_unknown,
+    mark_verified,
+    record_witness,
+)
+from treeproof.model.ensemble import FloatArray
+from treeproof.query.query import Query
+from treeproof.query.rounding import round_down, round_up
+from treeproof.query.rules import Comparison, Rule
+from treeproof.results.results import Results
+from treeproof.results.verdict import UnknownReason, Verdict
+
+_AT_ONCE = 16
+"""Parts that are asked about together."""
+_MOST_PARTS = 2_000
+"""Parts of a row, where no limit of nodes is given."""
+_NEAR = 1.0 - 2.0**-40
+"""What bounds may be apart and count as equal, relatively."""
+
+
+@dataclass(order=True, slots=True)
+class Part:
+    """A box of values around a row, and comparisons that were chosen to hold in it."""
+
+    bound: float  # no violation in it costs less; squared for L2
+    number: int
+    low: FloatArray = field(compare=False)
+    high: FloatArray = field(compare=False)
+    chosen: tuple[Comparison, ...] = field(compare=False, default=())
+
+
+def answer_within_rules(
+    engine: Any, query: Query, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+) -> Results:
+    """Answer a question whose domain has rules, with any engine that answers for prices."""
+
+    def solve_row(row: int, results: Results) -> None:
+        if is_broken_unchanged(query, row):
+            mark_broken(query, results, row)
+            return
+        search = RuleSearch(engine, query.take(np.array([row])), budget)
+        search.run(asks_radius)
+        search.write(results, row, query, asks_radius)
+
+    return for_each_row(query, n_jobs, solve_row)
+
+
+class RuleSearch:
+    """One row while its box is split."""
+
+    def __init__(self, engine: Any, query: Query, budget: Budget) -> None:
+        pricing = query.pricing
+        if pricing is None:
+            raise ValueError("Rules are part of a domain.")
+        self.engine, self.query, self.pricing = engine, query, pricing
+        self.rules: tuple[Rule, ...] = pricing.types.rules
+        free = dataclasses.replace(pricing.types, rules=())
+        # Without a budget: what costs more is of use where rules forbid what costs less.
+        limit = pricing.budget if pricing.is_box else None
+        self.relaxed = dataclasses.replace(pricing, types=free, binds_row=True, budget=limit)
+        self.deadline = time.perf_counter() + budget.time_limit_s
+        self.budget = budget
+        self.most_parts = min(int(budget.node_limit), _MOST_PARTS)
+        self.best: FloatArray | None = None
+        self.total: tuple[Fraction, bool] | None = None
+        self.lower = 0.0
+        self.reason = UnknownReason.NONE
+        self._count = itertools.count()
+
+    def run(self, asks_radius: bool) -> None:
+        """Split until the cheapest violation within rules, or whether there is one, is known."""
+        limit = None if asks_radius else self.pricing.limit
+        self.ceiling = math.inf if limit is None else round_up(limit)
+        parts = self._children(Part(0.0, 0, self.pricing.low[0], self.pricing.high[0]))
+        n_asked = 0
+        heapq.heapify(parts)
+        while parts:
+            if self._is_settled(parts[0].bound) or (not asks_radius and self._is_within()):
+                break
+            if time.perf_counter() >= self.deadline or n_asked >= self.most_parts:
+                is_late = n_asked < self.most_parts
+                self.reason = UnknownReason.TIME_LIMIT if is_late else UnknownReason.NODE_LIMIT
+                break
+            some = [heapq.heappop(parts) for _ in range(min(_AT_ONCE, len(parts)))]
+            n_asked += len(some)
+            for part in self._split(some):
+                heapq.heappush(parts, part)
+        self.lower = parts[0].bound if parts else math.inf
+
+    def _is_within(self) -> bool:
+        """Whether a violation was found that the question's own set holds."""
+        limit = self.pricing.limit
+        return self.total is not None and (limit is None or self.total <= (limit, False))
+
+    def _is_settled(self, bound: float) -> bool:
+        """Whether nothing above a bound matters any more."""
+        if bound > self.ceiling:
+            return True
+        return self.total is not None and bound >= float(self.total[0]) * _NEAR
+
+    def _split(self, parts: list[Part]) -> list[Part]:
+        """Ask the engine about parts; returns what is left to ask."""
+        found = self._ask(parts)
+        left = []
+        power = 2 if self.pricing.is_square else 1
+        for number, part in enumerate(parts):
+            lower = float(found.lower[number])
+            if self.pricing.is_box:
+                if found.verdict[number] == Verdict.VERIFIED:
+                    continue
+                lower = 0.0
+            if math.isinf(lower):
+                continue
+            # Rounded down: squares of doubles are no doubles.
+            bound = max(part.bound, math.nextafter(lower**power, 0.0) if power == 2 else lower)
+            witness = found.witness[number]
+            if np.isnan(witness).all():
+                # Neither proved nor broken: nothing more can be learned about this part.
+                self.reason = found.reason[number] or UnknownReason.SOLVER_FAILED
+                left.append(dataclasses.replace(part, bound=bound))
+                self.most_parts = 0
+                continue
+            is_exact = bool(found.exact[number])
+            broken = [rule for rule in self.rules if not rule.holds(witness)]
+            self._offer(witness)
+            if not broken:
+                if not is_exact:
+                    left.append(dataclasses.replace(part, bound=bound))
+                continue
+            self._repair(part, witness)
+            changed = dataclasses.replace(part, bound=bound)
+            left += self._branch(changed, witness, broken[0])
+        return [part for part in left if not self._is_settled(part.bound)]
+
+    def _ask(self, parts: list[Part]) -> Results:
+        """Answers without rules, in the boxes of parts."""
+        same = self.query.take(np.zeros(len(parts), dtype=np.int64))
+        pricing = dataclasses.replace(
+            self.relaxed.take(np.zeros(len(parts), dtype=np.int64)),
+            low=np.array([part.low for part in parts]),
+            high=np.array([part.high for part in parts]),
+        )
+        query = dataclasses.replace(same, pricing=pricing)
+        left = max(self.deadline - time.perf_counter(), 1e-3)
+        budget = dataclasses.replace(self.budget, time_limit_s=left)
+        ask = self.engine.verify if self.pricing.is_box else self.engine.radius
+        results: Results = ask(query, budget)
+        return results
+
+    def _offer(self, point: FloatArray) -> None:
+        """Take a point for the best, if it obeys all rules, breaks the claim and is cheaper."""
+        if self.pricing.broken_rule(0, point) is not None:
+            return
+        if not self.query.is_broken_by(point[np.newaxis])[0]:
+            return
+        exact = self.pricing.exact_cost(0, point)
+        if exact is None:
+            return
+        least = self.pricing.least_cost(0, point)
+        # What a value just below a threshold stands for must obey the rules as well.
+        total = (
+            (least, least != exact)
+            if self.pricing.obeys_at_thresholds(0, point)
+            else (exact, False)
+        )
+        if self.total is None or total < self.total:
+            self.best, self.total = point.copy(), total
+
+    def _repair(self, part: Part, witness: FloatArray) -> None:
+        """Move values within their cells until rules hold, cheapest features first."""
+        point = witness.copy()
+        for rule in self.rules:
+            if rule.holds(point):
+                continue
+            for comparison in rule.either:
+                trial = self._pushed(part, point, comparison)
+                if rule.holds(trial):
+                    point = trial
+                    break
+        if all(rule.holds(point) for rule in self.rules):
+            self._offer(point)
+
+    def _pushed(self, part: Part, point: FloatArray, comparison: Comparison) -> FloatArray:
+        """The point with features moved within their cells until a comparison holds."""
+        pushed = point.copy()
+        order = sorted(comparison.weights, key=lambda pair: self._price_of(pair[0]) / abs(pair[1]))
+        for feature, weight in order:
+            excess = comparison.value(pushed)
+            if excess < 0 or (excess == 0 and not comparison.is_strict):
+                break
+            axis = self.pricing.axes.axes[int(self.pricing.axes.axis_of[feature])]
+            if axis.is_group or feature in self.pricing.types.values:
+                continue
+            target = Fraction(float(pushed[feature])) - excess / weight
+            is_whole = bool(self.pricing.types.integer[feature])
+            if weight > 0:
+                value = float(math.floor(target)) if is_whole else round_down(target)
+                value -= float(is_whole and comparison.is_strict and value == target)
+            else:
+                value = float(math.ceil(target)) if is_whole else round_up(target)
+                value += float(is_whole and comparison.is_strict and value == target)
+            pushed[feature] = self._in_cell(part, feature, point[feature], value)
+        return pushed
+
+    def _in_cell(self, part: Part, feature: int, own: float, value: float) -> float:
+        """A value clipped to the cell of another one, and to bounds."""
+        cuts = self.pricing.axes.cuts.of(feature)
+        cell = int(np.searchsorted(cuts, own, side="right"))
+        least = max(part.low[feature], cuts[cell - 1] if cell > 0 else -math.inf)
+        before = np.nextafter(cuts[cell], -np.inf) if cell < len(cuts) else math.inf
+        most = min(part.high[feature], float(before))
+        if self.pricing.types.integer[feature]:
+            least, most = np.ceil(least), np.floor(most)
+        return float(min(max(value, least), most))
+
+    def _price_of(self, feature: int) -> Fraction:
+        tariff = self.pricing.tariff
+        unit = float(max(tariff.unit_down[feature], tariff.unit_up[feature]))
+        weight = float(min(tariff.weight_down[feature], tariff.weight_up[feature]))
+        return Fraction(10**9) if unit == 0.0 or math.isinf(weight) else Fraction(weight / unit)
+
+    def _branch(self, part: Part, witness: FloatArray, rule: Rule) -> list[Part]:
+        """Split a part at a rule that the witness breaks."""
+        open_sides = [c for c in rule.either if self._least(c, part.low, part.high) is not None]
+        chosen = [c for c in rule.either if c in part.chosen]
+        if len(open_sides) > 1 and not chosen:
+            found = []
+            for comparison in open_sides:
+                found += self._children(
+                    dataclasses.replace(part, chosen=(*part.chosen, comparison))
+                )
+            return found
+        comparison = (chosen or open_sides or list(rule.either))[0]
+        excess = comparison.value(witness)
+        best: tuple[float, int, float] | None = None
+        for feature, weight in comparison.weights:
+            low, high, own = part.low[feature], part.high[feature], float(witness[feature])
+            if not low < high:
+                continue
+            # Where the feature would have to be, if all others stayed.
+            needed = own - float(excess / weight)
+            needed = min(max(needed, low), high)
+            width = abs(needed - own) * abs(float(weight))
+            middle = own + (needed - own) / 2.0
+            if best is None or width > best[0]:
+                best = width, feature, middle
+        if best is None:
+            return []
+        return self._halves(part, best[1], best[2])
+
+    def _halves(self, part: Part, feature: int, middle: float) -> list[Part]:
+        below, above = part.high.copy(), part.low.copy()
+        if self._is_discrete(feature):
+            at = min(max(math.floor(middle), part.low[feature]), part.high[feature] - 1.0)
+            below[feature], above[feature] = at, at + 1
+        else:
+            if not part.low[feature] < middle < part.high[feature]:
+                ends = [v for v in (part.low[feature], part.high[feature]) if math.isfinite(v)]
+                middle = sum(ends) / len(ends) if len(ends) == 2 else middle
+            below[feature] = above[feature] = middle
+        return [
+            child
+            for low, high in ((part.low, below), (above, part.high))
+            for child in self._children(dataclasses.replace(part, low=low, high=high))
+        ]
+
+    def _is_discrete(self, feature: int) -> bool:
+        axis = self.pricing.axes.axes[int(self.pricing.axes.axis_of[feature])]
+        return bool(self.pricing.types.integer[feature]) or axis.is_group
+
+    def _children(self, part: Part) -> list[Part]:
+        """The part with what no row within rules can have cut off; nothing where none is left."""
+        low, high = part.low.copy(), part.high.copy()
+        for _ in range(20):
+            before = low.copy(), high.copy()
+            for comparison in self._certain(part, low, high):
+                if comparison is None:
+                    return []
+                if not self._tighten(comparison, low, high):
+                    return []
+            if np.array_equal(before[0], low) and np.array_equal(before[1], high):
+                break
+        return [Part(part.bound, next(self._count), low, high, part.chosen)]
+
+    def _certain(self, part: Part, low: FloatArray, high: FloatArray) -> list[Comparison | None]:
+        """Comparisons that must hold in a box; None among them where a rule cannot hold."""
+        found: list[Comparison | None] = list(part.chosen)
+        for rule in self.rules:
+            if any(np.isnan(self.query.rows[0, feature]) for feature in rule.features):
+                continue
+            possible = [c for c in rule.either if self._least(c, low, high) is not None]
+            if not possible:
+                found.append(None)
+            elif len(possible) == 1:
+                found.append(possible[0])
+        return found
+
+    def _least(self, comparison: Comparison, low: FloatArray, high: FloatArray) -> Fraction | None:
+        """Least value of a comparison's left side in a box; None where it cannot hold there.
+
+        Infinite ends give no bound: the least number that there is then.
+        """
+        total = comparison.constant
+        for feature, weight in comparison.weights:
+            end = float(low[feature] if weight > 0 else high[feature])
+            if math.isinf(end):
+                return Fraction(-(10**400))
+            total += weight * Fraction(end)
+        return total if total < 0 or (total == 0 and not comparison.is_strict) else None
+
+    def _tighten(self, comparison: Comparison, low: FloatArray, high: FloatArray) -> bool:
+        """Cut off values of features with which a comparison cannot hold; False if none is left."""
+        ends = {f: float(low[f] if w > 0 else high[f]) for f, w in comparison.weights}
+        for feature, weight in comparison.weights:
+            others = [(f, w) for f, w in comparison.weights if f != feature]
+            if any(math.isinf(ends[f]) for f, _ in others):
+                continue
+            rest = comparison.constant + sum(
+                (w * Fraction(ends[f]) for f, w in others), Fraction(0)
+            )
+            side = -rest / weight
+            is_whole = self._is_discrete(feature)
+            if weight > 0:
+                most = Fraction(math.floor(side)) if is_whole else side
+                if is_whole and comparison.is_strict and most == side:
+                    most -= 1
+                # Rounded up: nothing that is allowed is cut off.
+                high[feature] = min(high[feature], round_up(most))
+            else:
+                least = Fraction(math.ceil(side)) if is_whole else side
+                if is_whole and comparison.is_strict and least == side:
+                    least += 1
+                low[feature] = max(low[feature], round_down(least))
+            if low[feature] > high[feature]:
+                return False
+        return True
+
+    def write(self, results: Results, row: int, query: Query, asks_radius: bool) -> None:
+        """Write down what was found."""
+        if not asks_radius:
+            self._write_verdict(results, row, query)
+            return
+        pricing, total = self.pricing, self.total
+        lower = self.lower
+        if pricing.is_square and math.isfinite(lower):
+            lower = max(math.nextafter(math.sqrt(lower), -math.inf), 0.0)
+        if total is not None and self.best is not None:
+            upper = pricing.rounded_down(total[0])
+            record_witness(query, results, row, self.best)
+            results.upper[row] = upper
+            power = 2 if pricing.is_square else 1
+            results.attained[row] = Fraction(upper) ** power == total[0] and not total[1]
+            lower = min(lower, upper)
+            results.exact[row] = lower >= upper * _NEAR
+        else:
+            results.exact[row] = math.isinf(lower)
+        results.lower[row] = lower
+        if results.exact[row]:
+            results.verdict[row] = Verdict.VERIFIED
+        else:
+            results.reason[row] = self.reason or UnknownReason.NODE_LIMIT
+
+    def _write_verdict(self, results: Results, row: int, query: Query) -> None:
+        best = self.best if self._is_within() else None
+        if best is not None and mark_falsified(query, results, row, best):
+            return
+        if self.lower > self.ceiling or math.isinf(self.lower):
+            mark_verified(query, results, row)
+        else:
+            mark_unknown(query, results, row, self.reason or UnknownReason.NEAR_TIE)
