@@ -166,6 +166,11 @@ def check_labels(rng, ensemble, grid, changed, domain, options, seed) -> None:
     is_broken = pairs.crosses(grid, changed, high, is_zero)
     is_broken |= pairs.crosses(grid, changed, low, ~is_zero)
     check_verdict(result, is_broken, (seed, "HighConfidence", margin))
+    groups = [changed, [f for f in range(ensemble.n_features) if f not in changed] or changed]
+    result = tp.prove(model, tp.Redundant(groups, margin=margin), domain, **options)
+    is_broken |= pairs.crosses(grid, groups[1], high, is_zero)
+    is_broken |= pairs.crosses(grid, groups[1], low, ~is_zero)
+    check_verdict(result, is_broken, (seed, "Redundant", margin))
 
 
 @pytest.mark.parametrize("block", range(4))

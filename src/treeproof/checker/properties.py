@@ -185,19 +185,11 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
         first, last = proved.ends(feature)
         least, most = stated.ends(feature)
         require(first <= least and most <= last, "answer: another domain")
-    types = words.get("domain") or {}
-    names = [str(name) for name in ensemble.feature_names]
-    for key, needed in (("integer", set(evidence.integer)), ("", {f for f, _ in evidence.values})):
-        said = types.get(key) if key else [*types.get("values", ()), *types.get("categorical", ())]
-        said = said if isinstance(said, list) else [said]
-        told = {names.index(f) if f in names else int(f) for f in said if f is not None}
-        require(needed <= told, "answer: the domain holds values that nothing is proved of")
-    for feature, values in evidence.values:
-        listed = types.get("values", {})
-        own = listed.get(str(feature), listed.get(names[feature] if names else feature))
-        if own is not None:
-            known = {float.fromhex(value) for value in values}
-            require(set(map(float, own)) <= known, "answer: the domain holds other values")
+    types = words.get("domain") or {"integer": [], "values": [], "categorical": []}
+    require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
+    listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
+    for feature, values in proved.values.items():
+        require(feature in listed and listed[feature] <= set(values), "answer: another domain")
 
 
 def _read(text: str) -> Evidence:
