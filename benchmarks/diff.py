@@ -1,11 +1,12 @@
 """Two models: exports to ONNX, more rounds, other seeds; proved the same, or a row that differs.
 
 Run ``python -m benchmarks.diff [--parts export,rounds,seeds] [--seconds S]`` with
-TREEPROOF_PAPER_DATA at a folder that holds ``data/ijcnn1.npz`` (22 features; 49,990 rows for
+TREEPROOF_PAPER_DATA at a folder that holds ``data/ijcnn1.npz`` (22 features; 20,000 rows are for
 training, of the others 9,986 are test rows). Models are trained here, exported by onnxmltools and
 skl2onnx, and compared over the smallest box that holds all rows. A row that differs is given to
-both runtimes: the library itself, and onnxruntime on the file. Everything runs in one thread;
-beside wall-clock seconds stands the time of the processor, which other programs do not change.
+both runtimes: the library itself, and onnxruntime on the file. Everything runs in one thread, and
+limits are wall-clock seconds; beside them stands the time of the processor, which tells how much of
+it there was on a busy machine.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import numpy as np
 import treeproof as tp
 
 RESULTS = Path(__file__).parent / "results" / "diff.md"
-N_TEST = 9_986
+N_TRAIN, N_TEST = 20_000, 9_986
 SAME_PROBABILITY = 1e-4
 HEAD = (
     "| models | trees | verdict | largest difference of a score | both runtimes at the row |"
@@ -53,8 +54,8 @@ def read_data() -> Data:
     with np.load(root / "data" / "ijcnn1.npz") as found:
         # As users have them: doubles, of which these are the float32 numbers.
         return Data(
-            found["X_train"].astype(np.float64),
-            found["y_train"],
+            found["X_train"][:N_TRAIN].astype(np.float64),
+            found["y_train"][:N_TRAIN],
             found["X_test"][:N_TEST].astype(np.float64),
         )
 
@@ -129,7 +130,7 @@ def asked(first: Any, second: Any, data: Data, seconds: float, **options: Any) -
 def line(
     name: str, trees: str, found: Any, times: tuple[float, float], replayed: str, n: str
 ) -> str:
-    ends = f"{found.lower:.6g}" if found.exact else f"{found.lower:.6g} to {found.upper:.6g}"
+    ends = f"{found.lower:.5g} to {found.upper:.5g}"
     labels = "" if found.labels is None else str(found.labels.verdict)
     return (
         f"| {name} | {trees} | {found.verdict} | {ends} | {replayed} | {n} | {labels} |"

@@ -67,6 +67,16 @@ def test_counts_agree_with_python_at_every_place_of_the_slider(open_page):
         assert numbers(page)[0] == run.n_certified(radius)
 
 
+def test_the_curve_as_a_table_is_filled_when_it_is_opened(open_page):
+    page = open_page(six_rows(), at=0.25).page
+    lines = page.locator("#curve-table tbody tr")
+    assert lines.count() == 0
+    page.get_by_text("The curve as a table").click()
+    page.wait_for_function("document.querySelectorAll('#curve-table tbody tr').length === 21")
+    # Shares that are proved are rounded down, those that are not excluded up.
+    assert lines.first.locator("td").all_inner_texts() == ["0", "83.3\u00a0%", "83.4\u00a0%"]
+
+
 def test_columns_sort_both_ways_by_mouse_and_keyboard(open_page):
     page = open_page(six_rows()).page
     head = page.locator("#all-rows thead th").nth(0)
@@ -96,6 +106,16 @@ def test_filters_narrow_the_table(open_page):
     assert cells(page, 1) == ["5"]
     page.fill("#search", "nothing like it")
     assert "No row fits the filter" in page.inner_text("#all-rows")
+
+
+def test_rows_are_found_by_their_identifier(open_page):
+    results = six_rows()
+    results.id = np.array([f"p-{k}" for k in range(6)], dtype=object)
+    results.header["data"] = {"id": "payment"}
+    page = open_page(results).page
+    assert page.locator("#all-rows thead th").nth(1).inner_text().startswith("payment")
+    page.fill("#search", "P-3")
+    assert cells(page, 2) == ["p-3"]
 
 
 def test_a_row_shows_its_witness(open_page):

@@ -171,9 +171,11 @@ def _print(results: "list[DiffResult]", numbers: list[int], output_format: str) 
         print_json({"summary": counts, "answers": records})
         return
     for number, result in list(zip(numbers, results, strict=True))[:ROWS_SHOWN]:
+        *lines, _ = result.summary().splitlines()
         where = f"row {number}: " if number >= 0 else ""
-        click.echo(printable(where + result.summary()))
+        click.echo(printable(where + "\n".join(lines)))
     if len(results) > ROWS_SHOWN:
         click.echo(f"… {len(results) - ROWS_SHOWN} more rows (--format json shows them)")
+    click.echo(printable(f"trees: {results[0].trees.summary()}"))
     if len(results) > 1:
         click.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))

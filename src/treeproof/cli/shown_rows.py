@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
 from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
 from treeproof.query.description import plain
-from treeproof.results.changes import MISSING, Change, changes_between
-from treeproof.results.numbers import ColumnFormat, column_formats, number
+from treeproof.results.changes import MISSING, Change, changes_between, in_words
+from treeproof.results.numbers import column_formats, number
 from treeproof.results.run_file import number as plain_number
 
 if TYPE_CHECKING:
     from treeproof.runs.runner import Runner
 
-CHANGES_SHOWN = 3
 _DIGITS = 6
 _ROW_COLUMNS = (
     *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
@@ -117,7 +116,9 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
         "lower": lambda record: number(plain_number(record["lower"]), _DIGITS),
         "upper": lambda record: number(plain_number(record["upper"]), _DIGITS),
         "becomes": lambda record: "" if record["witness"] is None else record["witness_label"],
-        "note": lambda record: record["reason"] or _said(record, runner.header, formats),
+        "note": lambda record: (
+            record["reason"] or in_words(changes_of(record, runner.header), formats)
+        ),
     }
     if not has_id:
         del columns["id"]
@@ -138,22 +139,3 @@ def _values(records: list[Record], n_features: int) -> NDArray[np.float64]:
         if record["values"]
     ]
     return np.array(rows, dtype=np.float64).reshape(-1, n_features)
-
-
-def _said(record: Record, header: Record, formats: list[ColumnFormat]) -> str:
-    """Say in a few words what the witness of a row changes."""
-    said = []
-    changes = changes_of(record, header)
-    for change in changes[:CHANGES_SHOWN]:
-        pair = change.before, change.after
-        if all(isinstance(side, float) for side in pair):
-            shown = formats[change.features[0]].change(*pair)
-            said.append(f"{change.name}: {shown.before} → {shown.after} ({shown.difference})")
-        else:
-            written = formats[change.features[0]]
-            texts = [
-                written.text(side) if isinstance(side, float) else side or MISSING for side in pair
-            ]
-            said.append(f"{change.name}: {texts[0]} → {texts[1]}")
-    more = len(changes) - CHANGES_SHOWN
-    return ", ".join(said) + (f", … and {more} more" if more > 0 else "")

@@ -552,6 +552,14 @@ def _below(ensemble: Ensemble, cut: float) -> float:
     return float(np.nextafter(real(cut), real(-np.inf)))
 
 
+_LOG_ODDS = {
+    "xgboost": ("binary:logistic", "binary:logitraw", "reg:logistic"),
+    "catboost": ("Logloss", "CrossEntropy"),
+    "lightgbm": ("binary", "cross_entropy", "xentropy"),
+}
+"""Objectives whose scores are log-odds, by library."""
+
+
 class ScoreMeaning(NamedTuple):
     """What a score is: "log-odds" once it is multiplied by a rate, "probability", or unknown."""
 
@@ -563,32 +571,26 @@ class ScoreMeaning(NamedTuple):
 
 
 def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
-    """What the model's library tells about its score."""
+    """What the model's library tells about its score; of a pipeline, that of its model."""
     library, objective = ensemble.provenance.library, ensemble.provenance.objective
-    name, _, options = objective.partition(" ")
-    log_odds = {
-        "xgboost": ("binary:logistic", "binary:logitraw", "reg:logistic"),
-        "catboost": ("Logloss", "CrossEntropy"),
-        "lightgbm": ("binary", "cross_entropy", "xentropy"),
-    }
-    rate = 1.0
-    if library == "lightgbm":
-        for option in options.split():
-            key, _, value = option.partition(":")
-            rate = float(value) if key == "sigmoid" else rate
-    elif library == "scikit-learn" and objective.startswith("classification, "):
-        name = objective.removeprefix("classification, ")
-        is_mean = ensemble.aggregation.finish == "divide" and name != "SAMME"
-        if is_mean or name in ("gini", "entropy"):
-            return ScoreMeaning("probability")
-        log_odds["scikit-learn"] = ("log_loss",) if ensemble.n_outputs == 1 else ()
-    elif library == "ONNX" and ensemble.decision.kind == "threshold":
+    if library == "ONNX" and ensemble.decision.kind == "threshold":
         if objective.endswith("LOGISTIC"):
             return ScoreMeaning("log-odds")
         # onnxruntime takes sums without a negative part for probabilities.
         return ScoreMeaning("probability") if ensemble.decision.cut > 0.25 else ScoreMeaning()
-    is_known = name in log_odds.get(library, ())
-    return ScoreMeaning("log-odds", rate) if is_known else ScoreMeaning()
+    is_pipeline = library == "scikit-learn pipeline"
+    name, _, options = objective.partition(" ")
+    if (is_pipeline or library == "scikit-learn") and objective.startswith("classification, "):
+        criterion = objective.removeprefix("classification, ")
+        is_mean = ensemble.aggregation.finish == "divide" and criterion != "SAMME"
+        if is_mean or criterion in ("gini", "entropy"):
+            return ScoreMeaning("probability")
+        is_single = criterion == "log_loss" and ensemble.n_outputs == 1
+        return ScoreMeaning("log-odds") if is_single else ScoreMeaning()
+    if not any(name in _LOG_ODDS[known] for known in _LOG_ODDS if is_pipeline or known == library):
+        return ScoreMeaning()
+    rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
+    return ScoreMeaning("log-odds", float(rates[0]) if rates else 1.0)
 
 
 def _score_of(ensemble: Ensemble, probability: float) -> float:

@@ -58,9 +58,7 @@ def findings(run: Run) -> list[dict[str, Any]]:
         )
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
-        items = [
-            {"name": f"Row {run.results.row[i]}", "words": _row_words(run, i)} for i in nearest
-        ]
+        items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
         lead = "Nearest to breaking" if run.has_radii else "Broken within the bounds"
         said.append({"lead": lead, "items": items, "after": ""})
     return said

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 _BETWEEN_WORDS = re.compile(r"(?<=[_/:=|])|(?<=[^\W\d][.\-])(?=[^\W\d])")
 """Where names may break: after marks between their words, never within a number."""
 
+_LONG_NAME = 28
+"""Names of more characters break within a sentence, too: a phone's line has no more."""
+
 Source = Results | str | PathLike[str]
 
 
@@ -149,8 +152,12 @@ def _template() -> Template:
         "number": number,
         "percent": percent,
         "duration": duration,
-        # Joining escapes the parts.
+        # Joining escapes the parts. In tables names are narrow; in a sentence only long ones break.
         "breakable": lambda name: Markup("<wbr>").join(_BETWEEN_WORDS.split(str(name))),
+        "prose": lambda text: Markup(" ").join(
+            Markup("<wbr>").join(_BETWEEN_WORDS.split(word) if len(word) > _LONG_NAME else [word])
+            for word in str(text).split(" ")
+        ),
     }
     environment.globals["percent_down"] = percent_down
     return environment.get_template("page.html.j2")
@@ -264,6 +271,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "moves": changes if threat is None else movement(threat, start),
         "stillness": [] if threat is None else stillness(threat),
         "claim": text.claim_words(run),
+        "id_name": run.id_name,
         "rows_are": in_words(run.header),
         "identity": text.identity_lines(run),
         "findings": findings(run),

@@ -91,7 +91,13 @@ def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any
     image = None
     if pixels is not None and first.values is not None:
         image = grey_image(first.values[position], pixels.shape, pixels.low, pixels.high)
-    return {"row": row, "label": text_of(first.label[position]), "image": image, "views": views}
+    return {
+        "row": row,
+        "name": runs[0].row_name(position),
+        "label": text_of(first.label[position]),
+        "image": image,
+        "views": views,
+    }
 
 
 def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
@@ -127,8 +133,7 @@ def _by_size(run: Run, i: int) -> list[int]:
     size = np.where(scale > 0.0, moves / np.where(scale > 0.0, scale, 1.0), moves)
     order = [int(f) for f in changed[np.argsort(-size, kind="stable")]]
     # The columns of a group are one feature: the first of them that changes stands for all.
-    group_of = {f: axis for axis in run.naming.axes(run.rows.shape[1]) for f in axis}
-    return list({group_of[f]: f for f in reversed(order)}.values())[::-1]
+    return list({run.axis_of[f]: f for f in reversed(order)}.values())[::-1]
 
 
 def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
@@ -140,7 +145,7 @@ def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
 def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
     row, witness = run.rows[i], run.results.witness[i]
-    axis = next(axis for axis in run.naming.axes(len(row)) if feature in axis)
+    axis = run.axis_of[feature]
     said = run.naming.change(axis, row[list(axis)].tolist(), witness[list(axis)].tolist())
     if not (isinstance(said.before, float) and isinstance(said.after, float)):
         before, after = (
@@ -204,6 +209,8 @@ def table_columns(run: Run) -> dict[str, Any]:
         "attack": run.is_attack,
         "features": {str(feature): run.naming.axis(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
+        "idName": run.id_name,
+        "id": _texts(results.id),
         "label": [text_of(label) for label in results.label],
         "predicted": _texts(results.predicted),
         "becomes": _texts(results.witness_label),

@@ -19,7 +19,7 @@ from treeproof.query.description import plain
 from treeproof.results.changes import Naming
 from treeproof.results.curves import (
     attacked_rows,
-    certified_at_lower,
+    certified_rows,
     changed_features,
     count_broken,
     count_certified,
@@ -69,6 +69,11 @@ class Run:
     def naming(self) -> Naming:
         """Names of features, groups and categories."""
         return Naming(self.header)
+
+    @cached_property
+    def axis_of(self) -> dict[int, tuple[int, ...]]:
+        """The group that each feature belongs to, alone where there is none."""
+        return {f: axis for axis in self.naming.axes(self.rows.shape[1]) for f in axis}
 
     @property
     def eps(self) -> float | None:
@@ -132,7 +137,7 @@ class Run:
         """Which entries each witness changes; None where rows were not recorded."""
         return changed_features(self.results)
 
-    @property
+    @cached_property
     def rows(self) -> NDArray[np.float64]:
         """The rows themselves; NaN where they were not recorded."""
         values = self.results.values
@@ -180,11 +185,21 @@ class Run:
 
     def is_certified(self, radius: float) -> NDArray[np.bool_]:
         """Which attacked rows are proved to keep their claim within a radius."""
-        results = self.results
         if not self.has_radii:
-            return np.asarray((results.verdict == "verified") & self.attacked)
-        closed = (results.lower == radius) & certified_at_lower(results)
-        return np.asarray(((results.lower > radius) | closed) & self.attacked)
+            return np.asarray((self.results.verdict == "verified") & self.attacked)
+        return certified_rows(self.results, radius)
+
+    @property
+    def id_name(self) -> str:
+        """Column that rows are known by; empty where they are known by their numbers only."""
+        if self.results.id is None:
+            return ""
+        return str(dict(self.header.get("data") or {}).get("id") or "id")
+
+    def row_name(self, i: int) -> str:
+        """What a reader knows a row by: its number, and its identifier where there is one."""
+        known = "" if self.results.id is None else f" · {self.id_name} {self.results.id[i]}"
+        return f"Row {self.results.row[i]}{known}"
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or its number."""

@@ -107,6 +107,7 @@ def _model_lines(run: Run) -> Lines:
         ("Features", _count(model.get("n_features"))),
         ("Classes", listed(classes) if classes else ""),
         ("Decision", _decision_words(model)),
+        ("Loaded with", _options(dict(model.get("loading") or {}))),
         *(("Note", str(note)) for note in model.get("notes") or []),
     ]
     return [(name, text.strip()) for name, text in lines if text.strip()]
@@ -119,6 +120,9 @@ _LOGISTIC = {"binary:logistic", "reg:logistic", "Logloss", "CrossEntropy"}
 def _decision_words(model: dict[str, Any]) -> str:
     """How margins become a label; for a cut, the probability that it stands for."""
     rule, cut = str(model.get("decision_rule") or ""), model.get("decision_cut")
+    given = dict(model.get("loading") or {}).get("decision_threshold")
+    if isinstance(given, int | float):
+        return f"{rule}: decision threshold {number(float(given), 6)} in probability, as given"
     objective = str(model.get("objective") or "")
     steepness = re.fullmatch(r"binary sigmoid:([0-9.e+-]+)", objective)
     if not isinstance(cut, int | float) or not (steepness or objective in _LOGISTIC):
@@ -223,7 +227,7 @@ def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
         said = [" or ".join(run.feature_name(int(f)) for f in group) for group in groups]
         if said:
             lines.append((words, ", ".join(said)))
-    return lines
+    return [*lines, *(("Rule", str(rule)) for rule in domain.get("rules", []))]
 
 
 def _answer_lines(run: Run) -> Lines:

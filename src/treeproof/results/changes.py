@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from treeproof.results.numbers import ColumnFormat
+
 MISSING = "missing"
 _SEPARATORS = "_=[.:|/ -"
+_MOST_SAID = 3
 
 
 class Change(NamedTuple):
@@ -93,6 +96,23 @@ class Naming:
         named = self._categories.get(str(feature)) or []
         is_code = value == math.floor(value) and 0 <= value < len(named)
         return str(named[int(value)]) if is_code else value
+
+
+def in_words(changes: Sequence[Change], formats: Sequence[ColumnFormat]) -> str:
+    """Say what is changed, numbers in the precision of their columns; of many the first."""
+    said = []
+    for change in changes[:_MOST_SAID]:
+        pair, written = (change.before, change.after), formats[change.features[0]]
+        if all(isinstance(side, float) for side in pair):
+            shown = written.change(*pair)
+            said.append(f"{change.name}: {shown.before} → {shown.after} ({shown.difference})")
+        else:
+            before, after = (
+                written.text(side) if isinstance(side, float) else side or MISSING for side in pair
+            )
+            said.append(f"{change.name}: {before} → {after}")
+    more = len(changes) - _MOST_SAID
+    return ", ".join(said) + (f", … and {more} more" if more > 0 else "")
 
 
 def _chosen(names: Sequence[str], values: Sequence[float]) -> str:

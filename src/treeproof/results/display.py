@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeproof.errors import InvalidInput, require_backend
+from treeproof.results.changes import in_words
 from treeproof.results.curves import (
     certified_share,
-    changed_features,
     has_radii,
     resisting_share,
 )
@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 
 _N_RADII = 400
 _SHADE = 0.18
-_ROWS_SHOWN, _CHANGES_SHOWN = 5, 4
+_ROWS_SHOWN = 5
 _LEFT, _TOP, _WIDE, _HIGH = 44, 8, 360, 120
 """The small curve of notebooks, in pixels."""
 
@@ -192,24 +192,13 @@ def results_html(results: Results) -> str:
 
 def _changes(results: Results, rows: NDArray[np.int64]) -> list[tuple[str, str]]:
     """The label of each row's witness, and what the witness changes; or why there is none."""
-    changed = changed_features(results)
-    if changed is None or results.values is None:
+    if results.values is None:
         return [("", str(results.reason[i])) for i in rows]
-    names = results.header.get("model", {}).get("feature_names") or []
-    formats = column_formats(results.values)
-    said = []
-    for i in rows:
-        features = np.flatnonzero(changed[i])
-        words = [
-            f"{names[f] if names else f'feature {f}'}: {change.before} → {change.after}"
-            f" ({change.difference})"
-            for f in features[:_CHANGES_SHOWN]
-            for change in [formats[f].change(results.values[i, f], results.witness[i, f])]
-        ]
-        if len(features) > _CHANGES_SHOWN:
-            words.append(f"… and {len(features) - _CHANGES_SHOWN} more")
+    formats, said = column_formats(results.values), []
+    for i in rows.tolist():
         label = None if results.witness_label is None else results.witness_label[i]
-        said.append(("" if label is None else str(label), ", ".join(words) or results.reason[i]))
+        words = in_words(results.changes(i), formats) or str(results.reason[i])
+        said.append(("" if label is None else str(label), words))
     return said
 
 

@@ -224,6 +224,10 @@ def _notes(
         features = [feature_name(header, int(f)) for f in numbers if ways[int(f)] != FIXED]
         if features:
             said.append(f"{words}: {listed(features)}.")
+    if domain.get("rules"):
+        said.append(f"Rows must keep {listed(domain['rules'])}.")
+    if domain.get("allow_broken_rows"):
+        said.append("Rows that are not of the domain themselves were asked about, too.")
     moving = [f for f, way in enumerate(ways) if way not in STILL]
     n_still = int(missing[[f for f in moving if f not in domain.get("may_fill", [])]].sum())
     if n_still:

@@ -23,6 +23,8 @@ LARGEST_BATCH = 8192
 _GROWTH = 4
 _PATIENCE = 10
 """By what factor a batch may take longer than it should before its slow rows are left out."""
+_LEAST_PATIENCE_S = 0.1
+"""A row is never slow below this: on a busy machine any row may wait for the processor."""
 
 
 def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
@@ -167,10 +169,11 @@ class BatchSizer:
     def patience_s(self, n_rows: int) -> float:
         """How long a row of a batch may take before it is asked about alone.
 
-        Rows that take far longer than the others would keep them from the disk: a batch takes at
-        most `_PATIENCE` times what it should.
+        Rows that take far longer than the others would keep them from the disk.
         """
-        return math.inf if self.is_fixed or n_rows == 1 else _PATIENCE * self.target_s / n_rows
+        if self.is_fixed or n_rows == 1:
+            return math.inf
+        return max(_PATIENCE * self.target_s / n_rows, _LEAST_PATIENCE_S)
 
 
 def answer_batch(model: Model, question: Question, batch: Batch) -> Answer:

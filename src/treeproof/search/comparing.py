@@ -10,6 +10,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.joined import NO_TREE, PairModels, join
+from treeproof.query.constraints import link_rounding
 from treeproof.query.differences import (
     Compared,
     compared_scores,
@@ -106,7 +107,7 @@ def compare(
     for score, label in zip(score_parts, label_parts, strict=True):
         said = note
         if score is not None and score.upper < math.inf:
-            said = _consequence(models, score.upper, follows=follows)
+            said = _consequence(models, scores, score.upper, follows=follows)
         deciding = ("scores",) if score is not None else ()
         results.append(
             DiffResult(
@@ -121,33 +122,44 @@ def compare(
     return results
 
 
-def _is_same_rule(models: PairModels, scores: Compared, delta: float) -> bool:
-    """Whether both models would decide alike if their scores were the same, up to rounding."""
+def _decision_points(models: PairModels, scores: Compared) -> list[float]:
+    """Score at which each model's label changes; NaN where the largest of several scores wins."""
     points = []
     for model in (models.first, models.second):
         if model.decision.kind == "threshold":
             points.append(model.decision.cut)
-        elif len(scores.outputs) < model.n_outputs:
-            points.append(0.5)  # the larger of two probabilities
         else:
-            points.append(math.nan)
-    if math.isnan(points[0]) or math.isnan(points[1]):
-        return math.isnan(points[0]) and math.isnan(points[1])
-    return abs(points[0] - points[1]) <= max(delta, SAME_CUT)
+            # Of two probabilities of which one is compared, the larger one wins.
+            points.append(0.5 if len(scores.outputs) < model.n_outputs else math.nan)
+    return points
 
 
-def _consequence(models: PairModels, upper: float, *, follows: bool) -> str:
+def _is_same_rule(models: PairModels, scores: Compared, delta: float) -> bool:
+    """Whether both models would decide alike if their scores were the same, up to rounding."""
+    one, other = _decision_points(models, scores)
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return abs(one - other) <= max(delta, SAME_CUT)
+
+
+def _consequence(models: PairModels, scores: Compared, upper: float, *, follows: bool) -> str:
     """What a bound of the difference of scores says about probabilities and labels."""
     parts = []
     bound = probability_bound(models.first, models.second, upper)
     if bound is not None:
         parts.append(f"probabilities differ by at most {bound:.3g}")
     if follows and models.first.classes:
-        is_single = models.first.decision.kind == "threshold"
-        far = upper if is_single else 2.0 * upper
-        what = "the score is farther" if is_single else "the first two scores are farther apart"
-        point = " from the decision" if is_single else ""
-        parts.append(f"labels are the same wherever {what} than {far + SAME_CUT:.3g}{point}")
+        if upper == 0.0 and models.first.decision == models.second.decision:
+            return "; ".join([*parts, "labels are the same"])
+        one, other = _decision_points(models, scores)
+        if math.isnan(one):
+            far = 2.0 * upper + link_rounding(models.first) + link_rounding(models.second)
+            where = f"the first two scores are farther apart than {far:.3g}"
+        else:
+            rounding = 0.0 if models.first.n_outputs == models.second.n_outputs else SAME_CUT
+            far = upper + abs(one - other) + rounding
+            where = f"the score is farther than {far:.3g} from the decision"
+        parts.append(f"labels are the same wherever {where}")
     return "; ".join(parts)
 
 

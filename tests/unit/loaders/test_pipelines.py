@@ -182,7 +182,10 @@ def check_radii(name: str, n: int) -> None:
             near = np.where(np.abs(near - row) < lower, near, row)
             answers = np.ravel(deployed.predict(raw_rows(ensemble, case, near)))
         assert (answers == labels[number]).all()
-    assert n_witnesses > n // 2
+    trees = ensemble.trees
+    is_number = (trees.feature >= 0) & (trees.category_set < 0) & np.isfinite(trees.threshold)
+    # Codes of categories and what is missing never move, and may be all that is looked at.
+    assert n_witnesses > n // 2 or not is_number.any()
 
 
 @pytest.mark.parametrize(

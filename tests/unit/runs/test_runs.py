@@ -409,7 +409,8 @@ def test_batches_grow_with_speed_and_shrink_with_cost() -> None:
     for _ in range(10):
         sizer.learn(sizer.n_rows, sizer.n_rows * 1e-4)
     assert sizer.n_rows == 5000  # half a second
-    assert sizer.patience_s(5000) == pytest.approx(1e-3)  # no batch takes longer than five seconds
+    assert sizer.patience_s(5000) == pytest.approx(0.1)
+    assert sizer.patience_s(4) == pytest.approx(1.25)  # no batch takes longer than five seconds
     sizer.learn(sizer.n_rows, 1e-9)
     assert sizer.n_rows == batches_module.LARGEST_BATCH
     sizer.learn(sizer.n_rows, 1e6)

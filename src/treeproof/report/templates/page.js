@@ -140,17 +140,21 @@
     $("radius").addEventListener("input", (event) => setRadius(radiusAt(Number(event.target.value) / 1000), "slider"));
     $("radius-number").addEventListener("input", (event) => { if (event.target.value !== "") setRadius(Number(event.target.value), "number"); });
     const body = $("curve-table").tBodies[0];
-    for (let k = 0; k <= 20; k += 1) {
-      const r = radiusAt(k / 20);
-      const line = element("tr");
-      line.append(element("td", number(r)));
-      runs.forEach((run) => {
-        const counts = tally(run, r);
-        if (!run.attack) line.append(element("td", percentDown(counts.verified, run.n)));
-        line.append(element("td", percentUp(counts.verified + counts.undecided, run.n)));
-      });
-      body.append(line);
-    }
+    // The curve is counted out when its table is opened.
+    const fill = () => {
+      if (body.rows.length) return;
+      for (let k = 0; k <= 20; k += 1) {
+        const r = radiusAt(k / 20);
+        const line = body.insertRow();
+        line.append(element("td", number(r)));
+        runs.forEach((run) => {
+          const counts = tally(run, r);
+          if (!run.attack) line.append(element("td", percentDown(counts.verified, run.n)));
+          line.append(element("td", percentUp(counts.verified + counts.undecided, run.n)));
+        });
+      }
+    };
+    $("curve-table").closest("details").addEventListener("toggle", fill);
   }
 
   // The table: one line per row number, whichever runs know it.
@@ -161,9 +165,13 @@
   }));
   const lines = [...known].map(([row, at]) => {
     const k = at.findIndex((i) => i >= 0);
-    const features = at.flatMap((i, run) => (i < 0 ? [] : changesOf(run, i).map((change) => change.name)));
-    return { row, at, label: runs[k].label[at[k]], words: features.join("\n").toLowerCase() };
+    return { row, at, label: runs[k].label[at[k]], id: runs[k].id ? runs[k].id[at[k]] : "" };
   });
+  // Names of changed features are put together when somebody searches.
+  const wordsOf = (line) => {
+    line.words ??= line.at.flatMap((i, run) => (i < 0 ? [] : changesOf(run, i).map((change) => change.name))).join("\n").toLowerCase();
+    return line.words;
+  };
   function changesOf(k, i) {
     const flat = runs[k].changes[i];
     const found = [];
@@ -188,6 +196,7 @@
   const named = (name, tag = "span") => { const made = element(tag, undefined, "name"); for (const part of name.split(/(?<=[_/:=|])|(?<=\p{L}[.\-])(?=\p{L})/u)) made.append(part, document.createElement("wbr")); return made; };
   const largest = (line) => { const change = changesOf(0, line.at[0])[0]; return change ? [change.name, ` ${change.original} → ${change.changed}`] : ["–", ""]; };
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
+  if (runs[0].id) columns.splice(1, 0, { name: runs[0].idName, text: true, key: (l) => l.id, cell: (l) => element("td", l.id, "text") });
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
     if (data.withRadii) columns.push({ name: `${prefix}${data.measure}`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
@@ -239,7 +248,7 @@
     } else if (wanted && !runs.some((_, k) => stateOf(line, k) === wanted)) return false;
     if ($("label") && $("label").value && line.label !== $("label").value) return false;
     const text = $("search").value.trim().toLowerCase();
-    return !text || String(line.row) === text || line.label.toLowerCase() === text || line.words.includes(text);
+    return !text || String(line.row) === text || line.id.toLowerCase() === text || line.label.toLowerCase() === text || wordsOf(line).includes(text);
   };
   function showTable(restart) {
     const sign = sorting.up ? 1 : -1;
