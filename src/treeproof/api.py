@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -501,6 +501,7 @@ class ProveOptions(TypedDict, total=False):
     memory_limit_mb: float
     n_jobs: int
     evidence: bool
+    on_progress: Callable[[int, int], None]
 
 
 def prove(
@@ -533,6 +534,8 @@ def prove(
           property consists of; what needs more is 'unknown'. By default 60 seconds and 4096 MB.
         * ``n_jobs`` (int): threads over rows; -1 for all cores.
         * ``evidence`` (bool): prove the answer once more, on record, for ``treeproof check``.
+        * ``on_progress`` (callable): called with the sets answered so far and all of them: one for
+          each row and each question that the property consists of.
 
     Returns
     -------
