@@ -12,6 +12,8 @@ import numpy as np
 from treeproof.checker import schema
 from treeproof.checker.claims import Claim, Way, read_claim, require, ways_of
 from treeproof.checker.forest import Forest
+from treeproof.checker.priced_proofs import prove_priced
+from treeproof.checker.prices import Tariff, has_prices, root
 from treeproof.checker.proofs import prove
 from treeproof.checker.questions import Question, same_label
 from treeproof.checker.witnesses import Moves, rounded_down, same_numbers
@@ -20,6 +22,8 @@ from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
 
+EXACT_WITHIN = 2.0**-39
+"""Part of a cost by which bounds that are called exact may differ."""
 MOST_ROWS, MOST_CELLS = 256, 1 << 20
 """Rows, and rows times features, that are looked at together."""
 
@@ -90,6 +94,10 @@ class RunChecker:
         self.forest = Forest(
             accept_float64_rows(ensemble) if self.question.is_float64 else ensemble
         )
+        self.tariff: Tariff | None = None
+        asked = self.header.question.perturbation
+        if has_prices(asked):
+            self.tariff = Tariff(self.question, asked, self.forest)
 
     def check(
         self,
@@ -127,12 +135,15 @@ class RunChecker:
         self._each(cases, self._compare)
         proved = [case for case in cases if not case.status and case.ways]
         claims = [case.claim for case in proved if case.claim is not None]
-        reasons = prove(self.forest, claims, [case.ways for case in proved])
+        if self.tariff is None:
+            reasons = prove(self.forest, claims, [case.ways for case in proved])
+        else:
+            reasons = [self._prove_priced(self.tariff, case) for case in proved]
         for case, reason in zip(proved, reasons, strict=True):
             if reason:
                 case.settle("rejected", reason)
         witnessed = [c for c in cases if not c.status and c.has_witness and "point" in c.found]
-        if witnessed:
+        if witnessed and self.tariff is None:
             points = np.array([case.point for case in witnessed])
             moves = Moves(self.forest, [c.claim for c in witnessed if c.claim is not None], points)
             for number, case in enumerate(witnessed):
@@ -217,12 +228,44 @@ class RunChecker:
         elif claim is None:
             case.settle("unproved", case.unproved)
         else:
+            asked = self.header.question.perturbation
+            plain = not getattr(asked, "table", None) and not (asked.domain and asked.domain.rules)
+            require(plain, "claim: tables of prices and rules cannot be checked")
             require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
             self._check_question(claim, case)
             case.ways = ways_of(self.forest, claim) if kind != "none" else []
             require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
+
+    def _prove_priced(self, tariff: Tariff, case: _Case) -> str:
+        """Why the proof of a claim about costs does not hold; empty where it does."""
+        claim = case.claim
+        try:
+            if claim is None or claim.kept is None:
+                return "claim: it is not about costs"
+            prove_priced(self.forest, tariff, claim, self._bounds(case), case.ways)
+            return ""
+        except CertificateRejected as error:
+            return str(error)
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            # Sound: what cannot be followed is not accepted.
+            return f"record: it cannot be checked ({error!r})"
+
+    def _bounds(self, case: _Case) -> tuple[Any, Any] | None:
+        """Bounds of a row, in the model's input precision; None where it must not change."""
+        question, row = self.question, case.row
+        number = question.class_number(row.label)
+        if question.attacked not in (-1, number):
+            return None
+        reach = dict(question.reach(row.row, [], number))
+        sides = [np.array([reach[name]], dtype=np.float64) for name in ("low", "high")]
+        domain = self.header.question.perturbation.domain
+        for feature, low, high in domain.ranges if domain is not None else ():
+            sides[0][0, feature] = max(sides[0][0, feature], float(low))
+            sides[1][0, feature] = min(sides[1][0, feature], float(high))
+        least, most = (evaluate.cast_rows(self.forest.ensemble, side)[0].tolist() for side in sides)
+        return least, most
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""
@@ -247,11 +290,16 @@ class RunChecker:
                     (upper == math.inf) != found, f"record: upper is {upper!r}, it is {verdict}"
                 )
             return (kind, self.question.eps) if verdict == "verified" else ("none", 0.0)
-        require(lower == upper or not settled, f"record: an exact radius has bounds {bounds}")
+        # Costs are sums, and sums of prices that differ may differ by less than rounding.
+        nearly = lower if self.tariff is None else lower / (1.0 - EXACT_WITHIN)
+        exactly = lower == upper or nearly >= upper
+        require(exactly or not settled, f"record: an exact radius has bounds {bounds}")
         require(upper < math.inf or not row.attained, "record: nothing attains infinity")
         broken = upper == 0.0 and row.attained
-        require(broken == (verdict == "falsified"), "record: 'falsified' is a row of radius 0")
-        if settled and not row.attained:
+        is_free = broken and self.tariff is not None  # a change that costs nothing, perhaps
+        fits = broken == (verdict == "falsified") or is_free
+        require(fits, "record: 'falsified' is a row of radius 0")
+        if settled and not row.attained and self.tariff is None:
             return "closed", lower
         return ("open", lower) if lower > 0.0 else ("none", 0.0)
 
@@ -279,8 +327,10 @@ class RunChecker:
         """Compare the claim's set and goal with the question of the run."""
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
+        is_priced = self.tariff is not None
+        require((claim.version == 3) == is_priced, "claim: its version is not for this question")
         for name, numbers in question.reach(row.row, claim.row, number):
-            stated = getattr(claim, name)
+            stated = numbers if is_priced else getattr(claim, name)
             same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers
             require(same, f"claim: '{name}' is not that of the question")
         if isinstance(goal, schema.KeepsLabel):
@@ -301,7 +351,7 @@ class RunChecker:
         if not case.has_witness or claim is None:
             case.settle("accepted")
             return
-        found, moves, at = case.point_found("point", "witness"), case.moves, case.place
+        found = case.point_found("point", "witness")
         name, value = claim.goal
         if name == "within":
             least, most = _floats(value)
@@ -312,7 +362,15 @@ class RunChecker:
         if row.witness_label is not msgspec.UNSET:
             is_named = bool(question.classes) and row.witness is not None
             mine = question.classes[found.label] if is_named else None
-            require(same_label(row.witness_label, mine), f"witness: its label is {mine!r}")
+            # A witness without any value is written as none, and may have its label all the same.
+            own = question.classes[found.label] if question.classes else None
+            same = same_label(row.witness_label, mine)
+            same |= self.tariff is not None and same_label(row.witness_label, own)
+            require(same, f"witness: its label is {mine!r}")
+        if self.tariff is not None:
+            self._check_cost(self.tariff, case)
+            return
+        moves, at = case.moves, case.place
         distance = moves.distance(at)
         same = _number(row.witness_distance) == distance
         require(same, f"witness: its distance is {distance!r}")
@@ -332,6 +390,30 @@ class RunChecker:
         require(upper <= distance, f"witness: it is as near as {distance!r}")
         radius = upper if row.attained else math.nextafter(upper, math.inf)
         moves.check_in_ball(at, distance, radius)
+        case.settle("accepted")
+
+    def _check_cost(self, tariff: Tariff, case: _Case) -> None:
+        """Derive what a witness costs, and the bound that it shows."""
+        question, row = self.question, case.row
+        require(case.own is not None and case.point is not None, "witness: one value per feature")
+        own, point = ([] if v is None else v.tolist() for v in (case.own, case.point))
+        cost, least = tariff.check_witness(own, point, self._bounds(case))
+        distance = root(cost, tariff.power, up=True)
+        require(_number(row.witness_distance) == distance, f"witness: it costs {distance!r}")
+        if question.is_box:
+            case.settle("accepted")
+            return
+        upper = _number(row.upper)
+        if question.asks_radius:
+            nearest = root(least, tariff.power, up=False)
+            attains = cost == least == Fraction(nearest) ** tariff.power
+            require(attains == row.attained, f"witness: 'attained' is {attains}")
+        else:
+            nearest = min(question.eps, distance)
+            if question.eps < math.inf:
+                budget = Fraction(question.eps) ** tariff.power
+                require(cost <= budget or least < budget, "witness: it costs too much")
+        require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         case.settle("accepted")
 
 

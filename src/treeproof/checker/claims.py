@@ -22,7 +22,7 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import sigmoid_float64, smallest_true
 
-VERSIONS = {"E1:": 1, "E2:": 2}
+VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3}
 """How the text of each version of the evidence begins."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
@@ -49,6 +49,7 @@ class Claim:
     proof: bytes
     n_packed: int
     version: int = 1
+    kept: list[Any] | None = None
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,13 +69,32 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     within: tuple[str, str] | None = None
 
 
+class _PricedFields(msgspec.Struct, forbid_unknown_fields=True):
+    """A claim about costs: prices are those of the question, and atoms that are kept are listed.
+
+    Of a number these are ranges of cells, of a choice the place of the column that is 1, or values.
+    """
+
+    model: str
+    semantics: str
+    row: str
+    set: Literal["none", "open", "closed", "box"]
+    radius: str
+    kept: list[list[list[int | str] | int]]
+    keep: int | None = None
+    avoid: int | None = None
+    within: tuple[str, str] | None = None
+
+
 _FIELDS = msgspec.json.Decoder(_Fields)
+_PRICED_FIELDS = msgspec.json.Decoder(_PricedFields)
 """Made now, in one thread: see the end of schema.py."""
 
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text[:3] in VERSIONS, "evidence: the version is neither E1 nor E2")
+    require(text[:3] in VERSIONS, "evidence: the version is none of E1, E2 and E3")
+    is_priced = VERSIONS[text[:3]] == 3
     n = forest.ensemble.n_features
     try:
         packed = base64.b64decode(text[3:], validate=True)
@@ -83,23 +103,25 @@ def read_claim(text: str, forest: Forest) -> Claim:
         whole = unpacker.eof and not unpacker.unused_data
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
-        require(length <= 4096 + 256 * n, "evidence: the claim is too long for this model")
-        fields = _FIELDS.decode(payload[4 : 4 + length])
+        most = 4096 + 256 * n + 64 * len(forest.keys) * is_priced
+        require(length <= most, "evidence: the claim is too long for this model")
+        fields = (_PRICED_FIELDS if is_priced else _FIELDS).decode(payload[4 : 4 + length])
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
         claim = Claim(
             row=np.frombuffer(base64.b64decode(fields.row, validate=True), "<f8"),
-            down=_numbers(fields.down, n),
-            up=_numbers(fields.up, n),
-            low=_numbers(fields.low, n),
-            high=_numbers(fields.high, n),
+            **{
+                name: 0.0 if is_priced else _numbers(getattr(fields, name), n)
+                for name in ("down", "up", "low", "high")
+            },
             kind=fields.set,
             radius=float.fromhex(fields.radius),
             goal=goals[0],
             proof=payload[4 + length :],
             n_packed=len(packed),
             version=VERSIONS[text[:3]],
+            kept=getattr(fields, "kept", None),
         )
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error

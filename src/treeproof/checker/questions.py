@@ -11,6 +11,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.inspection import plain_value
 
 Floats = list[float]
+Ball = schema.LInf | schema.L1 | schema.L2 | schema.L0 | schema.Cost
 
 
 def require_asked(condition: bool, rule: str, got: Any) -> None:
@@ -92,15 +93,20 @@ class Question:
         found = [k for k, known in enumerate(self.classes) if same_label(known, label)]
         return found[0] if found else -1
 
-    def _read_ball(self, ball: schema.LInf) -> None:
-        fits = (ball.eps is None) == self.asks_radius
-        require_asked(fits, "a radius to verify, or none where it asks for it", ball.eps)
-        self.eps = math.inf if ball.eps is None else float(ball.eps)
+    def _read_ball(self, ball: Ball) -> None:
+        eps = ball.budget if isinstance(ball, schema.Cost) else ball.eps
+        fits = (eps is None) == self.asks_radius
+        require_asked(fits, "a radius to verify, or none where it asks for it", eps)
+        self.eps = math.inf if eps is None else float(eps)
         require_asked(self.eps >= 0.0, "an 'eps' >= 0", self.eps)
-        scale = self._features("scale", 1.0 if ball.scale is None else ball.scale)
-        below, above = self._features("below", ball.below), self._features("above", ball.above)
-        self.down = [s * b for s, b in zip(scale, below, strict=True)]
-        self.up = [s * a for s, a in zip(scale, above, strict=True)]
+        if isinstance(ball, schema.Cost):
+            scale = self.down = self.up = [1.0] * self.n
+            self.down, self.up = list(scale), list(scale)
+        else:
+            scale = self.features("scale", 1.0 if ball.scale is None else ball.scale)
+            below, above = self.features("below", ball.below), self.features("above", ball.above)
+            self.down = [s * b for s, b in zip(scale, below, strict=True)]
+            self.up = [s * a for s, a in zip(scale, above, strict=True)]
         for rate in (*scale, *self.down, *self.up):
             require_asked(0.0 <= rate < math.inf, "rates that are finite and >= 0", rate)
         for item in ball.frozen:
@@ -113,7 +119,7 @@ class Question:
             require_asked(0 <= number < self.n, "frozen features that the model has", item)
             self.down[number] = self.up[number] = 0.0
 
-    def _features(self, name: str, value: Any) -> Floats:
+    def features(self, name: str, value: Any) -> Floats:
         """One number for each feature, of a list of them or of one for all."""
         numbers = value if isinstance(value, list) else [value] * self.n
         plain = len(numbers) == self.n and not any(isinstance(v, list) for v in numbers)
@@ -122,8 +128,8 @@ class Question:
 
     def _side(self, name: str, value: Any) -> PerRow:
         if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
-            return PerRow(name, [self._features(name, item) for item in value], shared=False)
-        return PerRow(name, [self._features(name, value)], shared=True)
+            return PerRow(name, [self.features(name, item) for item in value], shared=False)
+        return PerRow(name, [self.features(name, value)], shared=True)
 
     def _read_goal(self, ensemble: Ensemble) -> list[PerRow]:
         """Check the goal; returns the ends of ranges of scores, where it is about these."""

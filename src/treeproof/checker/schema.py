@@ -4,7 +4,7 @@ Only what a reader of the answers relies on is listed for the header: the model,
 counts. Question and rows must hold nothing else, since an unknown field might change their meaning.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -29,8 +29,22 @@ class _Closed(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A record without any other fields."""
 
 
-class LInf(_Closed, tag_field="name", tag="LInf"):
-    """A ball; see `treeproof.LInf`."""
+class Domain(_Closed):
+    """Which rows there can be, with features by number; see `treeproof.Domain`."""
+
+    integer: list[Count] = []
+    values: list[tuple[Count, list[float]]] = []
+    ranges: list[tuple[Count, Real, Real]] = []
+    groups: list[tuple[list[Count], bool]] = []
+    categorical: list[tuple[Count, list[float | tuple[float, list[float]]]]] = []
+    may_miss: list[Count] = []
+    may_fill: list[Count] = []
+    allow_broken_rows: bool = False
+    rules: list[str] = []
+
+
+class _Ball(_Closed, tag_field="name"):
+    """What balls have in common."""
 
     eps: Number | None
     scale: Numbers | None
@@ -39,6 +53,39 @@ class LInf(_Closed, tag_field="name", tag="LInf"):
     frozen: list[int | str]
     low: Numbers
     high: Numbers
+    relative: bool = False
+    domain: Domain | None = None
+
+
+class LInf(_Ball, tag="LInf"):
+    """A ball; see `treeproof.LInf`."""
+
+
+class L1(_Ball, tag="L1"):
+    """See `treeproof.L1`."""
+
+
+class L2(_Ball, tag="L2"):
+    """See `treeproof.L2`."""
+
+
+class L0(_Ball, tag="L0"):
+    """See `treeproof.L0`."""
+
+
+class Cost(_Closed, tag_field="name", tag="Cost"):
+    """See `treeproof.Cost`; questions with a table are read, and nothing is accepted of them."""
+
+    budget: Number | None
+    up: Numbers
+    down: Numbers
+    fixed: Numbers
+    table: list[Any]
+    frozen: list[int | str]
+    low: Numbers
+    high: Numbers
+    relative: bool = False
+    domain: Domain | None = None
 
 
 class Box(_Closed, tag_field="name", tag="Box"):
@@ -46,6 +93,7 @@ class Box(_Closed, tag_field="name", tag="Box"):
 
     low: Number | list[Number | list[Number]]
     high: Number | list[Number | list[Number]]
+    domain: Domain | None = None
 
 
 class KeepsLabel(_Closed, tag_field="name", tag="KeepsLabel"):
@@ -75,7 +123,7 @@ class Question(_Closed):
     """What was asked; files of version 0.1 say `domain` where later ones say `arithmetic`."""
 
     kind: Literal["verify", "radius"]
-    perturbation: LInf | Box
+    perturbation: LInf | L1 | L2 | L0 | Cost | Box
     goal: KeepsLabel | AvoidsTarget | ScoreWithin | ScoreChange
     labels: Literal["given", "the model's own"]
     engine: dict[str, Label]

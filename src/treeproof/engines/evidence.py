@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
+from treeproof.engines.priced_evidence import claim_text, record_part
 from treeproof.kernels.core.emulation import Conjunction
-from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NEAR_TIE,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+)
 from treeproof.kernels.exact.clique_proof import record_by_cliques
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
@@ -30,15 +37,16 @@ from treeproof.model.sums import grid_exponent
 from treeproof.prediction import accumulators, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
+from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.query.rounding import move_rounded_down
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX, SECOND_PREFIX = "E1:", "E2:"
-"""Versions of the format, without and with cliques and weights; a row without evidence says why
-after `NO_EVIDENCE`."""
+PREFIX, SECOND_PREFIX, PRICED_PREFIX = "E1:", "E2:", "E3:"
+"""Versions of the format, without and with cliques and weights, and with prices; a row without
+evidence says why after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
@@ -51,7 +59,12 @@ TIGHTEST = 12
 """Bytes for each packed byte from which on evidence is packed less tightly."""
 
 _CHUNK = 32
-_REASONS = {NODE_LIMIT: "node limit", TIME_LIMIT: "time limit", MEMORY_LIMIT: "memory limit"}
+_REASONS = {
+    NODE_LIMIT: "node limit",
+    TIME_LIMIT: "time limit",
+    MEMORY_LIMIT: "memory limit",
+    NEAR_TIE: "a cost too near to what is claimed",
+}
 
 CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
 
@@ -64,6 +77,9 @@ def record_evidence(
     The budget is per row, for recording alone; `asks_radius` says whether bounds were asked for,
     rather than a verdict at the query's own set.
     """
+    if query.pricing is not None:
+        _record_costs(query, query.pricing, outcomes, budget, asks_radius=asks_radius)
+        return
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
     skip = claimed == CLAIM_NOTHING
     recorder = _Recorder(query, set_ends(query, claimed, radius), skip, budget, n_jobs)
@@ -88,6 +104,68 @@ def record_evidence(
     outcomes.evidence[:] = list(texts)
 
 
+def _record_costs(
+    query: Query, pricing: Pricing, outcomes: Results, budget: Budget, *, asks_radius: bool
+) -> None:
+    """As `record_evidence`, where changes have prices."""
+    claimed, radius = claimed_sets(query, outcomes, asks_radius)
+    if asks_radius:
+        # Sums of prices are on record as bounds that nothing is below.
+        claimed[claimed != CLAIM_NOTHING] = CLAIM_OPEN
+        claimed[outcomes.lower <= 0.0] = CLAIM_NOTHING
+    n_rows = len(query)
+    status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
+    is_target = query.alternatives.judgement == LABEL_IS_TARGET and query.ensemble.n_outputs > 2
+    is_left = is_target or bool(pricing.listed) or bool(pricing.types.rules)
+    tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
+    claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
+    found: dict[int, tuple[str, bytes]] = {}
+    for first in range(0, 0 if is_left else n_rows, _CHUNK):
+        part = slice(first, min(first + _CHUNK, n_rows))
+        if not claims[0][part].all():
+            for row, kept, proof in record_part(
+                query, pricing, tools, part, claims, (status, seconds)
+            ):
+                found[row] = kept, proof
+    outcomes.statistics["evidence_seconds"] = seconds
+    outcomes.evidence = np.full(n_rows, None, dtype=object)
+    head = json.dumps(
+        {"model": query.ensemble.fingerprint, "semantics": _semantics(query.ensemble)},
+        separators=(",", ":"),
+    )[:-1]
+    properties = _properties(query)
+    has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
+    kinds = {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: "closed"}
+    if pricing.is_box:
+        kinds[CLAIM_CLOSED] = "box"
+    for row in np.flatnonzero((claimed != CLAIM_NOTHING) | has_witness).tolist():
+        kept, proof = found.get(row, ("[]", b""))
+        if is_left:
+            what = "targets among several classes, tables of prices and rules"
+            outcomes.evidence[row] = f"{NO_EVIDENCE}{what} are not proved on record"
+        elif status[row] != PROVED:
+            outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
+        else:
+            claim = claim_text(
+                f"{head},{properties[row]}",
+                query.rows[row],
+                kinds[int(claimed[row])],
+                float(radius[row]),
+                kept,
+            )
+            packed = base64.b64encode(_packed(claim, proof)).decode()
+            outcomes.evidence[row] = PRICED_PREFIX + packed
+
+
+def _record_limits(query: Query, budget: Budget) -> RecordLimits:
+    return RecordLimits(
+        time_s=float(budget.time_limit_s),
+        nodes=int(budget.node_limit),
+        memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
+        least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
+    )
+
+
 class _Recorder:
     """Records the sets of rows by one search after another, until each is proved."""
 
@@ -102,12 +180,7 @@ class _Recorder:
         self._query, self._sets, self._n_jobs = query, ends_of_sets, n_jobs
         self._is_open = ~skip
         self._forest, self._alternatives = forest_of(query), _alternatives(query)
-        self._limits = RecordLimits(
-            time_s=float(budget.time_limit_s),
-            nodes=int(budget.node_limit),
-            memory_bytes=float(budget.memory_limit_mb) * 2.0**20,
-            least_exponent=grid_exponent(query.ensemble) - EXTRA_BITS,
-        )
+        self._limits = _record_limits(query, budget)
         n_rows = len(query)
         self.status, self.seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
         self.by_cliques = np.zeros(n_rows, dtype=bool)

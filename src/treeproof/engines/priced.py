@@ -1,5 +1,6 @@
 """Questions with prices as compiled searches take them, and what their answers cost, exactly."""
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -60,6 +61,7 @@ def priced_batch(
 ) -> PricedBatch:
     """A slice of the rows, with the prices of their atoms, as kernels take them."""
     prices, limit = pricing.prices(part), pricing.limit
+    largest = math.inf if asks_radius or limit is None else round_up(limit)
     return PricedBatch(
         space=atom_space(pricing.axes),
         groups=query.group[part].copy(),
@@ -71,8 +73,8 @@ def priced_batch(
         grid=np.array([prices.grid(row) for row in range(len(prices.rows))]),
         skip=skip[part].copy(),
         is_max=pricing.total == "max",
-        limit=np.inf if asks_radius or limit is None else round_up(limit),
-        is_limit_exact=asks_radius or limit is None or Fraction(round_up(limit)) == limit,
+        limit=np.full(len(prices.rows), largest),
+        is_limit_exact=math.isinf(largest) or Fraction(largest) == limit,
     )
 
 
@@ -91,7 +93,7 @@ def settle_costs(pricing: Pricing, results: Results, confirmed: NDArray[np.bool_
     for row in np.flatnonzero(confirmed).tolist():
         point = results.witness[row]
         least = pricing.least_cost(row, point)
-        upper = pricing.rounded_down(least)
+        upper = pricing.rounded_down(least) + 0.0  # no negative zero
         is_exact = Fraction(upper) ** (2 if pricing.is_square else 1) == least
         results.upper[row] = upper
         results.attained[row] = is_exact and pricing.exact_cost(row, point) == least

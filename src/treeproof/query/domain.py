@@ -144,7 +144,10 @@ class ColumnTypes:
             ],
             "groups": [[list(columns), exactly] for columns, exactly in self.groups],
             "categorical": [
-                [feature, [[code, list(after)] for code, after in codes.items()]]
+                [
+                    feature,
+                    [[float(code), np.asarray(after).tolist()] for code, after in codes.items()],
+                ]
                 if isinstance(codes, dict)
                 else [feature, codes.tolist()]
                 for feature, codes in self.may_become.items()

@@ -24,6 +24,7 @@ class UnknownReason(StrEnum):
     LOOSE_BOUND = "the engine's bound is not tight enough"
     NO_WITNESS = "no witness found"
     NEAR_TIE = "a near tie that only the rounding of the model's softmax decides"
+    COST_TIE = "a cost so near to the budget that only rounding could tell"
     ROUNDING = "only the rounding of the model's sums could tell"
     TOO_LARGE = "too many pairs of leaves"
     SOLVER_FAILED = "solver failed"

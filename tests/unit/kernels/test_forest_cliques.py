@@ -116,6 +116,7 @@ def test_turns_of_few_nodes_lead_to_the_same_answers(monkeypatch, ask):
         with monkeypatch.context() as change:
             change.setattr(exact, "PATIENCE", 1)
             change.setattr(exact, "FOREST_PATIENCE", 3)
+            change.setattr(exact, "TARGET_PATIENCE", 1)
             change.setattr(exact, "CLIQUE_PATIENCE", 1)
             found = answer(case.query, Budget(time_limit_s=60.0, node_limit=500))
         done = found.reason != UnknownReason.NODE_LIMIT

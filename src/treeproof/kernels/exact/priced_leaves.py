@@ -107,6 +107,9 @@ def keep_affordable(space, prices, limit):
         if best[twin] < 0 or is_cheaper(prices, atom, best[twin]):
             best[twin] = atom
     shrink = 1.0 if prices.is_max else 1.0 - (n_axes + 4) * 2.0**-52
+    # What costs a little more than its double is not within a limit that is meant as it is. Limits
+    # below a witness are rounded, and leave room for that little.
+    is_closed = prices.is_max and prices.takes_any
     rank = np.empty(n_atoms + 1, dtype=np.int32)
     kept = np.empty(n_atoms, dtype=np.int32)
     cost = np.empty(n_atoms, dtype=np.float64)
@@ -128,7 +131,7 @@ def keep_affordable(space, prices, limit):
                 price < np.inf
                 and best[space.twin[atom]] == atom
                 and (price + others) * shrink <= limit
-                and not (prices.is_max and price == limit and is_beyond(prices, atom))
+                and not (is_closed and price == limit and is_beyond(prices, atom))
             ):
                 if count > start[axis] and atom < last and price != cost[count - 1]:
                     is_valley[axis] = is_valley[axis] and (price > cost[count - 1] or not is_rising)
@@ -138,13 +141,12 @@ def keep_affordable(space, prices, limit):
                 if is_cheaper(prices, atom, kept[bottom[axis]]):
                     bottom[axis] = count
                 count += 1
-        if kept[bottom[axis]] == last:
+        if count > start[axis] and kept[bottom[axis]] == last:
             is_valley[axis] = is_valley[axis] and not is_rising
         start[axis + 1] = count
         high[axis] = count - start[axis] - 1
         if high[axis] < 0:
             total = np.inf
-            break
     rank[n_atoms] = count
     return Kept(
         rank, kept[:count], cost[:count], start, cheapest, bottom, is_valley, CellBox(low, high),

@@ -61,7 +61,7 @@ class PricedBatch(NamedTuple):
     grid: np.ndarray  # (n_rows,) float64
     skip: np.ndarray  # (n_rows,) bool; rows that are left out
     is_max: bool
-    limit: float
+    limit: np.ndarray  # (n_rows,) float64
     is_limit_exact: bool
 
 
@@ -384,7 +384,7 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
             batch.rows[number], batch.cost[number], batch.is_open[number],
             batch.is_exact[number], batch.value[number],
             batch.grid[number], batch.is_max, not is_cheapest,
-            batch.limit, batch.is_limit_exact,
+            batch.limit[number], batch.is_limit_exact,
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],

@@ -1,0 +1,346 @@
+"""What changes cost and which are allowed, derived from the words of a question, in fractions.
+
+An axis is a number, a category or a group of columns that is one choice. Its *atoms* are what the
+model can tell apart there: cells of a number, a missing value, choices. Everything is worked out
+from the question of the run; nothing of what evidence says about prices is taken over.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treeproof.checker import schema
+from treeproof.checker.claims import require
+from treeproof.checker.forest import Forest
+from treeproof.checker.questions import Floats, Question, require_asked
+
+Values = tuple[float, ...]
+
+
+class Axis(NamedTuple):
+    """Columns that change together: one number or category, or the columns of a group."""
+
+    columns: tuple[int, ...]
+    is_choice: bool
+    needs_one: bool = False  # of a group: exactly one column is 1
+
+
+class Rates(NamedTuple):
+    """What moving a feature costs: ``fixed + weight * distance / unit``; None: it must not move."""
+
+    fixed: Fraction
+    weight: Fraction
+    unit: float
+
+
+class Tariff:
+    """Prices of a question with costs, relative units or a domain.
+
+    Bounds are those of a row: lows and highs by feature; None where the row must not change.
+    """
+
+    def __init__(self, question: Question, asked: Any, forest: Forest) -> None:
+        self.question, self.forest, self.n = question, forest, question.n
+        self.is_max = isinstance(asked, schema.LInf | schema.Box)
+        self.power = 2 if isinstance(asked, schema.L2) else 1
+        self.is_box = isinstance(asked, schema.Box)
+        self.relative = bool(getattr(asked, "relative", False))
+        domain = asked.domain or schema.Domain()
+        self.integer, self.may_miss = set(domain.integer), set(domain.may_miss)
+        self.may_fill = set(domain.may_fill)
+        self.values = {f: sorted(set(map(float, numbers))) for f, numbers in domain.values}
+        self.becomes = {f: _changes(codes) for f, codes in domain.categorical}
+        self.axes = self._axes(domain)
+        self.rates = [[self._rates(asked, f, up) for up in (False, True)] for f in range(self.n)]
+
+    def _axes(self, domain: Any) -> list[Axis]:
+        used: set[int] = set()
+        groups = {}
+        for columns, exactly in domain.groups:
+            fits = bool(columns) and not used & set(columns) and len(set(columns)) == len(columns)
+            require_asked(fits and max(columns) < self.n, "groups of different columns", columns)
+            used |= set(columns)
+            groups[columns[0]] = Axis(tuple(columns), is_choice=True, needs_one=exactly)
+        axes = []
+        for feature in range(self.n):
+            if feature in groups:
+                axes.append(groups[feature])
+            elif feature not in used:
+                is_choice = bool(self.forest.fixed[feature]) or feature in self.becomes
+                axes.append(Axis((feature,), is_choice=is_choice))
+        return axes
+
+    def _rates(self, asked: Any, feature: int, up: bool) -> Rates | None:
+        question, zero, one = self.question, Fraction(0), Fraction(1)
+        if self.is_box:
+            return Rates(zero, zero, 1.0)
+        unit = (question.up if up else question.down)[feature]
+        if isinstance(asked, schema.Cost):
+            name = "up" if up else "down"
+            weight = question.features(name, getattr(asked, name))[feature]
+            fixed = question.features("fixed", asked.fixed)[feature]
+            require_asked(weight >= 0.0 and fixed >= 0.0, "prices >= 0", (weight, fixed))
+            if math.isinf(weight) or math.isinf(fixed) or unit == 0.0:
+                return None
+            return Rates(Fraction(fixed), Fraction(weight), 1.0)
+        if unit == 0.0:
+            return None
+        if isinstance(asked, schema.L0):
+            scale = question.features("scale", 1.0 if asked.scale is None else asked.scale)
+            return Rates(Fraction(1.0 / scale[feature]), zero, 1.0)
+        return Rates(zero, one, unit)
+
+    def move(self, feature: int, own: float, end: Fraction, *, up: bool) -> Fraction | None:
+        """Cost of moving a number up or down to an end; None where it must not move that way."""
+        rates = self.rates[feature][up]
+        if rates is None:
+            return None
+        unit = rates.unit * abs(own) if self.relative and not self.is_box else rates.unit
+        if unit == 0.0 or math.isinf(unit):
+            return None
+        cost = rates.fixed + rates.weight * abs(end - Fraction(own)) / Fraction(unit)
+        return cost**self.power
+
+    def one_unit(self, feature: int) -> Fraction | None:
+        """Cost of a change without a distance: of the cheaper direction."""
+        found = [
+            rates.fixed + rates.weight / Fraction(rates.unit)
+            for rates in self.rates[feature]
+            if rates is not None
+        ]
+        return min(found) ** self.power if found else None
+
+    def choice(self, axis: Axis, own: Values, new: Values, bounds: Any) -> Fraction | None:
+        """Cost of another choice; None where the domain or the bounds do not allow it."""
+        if _same(own, new) and not self.is_box:
+            return Fraction(0)
+        if bounds is None:
+            return None
+        if len(axis.columns) == 1 and not axis.needs_one and not self._is_group(axis):
+            return self._category(axis.columns[0], own[0], new[0])
+        ones = sum(value == 1.0 for value in new)
+        known = all(value in (0.0, 1.0) for value in new)
+        if not known or not int(axis.needs_one) <= ones <= 1:
+            return None
+        cost = Fraction(0)
+        for column, before, after in zip(axis.columns, own, new, strict=True):
+            if before == after and not self.is_box:
+                continue
+            low, high = bounds[0][column], bounds[1][column]
+            if not low <= after <= high:
+                return None
+            rates = self.rates[column][after > before]
+            if before == after:
+                continue
+            if rates is None:
+                return None
+            cost = max(cost, rates.fixed + rates.weight / Fraction(rates.unit))
+        return cost**self.power
+
+    def _is_group(self, axis: Axis) -> bool:
+        column = axis.columns[0]
+        return not (self.forest.fixed[column] or column in self.becomes)
+
+    def _category(self, feature: int, own: float, new: float) -> Fraction | None:
+        if own == new or (math.isnan(own) and math.isnan(new)):
+            return Fraction(0)
+        allowed = self.becomes.get(feature)
+        if math.isnan(new):
+            return self.one_unit(feature) if feature in self.may_miss else None
+        if allowed is None:
+            return None
+        if isinstance(allowed, dict):
+            reachable = set(allowed) | {code for codes in allowed.values() for code in codes}
+            codes = reachable if math.isnan(own) else allowed.get(own, ())
+        else:
+            codes = allowed
+        if new not in codes or (math.isnan(own) and feature not in self.may_fill):
+            return None
+        return self.one_unit(feature)
+
+    def choices(self, axis: Axis, own: Values) -> list[Values]:
+        """All choices that there are, and the row's own."""
+        found: list[Values] = [own]
+        if len(axis.columns) > 1 or self._is_group(axis):
+            size = len(axis.columns)
+            found += [tuple(float(i == j) for j in range(size)) for i in range(size)]
+            if not axis.needs_one:
+                found.append((0.0,) * size)
+        else:
+            feature = axis.columns[0]
+            allowed = self.becomes.get(feature, ())
+            codes = set(allowed)
+            if isinstance(allowed, dict):
+                codes |= {code for after in allowed.values() for code in after}
+            found += [(code,) for code in sorted(codes)]
+            if feature in self.may_miss:
+                found.append((math.nan,))
+        return found
+
+    def cell(self, feature: int, cell: int, own: float, bounds: Any) -> Fraction | None:
+        """Least cost of the allowed numbers of a cell; None where there are none.
+
+        Sound: a number is taken as allowed wherever the bounds and the domain allow a real one.
+        """
+        cuts = self.forest.cuts(feature)
+        start = float(cuts[cell - 1]) if cell > 0 else -math.inf
+        end = float(cuts[cell]) if cell < len(cuts) else math.inf
+        if bounds is None:
+            return Fraction(0) if start <= own < end else None
+        low, high = bounds[0][feature], bounds[1][feature]
+        is_home = not math.isnan(own) and start <= own < end
+        if is_home and not self.is_box:
+            return Fraction(0)
+        if not start < end:
+            return None
+        least, most = max(start, low), min(end, high)
+        listed = self.values.get(feature)
+        if listed is not None:
+            inside = listed[bisect_left(listed, least) : bisect_right(listed, high)]
+            inside = [value for value in inside if value < end]
+            if not inside:
+                return None
+            least, most = inside[0], inside[-1]
+        elif feature in self.integer:
+            first = -math.inf if math.isinf(least) else math.ceil(least)
+            last = math.inf if math.isinf(most) else math.floor(most)
+            last = last - 1 if last == end else last
+            if first > last:
+                return None
+            least, most = first, last
+        elif not (least < end and least <= high):
+            return None
+        if self.is_box and not math.isnan(own):
+            return Fraction(0)
+        if math.isnan(own):
+            return self._filled(feature, own)
+        if math.isinf(own):
+            return None
+        up = start > own
+        target = least if up else most
+        return None if math.isinf(target) else self.move(feature, own, Fraction(target), up=up)
+
+    def is_approached(self, feature: int, cell: int, own: float, bounds: Any) -> bool:
+        """Whether the least cost of a cell is approached and not attained: it ends below own."""
+        cuts, rates = self.forest.cuts(feature), self.rates[feature][False]
+        if self.is_box or feature in self.values or feature in self.integer or rates is None:
+            return False
+        if bounds is None:
+            return False
+        is_below = cell < len(cuts) and cuts[cell] <= min(own, bounds[1][feature])
+        return bool(is_below and rates.weight > 0)
+
+    def _filled(self, feature: int, own: float) -> Fraction | None:
+        if not math.isnan(own):
+            return Fraction(0)
+        if feature not in self.may_fill:
+            return None
+        return Fraction(0) if self.is_box else self.one_unit(feature)
+
+    def missing(self, feature: int, own: float, bounds: Any) -> Fraction | None:
+        """Cost of a missing value."""
+        if math.isnan(own):
+            return Fraction(0)
+        if bounds is None or feature not in self.may_miss:
+            return None
+        return Fraction(0) if self.is_box else self.one_unit(feature)
+
+    def highest(self, own: Floats, bounds: Any) -> Fraction:
+        """What the dearest row costs at most."""
+        total = [Fraction(0)]
+        for axis in self.axes:
+            before = tuple(own[c] for c in axis.columns)
+            if axis.is_choice:
+                costs = [self.choice(axis, before, v, bounds) for v in self.choices(axis, before)]
+            else:
+                feature = axis.columns[0]
+                cells = range(len(self.forest.cuts(feature)) + 1)
+                costs = [self.cell(feature, cell, own[feature], bounds) for cell in cells]
+                costs.append(self.missing(feature, own[feature], bounds))
+            total.append(max((cost for cost in costs if cost is not None), default=Fraction(0)))
+        add: Any = max if self.is_max else sum
+        found: Fraction = add(total)
+        return found
+
+    def check_witness(self, own: Floats, point: Floats, bounds: Any) -> tuple[Fraction, Fraction]:
+        """Cost of a point, and the least cost of what it stands for; rejects what may not be."""
+        total, least = [Fraction(0)], [Fraction(0)]
+        for axis in self.axes:
+            before, after = (tuple(row[c] for c in axis.columns) for row in (own, point))
+            if _same(before, after) and not self.is_box:
+                continue
+            name = f"witness: feature {axis.columns[0]}"
+            require(bounds is not None, f"{name} must not change")
+            if axis.is_choice:
+                cost = nearest = self.choice(axis, before, after, bounds)
+            else:
+                cost, nearest = self._number(axis.columns[0], before[0], after[0], bounds)
+            require(cost is not None and nearest is not None, f"{name} must not change like that")
+            if cost is not None and nearest is not None:
+                total.append(cost)
+                least.append(nearest)
+        add: Any = max if self.is_max else sum
+        return add(total), add(least)
+
+    def _number(
+        self, feature: int, own: float, new: float, bounds: Any
+    ) -> tuple[Fraction | None, Fraction | None]:
+        """Cost of a number, and of numbers just above it up to the threshold that it is below."""
+        if math.isnan(new):
+            return (self.missing(feature, own, bounds),) * 2
+        fits = bounds[0][feature] <= new <= bounds[1][feature] or new == own
+        fits &= math.isfinite(new)
+        fits &= feature not in self.values or new in self.values[feature] or new == own
+        fits &= feature not in self.integer or new == math.floor(new) or new == own
+        if not fits:
+            return None, None
+        if math.isnan(own):
+            return (self._filled(feature, own),) * 2
+        if self.is_box:
+            return Fraction(0), Fraction(0)
+        cost = self.move(feature, own, Fraction(new), up=new > own)
+        cuts = self.forest.cuts(feature)
+        at = bisect_right(cuts, new)
+        is_listed = feature in self.values or feature in self.integer
+        is_below = new < own and at < len(cuts) and cuts[at] <= bounds[1][feature]
+        if is_below and not is_listed and next_number(self.forest, new) == cuts[at]:
+            return cost, self.move(feature, own, Fraction(float(cuts[at])), up=False)
+        return cost, cost
+
+
+def has_prices(asked: Any) -> bool:
+    """Whether a question is about costs, relative units or a domain."""
+    if isinstance(asked, schema.LInf | schema.Box):
+        return asked.domain is not None or bool(getattr(asked, "relative", False))
+    return True
+
+
+def root(exact: Fraction, power: int, *, up: bool) -> float:
+    """Smallest double not below, or largest not above, the root of a fraction."""
+    found = float(exact) ** (1.0 / power)
+    while Fraction(found) ** power > exact:
+        found = math.nextafter(found, -math.inf)
+    while Fraction(above := math.nextafter(found, math.inf)) ** power <= exact:
+        found = above
+    is_met = Fraction(found) ** power == exact
+    return found if is_met or not up else math.nextafter(found, math.inf)
+
+
+def next_number(forest: Forest, value: float) -> float:
+    """The next number of the model's input precision."""
+    real = np.dtype(forest.ensemble.input_precision).type
+    return float(np.nextafter(real(value), real(np.inf)))
+
+
+def _changes(codes: Any) -> Any:
+    """Codes that there are, or by code those that it may become."""
+    if codes and isinstance(codes[0], list | tuple):
+        return {float(code): [float(other) for other in after] for code, after in codes}
+    return [float(code) for code in codes]
+
+
+def _same(one: Values, other: Values) -> bool:
+    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,90 @@
+"""Evidence about costs: the checker accepts what answers carry, and no forged bounds."""
+
+import base64
+import json
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treeproof as tp
+from tests.random_domains import random_case
+from treeproof.checker import RunChecker
+from treeproof.prediction import Model
+from treeproof.results.run_file import row_records
+
+
+def answered(seed: int) -> tuple[Any, list[dict[str, Any]]]:
+    """A random case with its answers on record."""
+    rng = np.random.default_rng([22, 3, seed])
+    case = random_case(rng)
+    ask = tp.verify if isinstance(case.perturbation, tp.Box) else tp.radius
+    results = ask(Model(case.ensemble), case.rows, None, case.perturbation, evidence=True)
+    return RunChecker(results.header, case.ensemble), list(row_records(results))
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_evidence_is_accepted(block: int) -> None:
+    n_accepted = 0
+    for seed in range(25 * block, 25 * block + 25):
+        checker, records = answered(seed)
+        for check in checker.check_all(records):
+            assert check.status in ("accepted", "claims nothing", "unproved"), (seed, check)
+            n_accepted += check.status == "accepted"
+    assert n_accepted > 15
+
+
+def test_forged_bounds_are_rejected() -> None:
+    """A lower bound that is moved up by a part, in the record and in its claim, has no proof."""
+    n_forged = 0
+    for seed in range(60):
+        checker, records = answered(seed)
+        for record in records:
+            text, lower = record["evidence"], record["lower"]
+            if text is None or not text.startswith("E3:") or not isinstance(lower, float):
+                continue
+            if not 0.0 < lower < np.inf or not isinstance(record["upper"], float):
+                continue
+            forged = {**record, "lower": 1.01 * lower, "upper": 1.01 * record["upper"]}
+            forged["evidence"] = with_claim(text, radius=(1.01 * lower).hex())
+            n_forged += 1
+            assert checker.check(forged).status == "rejected", seed
+    assert n_forged > 10
+
+
+def test_kept_atoms_cannot_be_left_out() -> None:
+    """A proof that does not look at what is within the limit is rejected."""
+    n_forged = 0
+    for seed in range(60):
+        checker, records = answered(seed)
+        for record in records:
+            text = record["evidence"]
+            if text is None or not text.startswith("E3:") or record["verdict"] != "verified":
+                continue
+            kept = claim_of(text)["kept"]
+            if not any(len(axis) > 1 for axis in kept):
+                continue
+            forged = [axis[:1] for axis in kept]
+            n_forged += 1
+            check = checker.check({**record, "evidence": with_claim(text, kept=forged)})
+            assert check.status == "rejected", seed
+    assert n_forged > 5
+
+
+def claim_of(text: str) -> dict[str, Any]:
+    """The claim of evidence."""
+    payload = zlib.decompress(base64.b64decode(text[3:]))
+    (length,) = struct.unpack_from("<I", payload)
+    found: dict[str, Any] = json.loads(payload[4 : 4 + length])
+    return found
+
+
+def with_claim(text: str, **changes: Any) -> str:
+    """Evidence with another claim and the same proof."""
+    payload = zlib.decompress(base64.b64decode(text[3:]))
+    (length,) = struct.unpack_from("<I", payload)
+    claim = json.dumps({**claim_of(text), **changes}, separators=(",", ":")).encode()
+    forged = struct.pack("<I", len(claim)) + claim + payload[4 + length :]
+    return text[:3] + base64.b64encode(zlib.compress(forged)).decode()
