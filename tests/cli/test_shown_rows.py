@@ -106,6 +106,24 @@ def test_witnesses_have_names(run, fraud):
             assert f"{name}: " in line["changes"]
 
 
+def test_classes_have_names(run, fraud, tmp_path):
+    words = words_of(fraud, "--eps", 3000, "--classes", "fine,stopped", "--evidence")
+    out = tmp_path / "run.jsonl"
+    result = run("verify", *words, "--out", out)  # labels of the data are 0 and 1
+    assert result.exit_code == 0, result.output
+    assert "stopped" in result.stdout
+    found = tp.load_results(out)
+    assert set(found.label.tolist()) == {"fine", "stopped"}
+    plain = run("verify", *words_of(fraud, "--eps", 3000, "--format", "json"))
+    labels = [row["label"] for row in json.loads(plain.stdout)["rows"]]
+    assert found.label.tolist() == [["fine", "stopped"][label] for label in labels]
+    checked = run("check", out, "--model", fraud[0], "--data", fraud[1])
+    assert checked.exit_code == 0, checked.output
+    saved = tmp_path / "model.treeproof"
+    tp.load(fraud[0], classes=["fine", "stopped"]).save(saved)
+    assert tp.load(saved).ensemble.provenance.own_classes == (0, 1)
+
+
 def test_numbers_have_the_precision_of_their_column(run, fraud):
     table = run("radius", *words_of(fraud, "--all-rows")).stdout
     assert "e+0" not in table

@@ -123,14 +123,7 @@ BUGS = [
         "return total",
     ),
     Bug("infinite values move", "if np.isinf(row[feature]):", "if False:"),
-    Bug(
-        "two other classes make a near tie",
-        "        ahead = lead(margins[label], margins[other], slack, semantics)",
-        "        ahead = lead(margins[label], margins[other], slack, semantics)\n"
-        "        for third in range(other):\n"
-        "            if lead(margins[third], margins[other], slack, semantics) == UNSURE:\n"
-        "                answer = MAYBE",
-    ),
+    Bug("the last of equal shares wins", "if share > best:", "if share >= best:"),
     Bug(
         "a score just above a bound counts as the bound",
         "math.ceil(Fraction(cut) / Fraction(grid))",

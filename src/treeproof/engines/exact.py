@@ -5,7 +5,7 @@ dual.py, primal.py, search.py and row.py, and for cliques piece_graph.py, forest
 forest_rows.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,6 @@ from treeproof.kernels.core.status import (
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.priced_rows import solve_priced
 from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch
-from treeproof.query.constraints import LABEL_IS_TARGET
 from treeproof.query.query import Query
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -43,9 +42,15 @@ MOST = 0.65
 PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 6, 1 << 13
 """Nodes of the first turn of the dual search, where trees are added up and where they are averaged,
 and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
-leaves count alike there, and classes across trees bound far better than multipliers."""
-MORE_PATIENCE = 4
+leaves count alike there, and classes across trees bound far better than multipliers; elsewhere
+their first turn is smaller."""
+TARGET_PATIENCE = 1 << 6
+"""Nodes of the first turn of a targeted radius: its nodes are larger, and much is known about it as
+soon as the untargeted one is."""
+MORE_PATIENCE = 8
 """By what factor a turn may take more nodes than the same search took before."""
+UNTARGETED_SHARE = 0.25
+"""Part of the time that is left for finding the untargeted radius."""
 
 REASON = {
     NODE_LIMIT: UnknownReason.NODE_LIMIT,
@@ -74,7 +79,7 @@ class ExactEngine:
         search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
         search.run(_kernel(query), FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
         if query.pricing is None:
-            _take_turns(search, FirstGuess(0.0, 1.0), limits, n_jobs)
+            _take_turns(search, query, FirstGuess(0.0, 1.0), limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )
@@ -91,6 +96,8 @@ class ExactEngine:
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
+        if _has_conditions(query) and query.pricing is None:
+            limits = limits._replace(patience=TARGET_PATIENCE)
         if query.first_guess is None:
             self._search_in_stages(search, limits, query, n_jobs)
         else:
@@ -98,7 +105,9 @@ class ExactEngine:
             guess = FirstGuess(*query.first_guess)
             search.run(_kernel(query), guess, limits, rows, n_jobs)
         if query.pricing is None:
-            _take_turns(search, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
+            if _has_conditions(query):
+                self._bound_by_untargeted(search, query, budget, n_jobs)
+            _take_turns(search, query, FirstGuess(0.0, FIRST_MARGIN), limits, n_jobs)
         is_found = np.isfinite(search.results.upper)
         results = search.finish()
         is_proved = ~search.skip & (search.columns.status == PROVED)
@@ -145,13 +154,43 @@ class ExactEngine:
         margin = float(ratio[int(MOST * len(ratio))])
         return median, min(max(margin, LEAST_MARGIN), LARGEST_MARGIN)
 
+    def _bound_by_untargeted(
+        self, search: BatchSearch, query: Query, budget: Budget, n_jobs: int
+    ) -> None:
+        """Raise the lower bounds of open targeted radii to the untargeted ones.
+
+        Sound: where the target is reached, the label is no longer the row's own.
+        """
+        columns = search.columns
+        rows = np.flatnonzero(~search.skip & (columns.status == UNDECIDED))
+        if len(rows) == 0:
+            return
+        seconds_left = budget.time_limit_s - float(columns.seconds[rows].max())
+        part = Budget(
+            time_limit_s=max(UNTARGETED_SHARE * seconds_left, 1e-9),
+            node_limit=CLIQUE_PATIENCE,
+            memory_limit_mb=budget.memory_limit_mb,
+        )
+        # No row learns from another: which ones are open must not matter.
+        plain = replace(query.take(rows).without_target(), first_guess=(0.0, FIRST_MARGIN))
+        found = self.radius(plain, part, n_jobs=n_jobs)
+        columns.lower[rows] = np.maximum(columns.lower[rows], found.lower)
+        columns.seconds[rows] += found.seconds
+
+
+def _has_conditions(query: Query) -> bool:
+    """Whether a violation has to meet several conditions at once, as a target of many classes."""
+    return bool(np.any(np.diff(query.alternatives.alternative_start) > 1))
+
 
 def _kernel(query: Query) -> Any:
     """The search of a question: in balls and boxes of cells, or over atoms with prices."""
     return solve_batch if query.pricing is None else solve_priced
 
 
-def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: int) -> None:
+def _take_turns(
+    search: BatchSearch, query: Query, guess: FirstGuess, limits: Limits, n_jobs: int
+) -> None:
     """Search what is open by cliques and by the dual in turn, with more patience each time.
 
     Nodes and not seconds end a turn, so that results do not depend on the machine. A search that
@@ -161,9 +200,10 @@ def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: 
     is_forest = limits.patience == 0
     turns = [
         (solve_batch, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
-        (solve_by_cliques, CLIQUE_PATIENCE),
+        (solve_by_cliques, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
     ]
-    out_of_memory = [status == MEMORY_LIMIT, np.zeros(len(status), dtype=bool)]
+    # Cliques would be of one sum of all conditions; only the dual weighs them in every box.
+    out_of_memory = [status == MEMORY_LIMIT, np.full(len(status), _has_conditions(query))]
     kind = 0
     while True:
         is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
@@ -182,8 +222,7 @@ def _take_turns(search: BatchSearch, guess: FirstGuess, limits: Limits, n_jobs: 
 def limits_of(query: Query, budget: Budget) -> Limits:
     """Limits as kernels take them."""
     patience = 0 if query.ensemble.aggregation.finish == "divide" else PATIENCE
-    if query.alternatives.judgement == LABEL_IS_TARGET:
-        # Cliques would be of one sum of what a target needs; only the dual weighs it in every box.
+    if _has_conditions(query):
         patience = int(budget.node_limit)
     return Limits(
         time_s=float(budget.time_limit_s),

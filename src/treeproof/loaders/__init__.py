@@ -96,7 +96,8 @@ def _with_classes(ensemble: Ensemble, classes: tuple[Any, ...]) -> Ensemble:
             f"'classes' must be {ensemble.n_classes} different names, one for each of the model's"
             f" own classes {ensemble.classes}. Got {len(classes)}: {str(classes)[:60]}."
         )
-    return replace(ensemble, classes=classes)
+    own = tuple(np.asarray(ensemble.classes).tolist())
+    return replace(ensemble, classes=classes).with_provenance(own_classes=own)
 
 
 def _with_cautions(loaded: Loaded, options: LoadOptions) -> Loaded:

@@ -110,6 +110,8 @@ class Provenance:
     self_test: str = "not run"
     options: dict[str, Any] = field(default_factory=dict)
     """How it was loaded: options of `treeproof.load` that were given, as plain data."""
+    own_classes: tuple[Any, ...] = ()
+    """Classes as the model's library has them, where the user named them; labels may be either."""
 
 
 class _Cache(dict[Any, Any]):

@@ -182,12 +182,13 @@ def _writer() -> str:
         return "unknown"
 
 
+_LATER = ("options", "own_classes")
+
+
 def _plain_provenance(provenance: Provenance) -> dict[str, Any]:
     """Fields of a provenance; without options version 0.1.0 reads them, too."""
-    fields = _plain_fields(provenance)
-    if not provenance.options:
-        del fields["options"]
-    return fields
+    plain = _plain_fields(provenance)
+    return {name: value for name, value in plain.items() if value or name not in _LATER}
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:

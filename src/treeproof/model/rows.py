@@ -119,12 +119,18 @@ def _distinct(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _class_number(ensemble: Ensemble, label: Any) -> int:
-    for number, known in enumerate(ensemble.classes):
+    """Class of a label: by the names that the classes have, then by those that they had before."""
+    number = _place_of(label, ensemble.classes)
+    return number if number >= 0 else _place_of(label, ensemble.provenance.own_classes)
+
+
+def _place_of(label: Any, classes: tuple[Any, ...]) -> int:
+    for number, known in enumerate(classes):
         if known == label and isinstance(known, str) == isinstance(label, str):
             return number
     if not isinstance(label, str):
         return -1
-    for number, known in enumerate(ensemble.classes):
+    for number, known in enumerate(classes):
         if not isinstance(known, str) and _same_number(label, known):
             return number
     return -1

@@ -92,6 +92,20 @@ class Query:
             pricing=None if self.pricing is None else self.pricing.take(selection),
         )
 
+    def without_target(self) -> "Query":
+        """Ask whether the rows keep the labels that the model gives them, and nothing else."""
+        labels = self.labels if self.predicted is None else self.predicted
+        sums = np.zeros((len(self), self.ensemble.n_outputs))
+        alternatives, group = alternatives_of(self.ensemble, None, labels, sums)
+        return replace(
+            self,
+            labels=labels,
+            alternatives=alternatives,
+            group=group,
+            already_broken=np.zeros(len(self), dtype=bool),
+            on_answered=None,
+        )
+
     def replay(
         self, points: FloatArray, rows: slice | NDArray[np.int64] = slice(None)
     ) -> tuple[NDArray[np.bool_], NDArray[Any]]:

@@ -4,8 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
 
 import treeproof as tp
+from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import CHUNK
 from treeproof.engines.exact import ExactEngine
@@ -226,6 +229,28 @@ def test_a_target_must_win_against_every_class():
     value, attained, witness = radius_of(model, [1.0], goal=tp.AvoidsTarget(1))
     assert (value, attained) == (0.25, False)
     assert model.predict([witness])[0] == 1
+
+
+def test_the_untargeted_radius_bounds_a_targeted_one(monkeypatch):
+    # Nothing is found about the target itself.
+    take_turns = exact._take_turns
+
+    def leave_open(search, query, *rest):
+        if len(query.alternatives.need) == len(query.alternatives.alternative_start) - 1:
+            take_turns(search, query, *rest)
+
+    X, y = load_iris(return_X_y=True)
+    model = tp.load(RandomForestClassifier(9, random_state=0).fit(X, y))
+    plain = tp.radius(model, X)
+    truth = tp.radius(model, X, goal=tp.AvoidsTarget(1))
+    monkeypatch.setattr(exact, "TARGET_PATIENCE", 0)
+    monkeypatch.setattr(exact, "_take_turns", leave_open)
+    found = tp.radius(model, X, goal=tp.AvoidsTarget(1))
+    is_asked = model.predict(X) != 1
+    assert np.array_equal(found.lower[is_asked], plain.upper[is_asked])
+    assert np.all(found.lower <= truth.upper)
+    assert np.any(found.lower[is_asked] < truth.upper[is_asked])
+    assert not np.any(found.exact[is_asked])
 
 
 def test_an_exact_tie_goes_to_the_first_class():

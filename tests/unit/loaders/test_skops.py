@@ -110,7 +110,7 @@ def test_only_files_with_the_suffix_are_taken(tmp_path):
 def test_without_skops_the_message_names_the_extra(forest, tmp_path, monkeypatch):
     path = saved(forest, tmp_path / "model.skops")
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(BackendMissing, match=r"treeproof\[skops\]"):
+    with pytest.raises(BackendMissing, match=r"pip install .*\[skops\]"):
         load(path)
 
 

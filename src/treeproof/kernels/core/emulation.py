@@ -7,6 +7,7 @@ import numpy as np
 
 from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, RankSpace
 from treeproof.kernels.core.compiler import ONE, noalloc_kernel
+from treeproof.kernels.core.softmax import IS_KNOWN, softmax_label
 from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
 
 HOLDS, BROKEN, AMBIGUOUS = 0, 1, 2
@@ -17,6 +18,8 @@ IDENTITY, SOFTMAX, SIGMOID = 0, 1, 2
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
 NO, YES, MAYBE = 0, 1, 2
 UNSURE = 2
+SINGLE = 2.0**-40
+"""Units above this are those of a softmax in float32."""
 
 EXP_BELOW, EXP_ABOVE = 1.0 - 2.0**-51, 1.0 + 2.0**-51
 """Any exp that is right to a few units in the last place lies between these parts of ours."""
@@ -179,7 +182,8 @@ def wins(margins, label, slack, semantics):
 
     Only the label's own pairs matter: which of two others comes first does not. A pair that a link
     might round together is lost to an earlier class that is ahead and won against a later one that
-    is behind, whatever the link rounds: then a tie gives the same answer.
+    is behind, whatever the link rounds: then a tie gives the same answer. Otherwise a softmax is
+    computed.
     """
     answer = YES
     for other in range(len(margins)):
@@ -194,6 +198,9 @@ def wins(margins, label, slack, semantics):
                 continue
         if ahead == -1 or (ahead == 0 and other < label):
             return NO
+    if answer == MAYBE and semantics.link == SOFTMAX and IS_KNOWN:
+        is_single = semantics.link_unit > SINGLE
+        return YES if softmax_label(margins, is_single) == label else NO
     return answer
 
 

@@ -120,6 +120,34 @@ def range_peak(values, first, last):
     return largest
 
 
+LONG = np.uint32(48)
+"""Cells from which on `rest_peak` compares eight at a time."""
+
+
+@noalloc_kernel
+def rest_peak(rest, first, last):
+    """As `range_peak`, for ranges of cells, which may be long.
+
+    One comparison would wait for the one before it, so eight go on side by side.
+    """
+    if last - first < LONG:
+        return range_peak(rest, first, last)
+    a = b = c = d = e = f = g = h = rest[first]
+    cell = np.uint64(first)
+    while cell + np.uint64(8) <= last:
+        a = max(a, rest[cell])
+        b = max(b, rest[cell + np.uint64(1)])
+        c = max(c, rest[cell + np.uint64(2)])
+        d = max(d, rest[cell + np.uint64(3)])
+        e = max(e, rest[cell + np.uint64(4)])
+        f = max(f, rest[cell + np.uint64(5)])
+        g = max(g, rest[cell + np.uint64(6)])
+        h = max(h, rest[cell + np.uint64(7)])
+        cell += np.uint64(8)
+    largest = max(a, b, c, d, e, f, g, h)
+    return max(largest, range_peak(rest, cell, np.uint64(last)))
+
+
 @noalloc_kernel
 def score_factor(problem, state, factor):
     """Score the living leaves of a factor with the present multipliers; returns the best.
@@ -249,7 +277,7 @@ def sweep(problem, state, is_forward, bound, floor):
             ):
                 low = reach[segment, LOW]
                 high = reach[segment, HIGH]
-                peak = range_peak(rest, low, high)
+                peak = rest_peak(rest, low, high)
                 multiplier[segment] += peak
                 state.pulled[segment] = peak
         before = state.best[factor]
@@ -308,7 +336,7 @@ def enter_box(problem, state):
     for slot in range(problem.n_slots):
         low = np.uint32(box[slot, LOW])
         high = np.uint32(box[slot, HIGH])
-        peak = range_peak(rest, low, high)
+        peak = rest_peak(rest, low, high)
         for cell in range(low, high + ONE):
             rest[cell] -= peak
         state.constant[0] += peak
@@ -487,7 +515,7 @@ def refresh(problem, state):
                 for cell in range(state.reach[segment, LOW], state.reach[segment, HIGH] + ONE):
                     rest[cell] -= value
             magnitude += 2.0 * largest
-        peak = range_peak(rest, low, high)
+        peak = rest_peak(rest, low, high)
         for cell in range(low, high + ONE):
             rest[cell] -= peak
         constant += peak

@@ -11,6 +11,7 @@ from treeproof.kernels.core.compiler import inner_kernel, kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
+from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS
 from treeproof.kernels.exact.row import (
     SMALLEST_START,
@@ -31,14 +32,17 @@ FIRST, GROWTH = 1.5, 1.3
 
 @inner_kernel
 def clique_turn(forest, alternatives, group, region, found, limits, deadline):
-    """As `treeproof.kernels.exact.row.search_row`, by cliques; each alternative gets its share.
+    """As `treeproof.kernels.exact.row.search_row`, by cliques.
+
+    Each alternative gets its share of the nodes, and of those that the ones before it left.
 
     Returns PROVED, NEAR_TIE, or the limit reached.
     """
     box = new_box(forest.space, region)
-    first = alternatives.group_start[group]
-    last = alternatives.group_start[group + 1]
-    share = max(limits.patience // (last - first), 1)
+    order, _ = order_alternatives(
+        forest, alternatives, group, region, max(found.eq6_radius[0], SMALLEST_START)
+    )
+    end = min(limits.nodes, found.counts[NODES] + limits.patience)
     radius = np.inf
     if region.is_ball:
         radius = max(FIRST * found.eq6_radius[0], GROWTH * found.lower[0], SMALLEST_START)
@@ -46,11 +50,11 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
     while True:
         worst = PROVED
         searched = np.inf
-        for number in range(first, last):
+        for index in range(len(order)):
             if region.is_ball:
                 radius = min(radius, found.upper[0])
                 ball_cells(forest.space, region, radius, box)
-            claim = claim_of(alternatives, group, number)
+            claim = claim_of(alternatives, group, order[index])
             found.counts[RESTRICTIONS] += 1
             leaves = restrict(
                 forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
@@ -60,13 +64,14 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
             if is_excluded_by_eq6(base, floor, leaves):
                 continue
             judge_of = new_judge(forest, claim, region, box, found)
+            share = max((end - found.counts[NODES]) // (len(order) - index), 1)
             nodes = min(limits.nodes, found.counts[NODES] + share)
             budget = Budget(nodes, limits.memory_bytes, deadline)
             status, cleared = nearest_clique(judge_of, doubt, leaves, box, base, floor, budget)
             searched = min(searched, cleared)
             if not region.is_ball and found.upper[0] < np.inf:
                 return PROVED
-            if status == TIME_LIMIT and number < last - 1:
+            if status == TIME_LIMIT and index < len(order) - 1:
                 return status
             if status == NODE_LIMIT:
                 found.counts[NODES] -= 1  # it was not looked at
@@ -84,7 +89,8 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
         if found.upper[0] <= radius and found.upper[0] < np.inf:
             return PROVED
         if not region.is_ball or covers_everything(forest.space, region, box):
-            found.lower[0] = np.inf
+            # Sound: all was searched. A witness may lie beyond the ball, whose cells hold more.
+            found.lower[0] = found.upper[0]
             return PROVED
         radius *= GROWTH
 

@@ -197,34 +197,43 @@ def is_proved_by_eq6(forest, alternatives, group, region, radius):
     return True
 
 
-CLOSE = 0.99
+CLOSE = 0.97
 """Share of the upper bound from which on a lower bound is not tried to be raised."""
+FOR_LOWER, FOR_TRIAL = 4, 4
+"""Nodes of a turn over those for raising the lower bound, and over those of one trial radius."""
 
 
 @inner_kernel
 def raise_lower(forest, alternatives, group, order, region, found, budget):
-    """Prove balls between both bounds, with at most half of the nodes.
+    """Prove balls between both bounds, with a part of the nodes.
 
-    The final proof may not end in time; a ball half as far from the lower bound is far easier.
+    The final proof may not end in time; a ball half as far from the lower bound is far easier. One
+    that is not proved soon is not tried again, nor are larger ones.
     """
     box = new_box(forest.space, region)
-    end = (found.counts[NODES] + budget.nodes) // 2
-    while region.is_ball and found.lower[0] < CLOSE * found.upper[0]:
-        radius = 0.5 * (found.lower[0] + found.upper[0])
-        nodes = (found.counts[NODES] + end) // 2
+    end = found.counts[NODES] + (budget.nodes - found.counts[NODES]) // FOR_LOWER
+    too_hard = found.upper[0]
+    while region.is_ball and found.lower[0] < CLOSE * too_hard and found.counts[NODES] < end:
+        radius = 0.5 * (found.lower[0] + too_hard)
+        nodes = found.counts[NODES] + (end - found.counts[NODES] + FOR_TRIAL - 1) // FOR_TRIAL
         ball_cells(forest.space, region, radius, box)
         trial = Budget(nodes, budget.memory_bytes, budget.deadline)
+        status = PROVED
         for number in order:
             claim = claim_of(alternatives, group, number)
             status = explore(
                 forest, claim, region, box, radius, np.bool_(False), found, trial
             )  # fmt: skip
-            if status == NODE_LIMIT:
-                found.counts[NODES] -= 1  # it was not looked at
             if status != PROVED:
-                return
-        # Sound: as in `search_row`.
-        found.lower[0] = max(found.lower[0], min(radius, found.upper[0]))
+                break
+        if status == NODE_LIMIT:
+            found.counts[NODES] -= 1  # it was not looked at
+        if status == PROVED:
+            # Sound: as in `search_row`.
+            found.lower[0] = max(found.lower[0], min(radius, found.upper[0]))
+        elif status == TIME_LIMIT:
+            return
+        too_hard = min(too_hard if status == PROVED else radius, found.upper[0])
 
 
 @inner_kernel
@@ -249,6 +258,9 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
         return NODE_LIMIT
     radius = max(radius * guess.margin, QUICK_GROWTH * found.lower[0])
     if found.upper[0] < np.inf:  # the row was searched before
+        if found.lower[0] == found.upper[0] and not found.is_open[0]:
+            # Sound: nothing is nearer than this, and the witness is no farther.
+            return PROVED
         raise_lower(forest, alternatives, group, order, region, found, budget)
         is_quick = False
         radius = found.upper[0]

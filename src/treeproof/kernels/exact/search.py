@@ -260,9 +260,7 @@ def count_boundaries(problem, state, slot, low, high):
         pair = problem.slot_pair[index]
         if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
             continue
-        weight = 1024.0
-        if len(state.weight) > 1:
-            weight *= SMALL + gain_spread(problem, state, problem.pairs[pair, FACTOR])
+        weight = 1024.0 * (SMALL + gain_spread(problem, state, problem.pairs[pair, FACTOR]))
         start = problem.pairs[pair, SEGMENT_START]
         for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
             cell = problem.segments[segment, HIGH]

@@ -1,0 +1,126 @@
+"""Random questions by the million, answered by enumeration as well.
+
+    python -m tests.campaigns.random_oracle --cases 1000000 --seed 0
+
+A case is a random, tie-rich model with one or two rows and a random question, see
+`tests.strategies`, put to one engine. Most go to the exact engine: as it is, by cliques alone, and
+in turns of single nodes, which end and begin again all the time. The others go to the engines of
+the registry in turn. ``--only NUMBER`` asks about that case alone. The exit status is 1 if an
+answer differs from the oracle's.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+import numpy as np
+
+from tests.contract import engine_checks
+from tests.contract.test_engines import MORE, NAMES, WITH_OPTIONS
+from tests.soundness.test_exact import ASKS, SIZES
+from tests.strategies import SMALL, random_case
+from treeproof.engines import exact
+from treeproof.engines.base import Budget, Engine
+from treeproof.engines.registry import engine_named
+from treeproof.search.radius import find_radius
+
+BUDGET = Budget(time_limit_s=60.0)
+"""A search that does not end becomes a mismatch; these models take milliseconds."""
+OTHERS = 8
+"""One case of so many goes to another engine than the exact one."""
+
+
+@contextmanager
+def settings(**values: int) -> Iterator[None]:
+    """The exact engine with other turns."""
+    with ExitStack() as stack:
+        for name, value in values.items():
+            stack.enter_context(mock.patch.object(exact, name, value))
+        yield
+
+
+WAYS: dict[str, dict[str, int]] = {
+    "exact": {},
+    "exact, cliques alone": {"PATIENCE": 0, "CLIQUE_PATIENCE": 2**40},
+    "exact, turns of few nodes": {
+        "PATIENCE": 1,
+        "FOREST_PATIENCE": 1,
+        "CLIQUE_PATIENCE": 1,
+        "TARGET_PATIENCE": 1,
+        "MORE_PATIENCE": 2,
+    },
+}
+ENGINES: dict[str, Engine] = MORE | {
+    name: WITH_OPTIONS.get(name) or engine_named(name) for name in NAMES if name != "exact"
+}
+
+
+def ask(seed: int, number: int) -> str:
+    """Ask about one case; returns the engine and the kind of question, or why it was left out."""
+    rng = np.random.default_rng([seed, number])
+    kind = ASKS[number % len(ASKS)]
+    turn = number // len(ASKS)
+    name, sizes = list(WAYS)[turn % len(WAYS)], SIZES[turn // len(WAYS) % len(SIZES)]
+    engine: Engine = exact.ExactEngine()
+    if turn % OTHERS == 0:
+        name, sizes = list(ENGINES)[turn // OTHERS % len(ENGINES)], SMALL
+        engine = ENGINES[name]
+    case = random_case(rng, sizes, ask=kind)
+    query = case.query
+    if (refusal := engine.refusal(query)) is not None:
+        return f"{name}: refused, {refusal[:50]!r}"
+    with settings(**WAYS.get(name, {})):
+        if kind == "radius":
+            found = find_radius(engine, query, BUDGET)
+        else:
+            found = engine.verify(query, BUDGET)
+    check = engine_checks.check_radius if kind == "radius" else engine_checks.check_verdict
+    for row in range(len(query)):
+        check(engine, query, row, found)
+    return f"{name}: {kind}, {type(case.goal).__name__}"
+
+
+def run(cases: range, seed: int, show: bool = False) -> tuple[Counter[str], list[str]]:
+    """Ask about many cases; returns what was asked how often, and the mismatches."""
+    asked: Counter[str] = Counter()
+    wrong: list[str] = []
+    said = time.perf_counter()
+    for number in cases:
+        try:
+            asked[ask(seed, number)] += 1
+        except AssertionError as error:
+            wrong.append(f"case {number} of seed {seed}: {error}")
+            if show:
+                print(wrong[-1], flush=True)
+        if show and time.perf_counter() - said > 60.0:
+            said = time.perf_counter()
+            print(f"{sum(asked.values()):,} cases, {len(wrong)} mismatches", file=sys.stderr)
+    return asked, wrong
+
+
+def main() -> int:
+    """Run a campaign from the shell."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.random_oracle")
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="ask about the case of this number alone")
+    options = parser.parse_args()
+    cases = range(options.first, options.first + options.cases)
+    if options.only is not None:
+        cases = range(options.only, options.only + 1)
+    asked, wrong = run(cases, options.seed, show=True)
+    for name, count in sorted(asked.items()):
+        print(f"{name}: {count:,}")
+    n_refused = sum(count for name, count in asked.items() if ": refused" in name)
+    print(f"{sum(asked.values()) - n_refused:,} cases answered, {n_refused:,} refused,", end=" ")
+    print(f"{len(wrong):,} mismatches")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
