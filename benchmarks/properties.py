@@ -151,14 +151,15 @@ def veritas_change(subject: Subject, feature: int) -> tuple[float, float, float]
     config.max_memory = 4 << 30
     began = time.process_time()
     search = config.get_search(both, box)
+    low, high = -np.inf, np.inf
     while time.process_time() - began < VERITAS_S:
         search.step_for(1.0, 100)
-        bounds = search.current_bounds()
-        near = abs(bounds.top_of_open) * 1e-3
-        if search.is_optimal() or bounds.top_of_open - bounds.atleast <= near:
+        high = float(search.current_bounds().top_of_open)
+        if search.num_solutions() > 0:
+            low = float(search.get_solution(0).output)
+        if search.is_optimal() or high - low <= 1e-3 * abs(high):
             break
-    bounds = search.current_bounds()
-    return float(bounds.atleast), float(bounds.top_of_open), time.process_time() - began
+    return low, high, time.process_time() - began
 
 
 def veritas_trees(subject: Subject, places: dict[int, int]) -> Any:

@@ -178,14 +178,18 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
     require(words["name"] == "Box", "answer: another domain")
     proved = _domain_of(ensemble, evidence)
     low, high = (
-        np.broadcast_to(np.array(words[side], dtype=np.float64), n) for side in ("low", "high")
+        np.broadcast_to(np.array(words[side], dtype=np.float64), n).copy()
+        for side in ("low", "high")
     )
+    types = words.get("domain") or {"integer": [], "values": [], "categorical": []}
+    for feature, least, most in types.get("ranges", ()):
+        low[feature] = max(low[feature], float(least))
+        high[feature] = min(high[feature], float(most))
     stated = proved._replace(low=low, high=high)
     for feature in range(n):
         first, last = proved.ends(feature)
         least, most = stated.ends(feature)
         require(first <= least and most <= last, "answer: another domain")
-    types = words.get("domain") or {"integer": [], "values": [], "categorical": []}
     require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
     listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
     for feature, values in proved.values.items():

@@ -202,6 +202,11 @@ def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Feat
         low, high = np.minimum(low, rows), np.maximum(high, rows)
         codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
         low[:, codes], high[:, codes] = -np.inf, np.inf
+    if rows is not None and ((rows < types.low) | (rows > types.high)).any():
+        raise InvalidInput("Rows must lie within 'ranges' of the Domain. Got one that does not.")
+    low, high = np.maximum(low, types.low), np.minimum(high, types.high)
+    if (low > high).any():
+        raise InvalidInput("The box and 'ranges' of its Domain must have inputs in common.")
     ranges = Ranges(
         low=low,
         high=high,
@@ -219,10 +224,11 @@ def _listed(types: ColumnTypes) -> dict[int, FloatArray]:
     """The values that features may take, of a domain that properties know."""
     codes = types.may_become
     listed = {feature: after for feature, after in codes.items() if not isinstance(after, dict)}
-    if types.groups or types.may_fill.any() or types.allow_broken_rows or len(listed) < len(codes):
+    others = types.groups or types.rules or types.may_fill.any() or types.allow_broken_rows
+    if others or len(listed) < len(codes):
         raise UnsupportedQuery(
-            "Of a Domain, properties take 'integer', 'values', lists of 'categorical' and"
-            " 'may_miss'. Leave out groups, transitions, 'may_fill' and 'allow_broken_rows'."
+            "Of a Domain, properties take 'integer', 'values', 'ranges', lists of 'categorical' and"
+            " 'may_miss'. Leave out groups, rules, transitions, 'may_fill' and 'allow_broken_rows'."
         )
     return types.values | listed
 
