@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
+from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
 from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
 from treeproof.results.results import Results
@@ -399,11 +400,11 @@ def anchor_features(
     )
     query = _query_around(model, X, y, perturbation, n_jobs, **options)
     require_support(chosen, query)
-    if isinstance(chosen, ExactEngine):
-        wanted = Wanted.of(query.ensemble)
+    wanted = Wanted.of(query.ensemble)
+    if isinstance(chosen, ExactEngine) and query.pricing is None:
         found = find_reasons(query, wanted, budget, n_jobs=n_jobs)
     else:
-        found = find_anchors(chosen, query, budget, n_jobs=n_jobs)
+        found = find_anchors(chosen, query, wanted, budget, n_jobs=n_jobs)
     found.question |= {"kind": "anchor_features", "engine": describe(chosen)}
     return found
 
@@ -412,7 +413,7 @@ def reasons(
     model: Any,
     X: Any,
     y: Any = None,
-    domain: LInf | Box | None = None,
+    domain: Domain | LInf | Box | None = None,
     *,
     minimum: bool = False,
     intervals: bool = False,
@@ -433,8 +434,10 @@ def reasons(
         Rows.
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have; by default the model's own.
-    domain : Box or LInf, optional
-        Which values features can have; by default all numbers. Rows must lie in it.
+    domain : Domain, Box or LInf, optional
+        Which values features can have; by default all numbers. Rows must lie in it. In a `Domain`,
+        or a Box with one, a group of columns is one feature, and categories and missing values
+        change as it says; then one minimal set is found for each row, and one change.
     minimum : bool
         Find sets of minimum size, or weight, rather than sets of which no feature can be left out.
         With a time limit, the best set found, and a lower bound.
@@ -465,6 +468,8 @@ def reasons(
         missing values never move; `kept` lists them.
     """
     from treeproof.engines.base import Budget
+    from treeproof.engines.exact import ExactEngine
+    from treeproof.search.anchors import find_anchors
     from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("reasons", options, ReasonOptions)
@@ -476,8 +481,14 @@ def reasons(
     evidence = given.pop("evidence", False)
     if evidence and isinstance(domain, LInf):
         raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
+    if isinstance(domain, Domain):
+        domain = Box(-math.inf, math.inf, domain)
     query = _query_around(model, X, y, domain, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
+    if query.pricing is not None:
+        if evidence:
+            raise UnsupportedQuery("Reasons in a Domain have no evidence yet. Leave it out.")
+        return find_anchors(ExactEngine(), query, wanted, Budget(**limits), n_jobs=n_jobs)
     return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
 
 
@@ -490,6 +501,7 @@ class ProveOptions(TypedDict, total=False):
     memory_limit_mb: float
     n_jobs: int
     evidence: bool
+    on_progress: Callable[[int, int], None]
 
 
 def prove(
@@ -522,6 +534,8 @@ def prove(
           property consists of; what needs more is 'unknown'. By default 60 seconds and 4096 MB.
         * ``n_jobs`` (int): threads over rows; -1 for all cores.
         * ``evidence`` (bool): prove the answer once more, on record, for ``treeproof check``.
+        * ``on_progress`` (callable): called with the sets answered so far and all of them: one for
+          each row and each question that the property consists of.
 
     Returns
     -------
@@ -691,9 +705,9 @@ def _query_around(
     from treeproof.query.build import refuse_outside
 
     moves = Box(-math.inf, math.inf) if domain is None else domain
-    if isinstance(moves, Ball | Box) and is_priced(moves):
+    if isinstance(moves, Ball) and is_priced(moves):
         raise UnsupportedQuery(
-            "Reasons are found in a plain LInf or Box, without costs, relative units or a Domain."
+            "Reasons are found in a plain LInf, a Box or a Domain, without costs or relative units."
             f" Got {moves!r}."
         )
     query = _query(model, X, y, moves, n_jobs, **options)

@@ -108,6 +108,14 @@ def test_filters_narrow_the_table(open_page):
     assert "No row fits the filter" in page.inner_text("#all-rows")
 
 
+def test_bounds_that_look_the_same_are_shown_once(open_page):
+    results = six_rows()
+    results.upper[0] = np.nextafter(0.5, 1.0)  # as of costs, whose bounds are rounded apart
+    page = open_page(results).page
+    assert "0.5" in cells(page, 3)
+    assert "0.5 … 0.5" not in cells(page, 3)
+
+
 def test_rows_are_found_by_their_identifier(open_page):
     results = six_rows()
     results.id = np.array([f"p-{k}" for k in range(6)], dtype=object)

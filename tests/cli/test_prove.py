@@ -81,6 +81,9 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert cards[2]["rows"][0][0] == "size"
     assert cards[2]["rows"][0][3]
     document = json.loads(out.read_text())
+    wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
+    out.write_text(json.dumps(wide))
+    assert "3 rejected" in run("check", out, "--model", model).stdout
     document["properties"][0]["upper"] = 0.125
     document["properties"][1]["verdict"] = "falsified"
     out.write_text(json.dumps(document))

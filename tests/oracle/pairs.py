@@ -7,7 +7,7 @@ that holds both ends of every cell, and every pair of points that a property is 
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -43,11 +43,25 @@ def values_of(ensemble: Ensemble, feature: int, low: float, high: float) -> Floa
     return np.unique(np.concatenate([[low, high], cuts, np.nextafter(cuts, -np.inf)]))
 
 
+def whole_values(ensemble: Ensemble, feature: int, low: float, high: float) -> FloatArray:
+    """Whole numbers between two doubles, as far as thresholds reach and one more."""
+    ends = values_of(ensemble, feature, low, high)
+    low, high = max(low, ends.min() - 1.0), min(high, ends.max() + 1.0)
+    return np.arange(math.ceil(low), math.floor(high) + 1, dtype=np.float64)
+
+
 def grid_of(
-    ensemble: Ensemble, low: FloatArray, high: FloatArray, missing: Sequence[int] = ()
+    ensemble: Ensemble,
+    low: FloatArray,
+    high: FloatArray,
+    missing: Sequence[int] = (),
+    taken: Mapping[int, FloatArray] | None = None,
 ) -> Grid:
+    """Points of a box; `taken` has all values of those features that do not take all doubles."""
     values = [
         values_of(ensemble, feature, float(low[feature]), float(high[feature]))
+        if taken is None or feature not in taken
+        else taken[feature]
         for feature in range(ensemble.n_features)
     ]
     values = [

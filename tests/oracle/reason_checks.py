@@ -57,6 +57,8 @@ def check_claims(truth: RowTruth, use: "Preferences", found: Reasons, row: int) 
     changes = truth.changes()
     known = [truth.units(features.tolist()) for features in found.changes[row]]
     assert all(any(change <= one for change in changes) for one in known)
+    if found.changes_minimal[row]:
+        assert set(known) <= changes
     if found.all_changes[row]:
         assert set(known) == changes
 
@@ -122,6 +124,7 @@ def _check_changes(query: Query, truth: RowTruth, wanted: Wanted, found: Reasons
         return
     changes, known = truth.changes(), [truth.units(c.tolist()) for c in found.changes[row]]
     assert len(set(known)) == len(known)
+    assert found.changes_minimal[row]
     assert set(known) <= changes
     assert len(known) >= min(wanted.n_changes, len(changes))
     if len(known) < wanted.n_changes:

@@ -621,3 +621,12 @@ def test_rows_are_known_by_their_identifiers():
     text = words(render(results))
     assert "decision threshold 0.9 in probability, as given" in text
     assert "Loaded with decision_threshold 0.9" in text
+
+
+def test_changes_of_categories_have_no_size():
+    results = six_rows()
+    results.header["model"]["categorical"] = [0]
+    page = render(results)
+    features = page[page.index('id="features"') : page.index('id="rows"')]
+    assert words(features).count("to another category") == 2  # a bar, and a line of the table
+    assert "by 0.375 (median)" not in features

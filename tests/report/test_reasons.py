@@ -54,8 +54,8 @@ def made(values, intervals, **changes):
 )
 def test_numbers_have_the_precision_of_their_column_and_lie_inside(values, interval, text):
     results = made(np.array(values)[:, np.newaxis], [interval])
-    ((name, said),) = results.conditions(0)
-    assert (name, said) == ("age", text)
+    ((feature, said),) = results.conditions(0)
+    assert (feature, said) == (0, text)
     for number in map(float, re.findall(r"-?\d[\d.e+-]*", said)):
         assert interval[0] <= number < interval[1]
 
@@ -84,6 +84,23 @@ def test_claims_about_scores_and_targets_are_said():
     ):
         results.question = {"goal": goal}
         assert results.sentence(0).startswith(start)
+
+
+def test_of_a_group_the_column_that_is_one_is_said():
+    results = made([[0.0, 1.0, 31.0]], [[0.0, 1.0]] * 3)
+    results.intervals = None
+    results.question = {"perturbation": {"domain": {"groups": [[[0, 1], True]]}}}
+    results.changes = [[np.array([0, 1])]]
+    results.change_rows = [np.array([[1.0, 0.0, 31.0]])]
+    assert results.sentence(0) == (
+        "the decision 1 is fixed by income = 1 and rate = 31; nothing else matters; it changes"
+        " with age = 1"
+    )
+    results.values[0] = [0.0, 0.0, 31.0]
+    results.changes = [[np.array([2])]]
+    results.change_rows = [np.array([[0.0, 0.0, np.nan]])]
+    assert results.conditions(0) == [(0, "= 0"), (2, "= 31")]
+    assert results.change_texts(0) == ["rate is missing"]
 
 
 def test_spans_hold_the_value_and_open_ends_reach_the_end_of_the_track():

@@ -48,8 +48,18 @@ BUGS = [
     ),
     Bug(
         "one side of a split is lost",
-        "            place = put_box(pool, state, min(above, here + other), weight)",
-        "            place = put_box(pool, state, LOWEST, weight)",
+        "    place = add_place(boxes, min(above, split[PARENT] + other))",
+        "    place = add_place(boxes, LOWEST)",
+    ),
+    Bug(
+        "a box that is handed over is lost",
+        "    place = add_place(frontier, bound)",
+        "    place = add_place(frontier, -1e300)",
+    ),
+    Bug(
+        "a column that does not matter in a box leaves it",
+        "            inside[column] = min(max(nearest[column], box.low[column]), box.high[column])",
+        "            inside[column] = nearest[column]",
     ),
     Bug(
         "codes of a category share a cell",

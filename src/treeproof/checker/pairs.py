@@ -27,12 +27,40 @@ LARGEST = 1 << 42
 
 
 class Domain(NamedTuple):
-    """A box of doubles, features that may be missing, and the row that it is around, if any."""
+    """A box of doubles, and the row that it is around, if any.
+
+    Some features may be missing; some take whole numbers only, or only the values that are listed.
+    """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     missing: tuple[int, ...]
+    integer: tuple[int, ...]
+    values: dict[int, list[float]]
     row: NDArray[np.float64] | None
+
+    def numbers_from(self, feature: int, least: float) -> float:
+        """The smallest number that a feature takes from a number on; infinite without one."""
+        least = max(least, float(self.low[feature]))
+        if feature in self.values:
+            least = min((v for v in self.values[feature] if v >= least), default=math.inf)
+        if feature in self.integer and math.isfinite(least):
+            least = float(math.ceil(least))
+        return least if least <= self.high[feature] else math.inf
+
+    def ends(self, feature: int) -> tuple[float, float]:
+        """The smallest and the largest number that a feature takes, or may be infinite."""
+        high = float(self.high[feature])
+        if feature in self.values or (feature in self.integer and math.isfinite(high)):
+            high = self.numbers_below(feature, math.nextafter(high, math.inf))
+        return self.numbers_from(feature, -math.inf), high
+
+    def numbers_below(self, feature: int, most: float) -> float:
+        """The largest number that a feature takes below a number."""
+        if feature in self.values:
+            return max(v for v in self.values[feature] if v < most)
+        most = math.nextafter(most, -math.inf)
+        return float(math.floor(most)) if feature in self.integer else most
 
 
 class Relation(NamedTuple):
@@ -56,6 +84,7 @@ class Cells:
         trees = ensemble.trees
         self.trees, self.n_features = trees, ensemble.n_features
         self.starts: list[list[float]] = []
+        self.ends: list[list[float]] = []
         self.n_numbers: list[int] = []
         self.box: dict[int, Range] = {}
         self.runs: dict[int, list[tuple[int, int, bool]]] = {}
@@ -64,7 +93,8 @@ class Cells:
             row = math.nan if domain.row is None else float(domain.row[feature])
             is_fixed_missing = domain.row is not None and math.isnan(row)
             if ensemble.is_categorical[feature]:
-                values = _codes(ensemble, domain, feature, nodes, is_free=feature in changed)
+                is_free = domain.row is None or feature in changed or feature in domain.values
+                values = _codes(ensemble, domain, feature, nodes, is_free=is_free)
                 sides = _sides(ensemble, nodes, np.array(values))
                 firsts = [c for c in range(len(values)) if not any(
                     (sides[:, c] == sides[:, d]).all() for d in range(c))]  # fmt: skip
@@ -74,13 +104,13 @@ class Cells:
                 if domain.row is not None and not is_fixed_missing:
                     own = sides[:, values.index(row)]
                     home = next(n for n, c in enumerate(firsts) if (sides[:, c] == own).all())
-                is_free = domain.row is None or feature in changed
                 ends = (0, len(points) - 1) if is_free else (home, home)
             else:
                 starts = _thresholds(ensemble, nodes, domain, feature)
-                low, high = float(domain.low[feature]), float(domain.high[feature])
-                within = next((end for end in (low, high) if math.isfinite(end)), 0.0)
-                points = [math.nextafter(starts[0], -math.inf) if starts else within, *starts]
+                least = domain.numbers_from(feature, -math.inf)
+                # Sound: without a threshold between any two of its numbers, one stands for all.
+                first = next((n for n in (least, domain.high[feature]) if math.isfinite(n)), 0.0)
+                points = [domain.numbers_below(feature, starts[0]) if starts else first, *starts]
                 # All thresholds are above the lower end, and none is above the upper one.
                 ends = (0, len(starts))
             self.n_numbers.append(len(points))
@@ -90,6 +120,7 @@ class Cells:
             if is_fixed_missing:
                 ends = (len(points) - 1, len(points) - 1)
             self.starts.append(starts)
+            self.ends.append([domain.numbers_below(feature, start) for start in starts])
             self.box[feature] = ends
             sides = _sides(ensemble, nodes, np.array(points))
             for place, node in enumerate(nodes.tolist()):
@@ -97,27 +128,24 @@ class Cells:
 
     def related(self, feature: int, relation: Relation) -> list[Range]:
         """For each cell of the first row, the cells of the second row that it goes with."""
-        n, starts = self.n_numbers[feature], self.starts[feature]
+        n = self.n_numbers[feature]
         table = [(cell, cell) for cell in range(self.box[feature][1] + 1)]
         for cell in range(min(n, len(table))):
             if relation.kind == "rising":
                 table[cell] = (cell, n - 1)
             else:
                 table[cell] = (
-                    min(c for c in range(n) if self._are_near(starts, c, cell, relation, feature)),
-                    max(c for c in range(n) if self._are_near(starts, cell, c, relation, feature)),
+                    min(c for c in range(n) if self._are_near(c, cell, relation, feature)),
+                    max(c for c in range(n) if self._are_near(cell, c, relation, feature)),
                 )
         return table
 
-    @staticmethod
-    def _are_near(
-        starts: list[float], lower: int, upper: int, relation: Relation, feature: int
-    ) -> bool:
+    def _are_near(self, lower: int, upper: int, relation: Relation, feature: int) -> bool:
         """Whether some numbers of two cells are near; of the same cell always."""
         if lower >= upper:
             return lower == upper
-        end = math.nextafter(starts[lower], -math.inf)
-        return Fraction(starts[upper - 1]) - Fraction(end) <= relation.widths[feature]
+        start, end = self.starts[feature][upper - 1], self.ends[feature][lower]
+        return Fraction(start) - Fraction(end) <= relation.widths[feature]
 
 
 def _runs(sides: list[bool]) -> list[tuple[int, int, bool]]:
@@ -142,11 +170,17 @@ def _thresholds(
     ensemble: Ensemble, nodes: NDArray[np.intp], domain: Domain, feature: int
 ) -> list[float]:
     trees = ensemble.trees
+    if math.isnan(domain.low[feature]):
+        return []  # what is missing stays missing
     found = set(trees.threshold[nodes].tolist())
     if (trees.flags[nodes] & ZERO_IS_MISSING).any():
         found |= {-ZERO_BAND, math.nextafter(ZERO_BAND, math.inf)}
-    low, high = float(domain.low[feature]), float(domain.high[feature])
-    return sorted(cut for cut in found if low < cut <= high)
+    least = domain.numbers_from(feature, -math.inf)
+    require(least < math.inf, "claim: the domain holds no number of a feature")
+    # Sound: a number that the feature takes is below a threshold if and only if it is below the
+    # first such number from there on.
+    starts = {domain.numbers_from(feature, cut) for cut in found}
+    return sorted(start for start in starts if least < start < math.inf)
 
 
 def _codes(
@@ -156,7 +190,10 @@ def _codes(
     trees, codes = ensemble.trees, set()
     if domain.row is not None and not math.isnan(domain.row[feature]):
         codes.add(float(domain.row[feature]))
-    if domain.row is None or is_free:
+    if feature in domain.values:
+        low, high = domain.low[feature], domain.high[feature]
+        codes |= {code for code in domain.values[feature] if low <= code <= high}
+    elif is_free:
         known = len(ensemble.categories.get(feature, ())) - 1
         for node in nodes[(trees.flags[nodes] & CATEGORICAL) > 0].tolist():
             number = trees.category_set[node]

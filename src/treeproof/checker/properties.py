@@ -58,6 +58,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: list[str]
     high: list[str]
     missing: list[int]
+    integer: list[int]
+    values: list[tuple[int, list[str]]]
     row: list[str] | None
     witness: list[list[str]] | None
     statements: list[Statement]
@@ -126,14 +128,15 @@ class PropertyCheck(NamedTuple):
 
 
 def check_answers(
-    ensemble: Ensemble, answers: list[dict[str, Any]], other: Ensemble | None = None
+    ensemble: Ensemble, document: dict[str, Any], other: Ensemble | None = None
 ) -> list[PropertyCheck]:
     """Check the answers of a file of `treeproof prove` or `diff`, each with its evidence."""
-    return [_check_answer(ensemble, answer, other) for answer in answers]
+    domain = document.get("domain")
+    return [_check_answer(ensemble, domain, a, other) for a in document["properties"]]
 
 
 def _check_answer(
-    ensemble: Ensemble, answer: dict[str, Any], other: Ensemble | None
+    ensemble: Ensemble, domain: Any, answer: dict[str, Any], other: Ensemble | None
 ) -> PropertyCheck:
     name, text = str(answer.get("name")), answer.get("evidence")
     if text is None:
@@ -142,6 +145,7 @@ def _check_answer(
         return PropertyCheck(name, status, "" if is_open else "there is no evidence")
     try:
         evidence = check_property(ensemble, str(text), other)
+        _check_domain(ensemble, evidence, domain)
         for key in ("claim", "verdict"):
             require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
         for key in ("lower", "upper"):
@@ -166,6 +170,32 @@ def _value(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
+def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
+    """What is proved is proved of the box that the file names, or of more."""
+    if evidence.row is not None:
+        return  # a row's own set is told by its evidence alone
+    n = ensemble.n_features
+    require(words["name"] == "Box", "answer: another domain")
+    proved = _domain_of(ensemble, evidence)
+    low, high = (
+        np.broadcast_to(np.array(words[side], dtype=np.float64), n).copy()
+        for side in ("low", "high")
+    )
+    types = words.get("domain") or {"integer": [], "values": [], "categorical": []}
+    for feature, least, most in types.get("ranges", ()):
+        low[feature] = max(low[feature], float(least))
+        high[feature] = min(high[feature], float(most))
+    stated = proved._replace(low=low, high=high)
+    for feature in range(n):
+        first, last = proved.ends(feature)
+        least, most = stated.ends(feature)
+        require(first <= least and most <= last, "answer: another domain")
+    require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
+    listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
+    for feature, values in proved.values.items():
+        require(feature in listed and listed[feature] <= set(values), "answer: another domain")
+
+
 def _read(text: str) -> Evidence:
     require(text.startswith(PREFIX), "evidence: the version is not Q1")
     try:
@@ -178,16 +208,28 @@ def _read(text: str) -> Evidence:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
 
 
-def _check(models: PairModels, evidence: Evidence) -> None:
-    ensemble = models.first
+def _domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
     n = ensemble.n_features
-    domain = Domain(
+    return Domain(
         low=_numbers(evidence.low, n),
         high=_numbers(evidence.high, n),
         missing=tuple(evidence.missing),
+        integer=tuple(evidence.integer),
+        values={f: [float.fromhex(value) for value in values] for f, values in evidence.values},
         row=None if evidence.row is None else _numbers(evidence.row, n),
     )
-    require(all(0 <= f < n for f in domain.missing), "claim: a feature does not exist")
+
+
+def _check(models: PairModels, evidence: Evidence) -> None:
+    ensemble = models.first
+    n = ensemble.n_features
+    domain = _domain_of(ensemble, evidence)
+    named = {*domain.missing, *domain.integer, *domain.values}
+    require(all(0 <= f < n for f in named), "claim: a feature does not exist")
+    is_code = models.joint.is_categorical
+    require(not any(is_code[f] for f in domain.integer), "claim: categories are no whole numbers")
+    for values in domain.values.values():
+        require(all(map(math.isfinite, values)), "claim: a value is no number")
     require(not domain.missing or models.joint.missing_allowed, "claim: nothing may be missing")
     lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
     if models.partners:
@@ -600,10 +642,14 @@ def _check_row(
         require(not (is_around and math.isnan(home)), "witness: what is missing stays missing")
         if ensemble.is_categorical[feature]:
             require(value == home or value == math.floor(value), "witness: no code of a category")
-            if is_around and feature not in changed:
+            if is_around and feature not in changed and feature not in domain.values:
                 require(value == home, "witness: a category has changed")
                 continue
             if value == home:
                 continue
+        if feature in domain.integer:
+            require(value == math.floor(value), "witness: it holds no whole number")
+        if feature in domain.values:
+            require(value in domain.values[feature], "witness: it holds a value that is not listed")
         inside = domain.low[feature] <= value <= domain.high[feature]
         require(bool(inside), "witness: it lies outside of the domain")

@@ -43,6 +43,7 @@ class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     complete: bool
     changes: list[list[schema.Count]]
     change_rows: list[list[schema.Real | None]]
+    changes_minimal: bool
     all_changes: bool
     change_lower_bound: schema.Real
     witnesses: list[list[schema.Real | None]]

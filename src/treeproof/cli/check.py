@@ -161,7 +161,7 @@ def _check_properties(
     self_test = not options.pop("no_self_test")
     ensemble = load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
     other = None if other_path is None else load_ensemble(other_path, self_test=self_test)
-    checks = check_answers(ensemble, records["properties"], other)
+    checks = check_answers(ensemble, records, other)
     counts = Counter(check.status for check in checks)
     if as_json:
         print_json(

@@ -30,8 +30,9 @@ class Column:
 
     Attributes
     ----------
-    cuts : float64 (n,)
-        Numbers at which cells begin, beside the first; empty for categories.
+    cuts, ends : float64 (n,)
+        Numbers at which cells begin, beside the first, and the largest ones of the cells before
+        them; empty for categories.
     codes : tuple of float64 arrays
         For categories: the codes of each cell.
     values : float64 (n_cells,)
@@ -39,6 +40,7 @@ class Column:
     """
 
     cuts: FloatArray
+    ends: FloatArray
     codes: tuple[FloatArray, ...]
     values: FloatArray
 
@@ -74,12 +76,13 @@ class PairCells:
         self.low, self.high, self.nearest = (np.zeros(shape, dtype=np.int32) for _ in range(3))
         for feature in range(ensemble.n_features):
             nodes = inner[bounds[feature] : bounds[feature + 1]]
+            is_free = ranges.rows is None or feature in changed or feature in ranges.values
             if is_categorical[feature]:
-                column = self._categories(feature, nodes, is_free=feature in changed)
+                column = self._categories(feature, nodes, is_free=is_free)
             else:
                 column = self._numbers(feature, nodes)
             self.columns.append(column)
-            self._place(feature, is_categorical[feature], is_free=feature in changed)
+            self._place(feature, is_categorical[feature], is_free=is_free)
             runs, counts = _runs_of(ensemble, nodes, column.values)
             n_runs[nodes] = counts
             pieces.append((np.repeat(nodes, counts), runs))
@@ -102,15 +105,35 @@ class PairCells:
             side[~np.isnan(side)] for side in (ranges.low[:, feature], ranges.high[:, feature])
         )
         least, most = low.min(initial=np.inf), high.max(initial=-np.inf)
+        cuts = self._first_from(feature, cuts)
         cuts = np.unique(cuts[(cuts > least) & (cuts <= most)])
-        first = np.nextafter(cuts[0], -np.inf) if len(cuts) else least
+        ends = self._last_below(feature, cuts)
+        first = ends[0] if len(cuts) else least
         if not len(cuts) and not math.isfinite(first):
             first = most if math.isfinite(most) else 0.0
         values = np.concatenate([[first], cuts])
         rows = ranges.rows
         if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
             values = np.append(values, np.nan)
-        return Column(cuts, (), values)
+        return Column(cuts, ends, (), values)
+
+    def _first_from(self, feature: int, cuts: FloatArray) -> FloatArray:
+        """The smallest values that a feature takes from some numbers on; infinite without one.
+
+        Sound: a value that it takes is below a cut if and only if it is below that value.
+        """
+        allowed = self.ranges.values.get(feature)
+        if allowed is not None:
+            return np.append(allowed, np.inf)[np.searchsorted(allowed, cuts, side="left")]
+        return np.ceil(cuts) if self.ranges.integer[feature] else cuts
+
+    def _last_below(self, feature: int, values: FloatArray) -> FloatArray:
+        """The largest values that a feature takes below values that it takes but the smallest."""
+        allowed = self.ranges.values.get(feature)
+        if allowed is not None:
+            return allowed[np.searchsorted(allowed, values, side="left") - 1]
+        before = np.nextafter(values, -np.inf)
+        return np.floor(before) if self.ranges.integer[feature] else before
 
     def _categories(self, feature: int, nodes: NDArray[np.intp], *, is_free: bool) -> Column:
         """Put codes that every node treats alike into one cell."""
@@ -118,14 +141,24 @@ class PairCells:
         codes = np.zeros(0)
         if rows is not None:
             codes = np.unique(rows[:, feature][~np.isnan(rows[:, feature])])
-        if rows is None or is_free:
+        if feature in ranges.values:
+            allowed = ranges.values[feature]
+            least, most = ranges.low[:, feature].min(), ranges.high[:, feature].max()
+            codes = np.union1d(codes, allowed[(allowed >= least) & (allowed <= most)])
+        elif is_free:
             known = _last_code(ensemble, feature, nodes)
             least = max(np.ceil(ranges.low[:, feature].min()), 0.0)
             most = np.floor(ranges.high[:, feature].max())
             # Sound: codes beyond those that the model knows are in no set, so one stands for all;
             # a side that is infinite means the codes that there are.
             most = known if np.isinf(most) else min(most, max(least, known + 1.0))
-            codes = np.union1d(codes, np.arange(least, most + 1.0))
+            others = codes[~np.isin(codes, np.arange(least, most + 1.0))]
+            if len(others):
+                raise InvalidInput(
+                    f"Rows must hold codes of the domain where categories change. Got {others[0]}"
+                    f" in feature {feature}, which takes {least:.0f} to {most:.0f}."
+                )
+            codes = np.arange(least, most + 1.0)
             if not len(codes):
                 raise InvalidInput(
                     f"The domain must hold a code of feature {feature}, which holds categories."
@@ -139,7 +172,7 @@ class PairCells:
         values = np.array([group[0] for group in groups])
         if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
             values = np.append(values, np.nan)
-        return Column(np.zeros(0), groups, values)
+        return Column(np.zeros(0), np.zeros(0), groups, values)
 
     def _place(self, feature: int, is_categorical: bool, *, is_free: bool) -> None:
         """Fill in the boxes of one feature."""
@@ -178,12 +211,12 @@ class PairCells:
 
     def ends(self, box: int, feature: int, cell: int) -> tuple[float, float]:
         """Smallest and largest double of a numeric cell within a box."""
-        cuts = self.columns[feature].cuts
+        column = self.columns[feature]
         low, high = float(self.ranges.low[box, feature]), float(self.ranges.high[box, feature])
         if cell > 0:
-            low = max(low, float(cuts[cell - 1]))
-        if cell < len(cuts):
-            high = min(high, float(np.nextafter(cuts[cell], -np.inf)))
+            low = max(low, float(column.cuts[cell - 1]))
+        if cell < len(column.cuts):
+            high = min(high, float(column.ends[cell]))
         return low, high
 
     def value_in(self, box: int, feature: int, cell: int) -> float:
@@ -196,7 +229,10 @@ class PairCells:
             codes = column.codes[cell]
             return own if own in codes else float(codes[0])
         low, high = self.ends(box, feature, cell)
-        return own if low <= own <= high else short_number(low, high)
+        if low <= own <= high:
+            return own
+        # Both ends are values that the feature takes; between whole numbers a short one is whole.
+        return low if feature in self.ranges.values else short_number(low, high)
 
 
 def short_number(low: float, high: float) -> float:

@@ -68,6 +68,8 @@ def write(
         "low": _hexadecimal(ranges.low[box, :n_features]),
         "high": _hexadecimal(ranges.high[box, :n_features]),
         "missing": np.flatnonzero(ranges.missing).tolist(),
+        "integer": np.flatnonzero(ranges.integer).tolist(),
+        "values": [[f, _hexadecimal(values)] for f, values in ranges.values.items()],
         "row": None if rows is None else _hexadecimal(rows[box, :n_features]),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
         "statements": statements,

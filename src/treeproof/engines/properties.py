@@ -1,7 +1,7 @@
 """Questions about pairs of rows, answered by the exact engine over difference trees."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -93,8 +93,9 @@ def solve(
     budget: Budget,
     *,
     n_jobs: int = 1,
+    on_progress: Callable[[int], None] | None = None,
 ) -> list[PairOutcome]:
-    """Answer a question about every box."""
+    """Answer a question about every box; progress is told with the number of boxes just done."""
     cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
     low, high, nearest = boxes_of(cells, question)
@@ -123,6 +124,8 @@ def solve(
             limits,
             PairColumns(*(column[part] for column in columns)),
         )
+        if on_progress is not None:
+            on_progress(part.stop - part.start)
 
     in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
     return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
@@ -202,7 +205,7 @@ def _relation(cells: PairCells, feature: int, question: PairQuestion) -> NDArray
         table[:n_numbers, 1] = n_numbers - 1
         return table
     width = question.widths[feature]
-    ends = np.nextafter(column.cuts, -np.inf).tolist()
+    ends = column.ends.tolist()
     starts = [Fraction(cut) for cut in column.cuts.tolist()]
     upper = 0
     for cell in range(n_numbers):

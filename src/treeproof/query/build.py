@@ -102,7 +102,10 @@ def _only_attacked(query: Query, attacker_class: Any) -> Query:
     low, high = np.array(query.reach.low), np.array(query.reach.high)
     low[stays] = np.where(np.isnan(query.rows[stays]), -np.inf, query.rows[stays])
     high[stays] = np.where(np.isnan(query.rows[stays]), np.inf, query.rows[stays])
-    pricing = query.pricing and dataclasses.replace(query.pricing, stays=stays)
+    pricing = query.pricing
+    if pricing is not None:
+        whole = np.repeat(stays[:, np.newaxis], pricing.axes.n_axes, axis=1)
+        pricing = dataclasses.replace(pricing, stays=whole)
     reach = dataclasses.replace(query.reach, low=low, high=high)
     return dataclasses.replace(query, reach=reach, pricing=pricing)
 

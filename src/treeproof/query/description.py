@@ -45,6 +45,8 @@ def _without_arrays(value: Any) -> Any:
     # Columns of data frames are arrays to NumPy, but not to JSON.
     if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
         return value
+    if isinstance(value, list | tuple) and any(isinstance(part, list | tuple) for part in value):
+        return [_without_arrays(part) for part in value]  # such as groups of several sizes
     try:
         array = np.asarray(value)
     except ValueError:  # groups of different sizes

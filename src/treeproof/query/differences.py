@@ -36,6 +36,7 @@ def with_switch(models: PairModels, ranges: Ranges) -> Ranges:
         high=np.hstack([ranges.high, ones]),
         rows=None if ranges.rows is None else np.hstack([ranges.rows, 0.0 * ones]),
         missing=np.append(ranges.missing, False),
+        integer=np.append(ranges.integer, False),
     )
 
 

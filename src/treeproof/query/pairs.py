@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -22,9 +22,9 @@ from treeproof.query.constraints import (
     rising_cut,
     rounding_unit,
 )
-from treeproof.query.domain import Features
+from treeproof.query.domain import ColumnTypes, Features, column_types, feature_name
 from treeproof.query.names import feature_number, in_feature_order, numbers_of
-from treeproof.query.perturbations import Box, LInf, in_order, is_priced, resolve
+from treeproof.query.perturbations import Box, LInf, in_order, resolve
 from treeproof.query.properties import (
     Fair,
     HighConfidence,
@@ -141,18 +141,25 @@ class Ranges:
         The rows around which the boxes are; None for a domain.
     missing : bool (n_features,)
         Features that may be missing, too.
+    integer : bool (n_features,)
+        Features whose values are whole numbers.
+    values : dict
+        By feature, the only values that it takes, rising; of categories, codes. Around rows, other
+        categories than these stay as they are unless they are what changes.
     """
 
     low: FloatArray
     high: FloatArray
     rows: FloatArray | None
     missing: NDArray[np.bool_]
+    integer: NDArray[np.bool_]
+    values: dict[int, FloatArray]
 
     def only(self, box: int) -> "Ranges":
         """The ranges of one box."""
         part = slice(box, box + 1)
         rows = None if self.rows is None else self.rows[part]
-        return Ranges(low=self.low[part], high=self.high[part], rows=rows, missing=self.missing)
+        return replace(self, low=self.low[part], high=self.high[part], rows=rows)
 
 
 def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
@@ -169,38 +176,86 @@ def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Feat
         )
     if not isinstance(domain, LInf | Box):
         raise InvalidInput(f"'domain' must be a Box, or an LInf around rows. Got {domain!r}.")
-    if is_priced(domain):
+    if isinstance(domain, LInf) and domain.relative:
         raise UnsupportedQuery(
-            "Properties are proved in a plain Box or LInf, without a Domain or relative units."
+            "Properties are proved in plain units. Leave 'relative' out of LInf."
         )
-    domain = in_order(domain, names, n_features)
-    if X is None:
-        if not isinstance(domain, Box):
-            raise InvalidInput(
-                "Without rows, 'domain' must be a Box. Got an LInf."
-                " Pass the rows that it is around as X."
-            )
-        reach = resolve(domain, np.zeros((1, n_features)), names)
-        return Ranges(
-            low=np.array(reach.low), high=np.array(reach.high), rows=None, missing=may_miss
+    types = column_types(domain.domain, ensemble)
+    domain = in_order(replace(domain, domain=None), names, n_features)
+    rows = None
+    if X is not None:
+        rows = numeric_rows(ensemble, X, allow_empty=False).astype(np.float64)
+    if rows is None and not isinstance(domain, Box):
+        raise InvalidInput(
+            "Without rows, 'domain' must be a Box. Got an LInf."
+            " Pass the rows that it is around as X."
         )
-    rows = numeric_rows(ensemble, X, allow_empty=False).astype(np.float64)
     if isinstance(domain, LInf) and domain.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
-    reach = resolve(domain, rows, names)
-    if not reach.is_ball:
-        return Ranges(
-            low=np.array(reach.low), high=np.array(reach.high), rows=rows, missing=may_miss
+    reach = resolve(domain, np.zeros((1, n_features)) if rows is None else rows, names)
+    low, high = np.array(reach.low), np.array(reach.high)
+    if reach.is_ball and rows is not None:
+        radius = float(reach.radius or 0.0)
+        # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
+        low = np.maximum(-move_rounded_down(-rows, radius, reach.down, +1), low)
+        high = np.minimum(move_rounded_down(rows, radius, reach.up, +1), high)
+        low, high = np.minimum(low, rows), np.maximum(high, rows)
+        codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
+        low[:, codes], high[:, codes] = -np.inf, np.inf
+    if rows is not None and ((rows < types.low) | (rows > types.high)).any():
+        raise InvalidInput("Rows must lie within 'ranges' of the Domain. Got one that does not.")
+    low, high = np.maximum(low, types.low), np.minimum(high, types.high)
+    if (low > high).any():
+        raise InvalidInput("The box and 'ranges' of its Domain must have inputs in common.")
+    ranges = Ranges(
+        low=low,
+        high=high,
+        rows=rows,
+        missing=may_miss | types.may_miss,
+        integer=types.integer,
+        values=_listed(types),
+    )
+    for feature in np.flatnonzero(ranges.integer).tolist() + list(ranges.values):
+        _keep_to_domain(ensemble, ranges, feature)
+    return ranges
+
+
+def _listed(types: ColumnTypes) -> dict[int, FloatArray]:
+    """The values that features may take, of a domain that properties know."""
+    codes = types.may_become
+    listed = {feature: after for feature, after in codes.items() if not isinstance(after, dict)}
+    others = types.groups or types.rules or types.may_fill.any() or types.allow_broken_rows
+    if others or len(listed) < len(codes):
+        raise UnsupportedQuery(
+            "Of a Domain, properties take 'integer', 'values', 'ranges', lists of 'categorical' and"
+            " 'may_miss'. Leave out groups, rules, transitions, 'may_fill' and 'allow_broken_rows'."
         )
-    radius = float(reach.radius or 0.0)
-    # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
-    low = -move_rounded_down(-rows, radius, reach.down, +1)
-    high = move_rounded_down(rows, radius, reach.up, +1)
-    low = np.minimum(np.maximum(low, reach.low), rows)
-    high = np.maximum(np.minimum(high, reach.high), rows)
-    codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
-    low[:, codes], high[:, codes] = -np.inf, np.inf
-    return Ranges(low=low, high=high, rows=rows, missing=may_miss)
+    return types.values | listed
+
+
+def _keep_to_domain(ensemble: Ensemble, ranges: Ranges, feature: int) -> None:
+    """Move both ends of a feature's ranges to values that it takes, in place."""
+    low, high = ranges.low[:, feature], ranges.high[:, feature]
+    is_number, own = ~np.isnan(low), np.zeros(0)
+    if ranges.rows is not None:
+        own = ranges.rows[:, feature]
+    allowed = ranges.values.get(feature)
+    if allowed is None:
+        low[:], high[:] = np.ceil(low), np.floor(high)
+        is_empty, is_other = low > high, own != np.floor(own)
+        what = "whole numbers"
+    else:
+        first = np.searchsorted(allowed, low, side="left")
+        last = np.searchsorted(allowed, high, side="right") - 1
+        is_empty, is_other = first > last, ~np.isin(own, allowed)
+        low[is_number] = allowed[np.clip(first, 0, len(allowed) - 1)][is_number]
+        high[is_number] = allowed[np.clip(last, 0, len(allowed) - 1)][is_number]
+        what = "listed values"
+    name = feature_name(ensemble, feature)
+    for row in np.flatnonzero(is_other & ~np.isnan(own))[:1].tolist():
+        raise InvalidInput(f"Rows must be of the domain: {name} takes {what}. Got {own[row]}.")
+    if (is_empty & is_number).any():
+        raise InvalidInput(f"The domain must hold {what} of {name} within its bounds. Got none.")
 
 
 def feature_numbers(ensemble: Ensemble, features: Features, what: str) -> tuple[int, ...]:

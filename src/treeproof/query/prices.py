@@ -134,8 +134,8 @@ class Pricing:
         Prices of the axes that are choices.
     listed : dict of int to dict of (int, int) to float
         By axis, what a cost table lists: prices from an atom to another.
-    stays : bool (n_rows,)
-        Rows that do not change at all.
+    stays : bool (n_rows, n_axes)
+        Axes of rows that do not change at all; the row's own values are allowed there.
     binds_row : bool
         Bounds hold for the row's own values, too, which otherwise stay allowed.
     is_box : bool
@@ -215,9 +215,17 @@ class Pricing:
         if self.is_square:
             cost, is_exact = product_rounded_down(cost, cost, is_exact)
         if part.stays.any():
-            kept = np.zeros(shape, dtype=bool)
-            np.put_along_axis(kept, home + axes.atom_start[:-1], True, axis=1)
-            cost[part.stays[:, np.newaxis] & ~kept] = np.inf
+            cost[np.repeat(part.stays, np.diff(axes.atom_start), axis=1)] = np.inf
+            row, kept = np.nonzero(part.stays)
+            place = home[row, kept] + axes.atom_start[kept]
+            is_out = np.zeros(part.stays.shape, dtype=bool)
+            if part.binds_row:
+                outside = np.nonzero((part.rows < part.low) | (part.rows > part.high))
+                is_out[outside[0], axes.axis_of[outside[1]]] = True
+            cost[row, place] = np.where(is_out[row, kept], np.inf, 0.0)
+            is_exact[row, place], is_open[row, place] = True, False
+            first = np.array([axis.columns[0] for axis in axes.axes])
+            value[row, place] = part.rows[row, first[kept]]
         return Prices(
             axes=axes,
             rows=part.rows,
@@ -364,10 +372,12 @@ class Pricing:
         axis = self.axes.axes[number]
         columns = list(axis.columns)
         own, new = self.rows[row, columns], point[columns]
+        if np.array_equal(own, new, equal_nan=True):
+            return Fraction(0)
+        if self.stays[row, number]:
+            return None
         if self.is_box:
             return Fraction(0)
-        if self.stays[row]:
-            return None
         if axis.kind != NUMERIC:
             cost = self._choice_cost(number, own, new)
         elif np.isnan(own[0]) or np.isnan(new[0]):
@@ -419,6 +429,10 @@ class Pricing:
         axis = self.axes.axes[number]
         columns = list(axis.columns)
         own, new = self.rows[row, columns], point[columns]
+        if self.stays[row, number]:
+            is_same = np.array_equal(own, new, equal_nan=True)
+            names = ", ".join(feature_name(self.ensemble, column) for column in columns)
+            return None if is_same else f"{names} must stay as it is"
         if axis.kind == NUMERIC:
             return self._broken_number(row, columns[0], float(new[0]))
         if np.array_equal(own, new, equal_nan=True) and not self.is_box:

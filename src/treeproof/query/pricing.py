@@ -45,7 +45,7 @@ def pricing_of(
             if axis.kind != NUMERIC
         },
         listed=listed,
-        stays=np.zeros(len(rows), dtype=bool),
+        stays=np.zeros((len(rows), axes.n_axes), dtype=bool),
     )
 
 

@@ -1,11 +1,15 @@
 """Properties as TOML files: a domain and claims about it, written down once and kept with a model.
 
 ```toml
-missing = ["income"]
+missing = ["income"]    # may be missing
+integer = ["age"]       # whole numbers
 
 [domain]                # low and high of features; "*" for all others
 "*" = [0.0, 1.0]
 age = [18, 90]
+
+[values]                # the only values of a feature; of categories, [categorical]
+term = [36, 60]
 
 [[property]]
 kind = "Fair"
@@ -17,7 +21,8 @@ protected = "sex"
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from treeproof.errors import InvalidInput, nearest
+from treeproof.query.domain import Domain
 from treeproof.query.names import feature_number
 from treeproof.query.perturbations import Box
 from treeproof.query.properties import (
@@ -51,7 +57,7 @@ KINDS: dict[str, type[Property]] = {
         ScoreRange,
     )
 }
-_KEYS = ("domain", "missing", "property")
+_KEYS = ("domain", "missing", "integer", "values", "categorical", "property")
 _NAMES = {"features", "protected"}
 
 
@@ -63,6 +69,9 @@ class PropertyFile:
     """Names and properties, in the order of the file."""
     domain: dict[str, tuple[float, float]]
     missing: tuple[str | int, ...] = ()
+    integer: tuple[str | int, ...] = ()
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    categorical: dict[str, list[Any]] = field(default_factory=dict)
 
     def box(self, names: Sequence[str], n_features: int) -> Box:
         """The domain of a model, by the names of its features."""
@@ -72,7 +81,14 @@ class PropertyFile:
             if name != "*":
                 number = feature_number(known_feature(name, names), n_features, names)
                 low[number], high[number] = ends
-        return Box(low, high)
+        known = partial(known_feature, names=names)
+        types = Domain(
+            integer=[known(name) if isinstance(name, str) else name for name in self.integer],
+            values={known(name): values for name, values in self.values.items()},
+            categorical={known(name): codes for name, codes in self.categorical.items()},
+        )
+        is_plain = not (self.integer or self.values or self.categorical)
+        return Box(low, high, domain=None if is_plain else types)
 
 
 def load_properties(path: str | PathLike[str]) -> PropertyFile:
@@ -111,10 +127,29 @@ def _read(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _rows(document: dict[str, Any], path: Any) -> dict[str, Any]:
     """Which rows a file is about."""
-    missing = document.get("missing", [])
-    if not isinstance(missing, list) or not all(isinstance(name, str | int) for name in missing):
-        raise InvalidInput(f"'missing' in '{path}' must list features. Got {missing!r}.")
-    return {"domain": _domain(document.get("domain", {}), path), "missing": tuple(missing)}
+    return {
+        "domain": _domain(document.get("domain", {}), path),
+        "missing": _features(document, "missing", path),
+        "integer": _features(document, "integer", path),
+        "values": _lists(document, "values", path),
+        "categorical": _lists(document, "categorical", path),
+    }
+
+
+def _features(document: dict[str, Any], key: str, path: Any) -> tuple[str | int, ...]:
+    listed = document.get(key, [])
+    if not isinstance(listed, list) or not all(isinstance(name, str | int) for name in listed):
+        raise InvalidInput(f"'{key}' in '{path}' must list features. Got {listed!r}.")
+    return tuple(listed)
+
+
+def _lists(document: dict[str, Any], key: str, path: Any) -> dict[str, list[Any]]:
+    table = document.get(key, {})
+    if not isinstance(table, dict) or not all(isinstance(v, list) for v in table.values()):
+        raise InvalidInput(
+            f"'{key}' in '{path}' must be a table with a list for each feature. Got {table!r}."
+        )
+    return table
 
 
 def _domain(table: Any, path: Any) -> dict[str, tuple[float, float]]:

@@ -31,6 +31,7 @@ def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None
     lines = []
     for feature in order[:LISTED].tolist():
         moves = run.moves[run.changed[:, feature] & run.has_witness, feature]
+        is_named = _has_no_size(run, feature)
         lines.append(
             {
                 "name": run.feature_name(feature),
@@ -38,9 +39,10 @@ def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None
                 "count": int(counts[feature]),
                 "share": float(counts[feature] / n_witnesses),
                 "relative": float(counts[feature] / largest),  # the length of a bar
-                "median_change": number(float(np.median(np.abs(moves)))),
-                "largest_change": number(float(np.max(np.abs(moves)))),
-                "direction": _direction(moves),
+                "median_change": "–" if is_named else number(float(np.median(np.abs(moves)))),
+                "largest_change": "–" if is_named else number(float(np.max(np.abs(moves)))),
+                "direction": "to another category" if is_named else _direction(moves),
+                "is_named": is_named,
                 "if_frozen": single.get(feature, ""),
             }
         )
@@ -59,6 +61,11 @@ def change_counts(run: Run) -> np.ndarray:
     if run.changed is None:
         return np.zeros(run.results.witness.shape[1], dtype=np.int64)
     return np.asarray((run.changed & run.has_witness[:, None]).sum(axis=0))
+
+
+def _has_no_size(run: Run, feature: int) -> bool:
+    """Whether changes of a feature are no distances: categories, and columns of a group."""
+    return feature in (run.model.get("categorical") or []) or len(run.axis_of[feature]) > 1
 
 
 def _direction(moves: np.ndarray) -> str:

@@ -40,10 +40,15 @@ class Span(NamedTuple):
 def spans(found: Reasons, row: int) -> list[Span]:
     """Intervals and values of the features of a row's set; without intervals, the values alone."""
     result = []
-    parts = zip(found.features[row].tolist(), found.conditions(row), strict=True)
-    for place, (feature, (name, text)) in enumerate(parts):
-        value = float(found.values[row, feature])
-        ends = (value, value) if found.intervals is None else found.intervals[row][place].tolist()
+    places = {feature: place for place, feature in enumerate(found.features[row].tolist())}
+    for feature, text in found.conditions(row):
+        name, value = found.name(feature), float(found.values[row, feature])
+        if math.isnan(value):
+            result.append(Span(name, text, 0.0, 0.0, 0.0, True, True))
+            continue
+        ends = [value, value]
+        if found.intervals is not None:
+            ends = found.intervals[row][places[feature]].tolist()
         first, last = _known_range(found, feature)
 
         def at(position: float, first: float = first, last: float = last) -> float:
@@ -104,7 +109,7 @@ def _assembled(header: dict[str, Any], rows: list[ReasonsRow]) -> Reasons:
             getattr(found, name)[at] = getattr(row, name)
         found.size_lower_bound[at] = float(row.size_lower_bound)
         found.change_lower_bound[at] = float(row.change_lower_bound)
-        found.all_changes[at] = row.all_changes
+        found.changes_minimal[at], found.all_changes[at] = row.changes_minimal, row.all_changes
         found.features[at] = _numbers(row.features, n_features)
         found.sets[at] = [_numbers(features, n_features) for features in row.sets]
         found.changes[at] = [_numbers(features, n_features) for features in row.changes]

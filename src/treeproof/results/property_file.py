@@ -6,7 +6,9 @@ from typing import Any
 
 from treeproof.errors import InvalidInput
 from treeproof.files import replacing
-from treeproof.query.description import describe
+from treeproof.model.domain import accept_float64_rows
+from treeproof.query.description import describe, plain
+from treeproof.query.domain import column_types
 from treeproof.results.differences import DiffResult
 from treeproof.results.properties import PropertyResult
 
@@ -20,7 +22,7 @@ def save_property_results(
     results: list[tuple[str, PropertyResult]],
 ) -> None:
     """Write names and results of properties, with their model and domain."""
-    _save(path, {"model": model.inspect(), "domain": describe(domain)}, results)
+    _save(path, {"model": model.inspect(), "domain": _words(domain, model)}, results)
 
 
 def save_differences(
@@ -31,7 +33,7 @@ def save_differences(
 ) -> None:
     """Write what was found about two models, around rows of these numbers, or -1 for a domain."""
     first, second = models
-    head = {"model": first.inspect(), "other": second.inspect(), "domain": describe(domain)}
+    head = {"model": first.inspect(), "other": second.inspect(), "domain": _words(domain, first)}
     head["trees"] = results[0][1].trees.summary()
     parts = []
     for number, result in results:
@@ -41,6 +43,15 @@ def save_differences(
         if result.labels is not None:
             parts.append((f"two models: labels{where}", result.labels))
     _save(path, head, parts)
+
+
+def _words(domain: Any, model: Any) -> dict[str, Any]:
+    """A domain as run files hold it: what features take by their numbers, categories by codes."""
+    words = describe(domain)
+    if domain.domain is not None:
+        types = column_types(domain.domain, accept_float64_rows(model.ensemble))
+        words["domain"] = plain(types.words())
+    return words
 
 
 def _save(

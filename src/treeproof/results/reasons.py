@@ -78,9 +78,11 @@ class Reasons(FeatureTable):
     complete : bool (n_rows,)
         Whether there are no minimal sets but those in `sets`.
     changes : list of lists of int64 arrays
-        Minimal sets of features whose change can break the claim.
+        Sets of features whose change can break the claim.
     change_rows : list of float64 arrays (n_changes, n_features)
         For each of these a row that breaks the claim, with only those features changed.
+    changes_minimal : bool (n_rows,)
+        Whether it is shown that no feature of these changes is needless.
     all_changes : bool (n_rows,)
         Whether there are no minimal changes but those in `changes`.
     change_lower_bound : float64 (n_rows,)
@@ -116,6 +118,7 @@ class Reasons(FeatureTable):
     complete: Flags
     changes: list[Sets]
     change_rows: Tables
+    changes_minimal: Flags
     all_changes: Flags
     change_lower_bound: Floats
     witnesses: Tables
@@ -145,6 +148,7 @@ class Reasons(FeatureTable):
             complete=np.zeros(n_rows, dtype=bool),
             changes=[[] for _ in range(n_rows)],
             change_rows=[np.zeros((0, n_features)) for _ in range(n_rows)],
+            changes_minimal=np.ones(n_rows, dtype=bool),
             all_changes=np.zeros(n_rows, dtype=bool),
             change_lower_bound=np.zeros(n_rows),
             witnesses=[np.zeros((0, n_features)) for _ in range(n_rows)],
@@ -204,7 +208,7 @@ class Reasons(FeatureTable):
         said = self._claim(row)
         if not self.sufficient[row]:
             return f"{said} is not fixed by any set: {self.reason[row]}"
-        parts = [f"{name} {text}".strip() for name, text in self.conditions(row)]
+        parts = [f"{self.name(f)} {text}".strip() for f, text in self.conditions(row)]
         besides = self.kept_names(row)
         stays = f", while {listed(besides)} stay as they are" if besides else ""
         if not parts:
@@ -225,12 +229,23 @@ class Reasons(FeatureTable):
         """
         texts = []
         for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
-            moved = [f for f in features.tolist() if point[f] != self.values[row, f]]
-            texts.append(_joined([f"{self.name(f)} = {_exactly(point[f])}" for f in moved]))
+            same = (point == self.values[row]) | (np.isnan(point) & np.isnan(self.values[row]))
+            moved = [f for f in features.tolist() if not same[f] and self._tells(f, point)]
+            texts.append(_joined([f"{self.name(f)} {_equals(point[f])}" for f in moved]))
         return texts
 
-    def conditions(self, row: int = 0) -> list[tuple[str, str]]:
+    def _tells(self, feature: int, point: Floats) -> bool:
+        """Whether a feature says what a group of the domain is: the one that is 1, or the first."""
+        domain = (self.question.get("perturbation") or {}).get("domain") or {}
+        group = next((g for g, _ in domain.get("groups", ()) if feature in g), None)
+        if group is None or point[feature] != 0.0:
+            return True
+        return not point[group].any() and feature == group[0]
+
+    def conditions(self, row: int = 0) -> list[tuple[int, str]]:
         """What fixes the answer of one row: features, and conditions such as ``in [31, 44]``.
+
+        Of a one-hot group the column that is 1 stands for all.
 
         Parameters
         ----------
@@ -239,19 +254,20 @@ class Reasons(FeatureTable):
         """
         parts = []
         for place, feature in enumerate(self.features[row].tolist()):
-            name, value = self.name(feature), float(self.values[row, feature])
+            value = float(self.values[row, feature])
             if self.intervals is None:
-                parts.append((name, f"= {_exactly(value)}"))
+                if self._tells(feature, self.values[row]):
+                    parts.append((feature, _equals(value)))
                 continue
             ends = self.intervals[row][place]
             decimals = column_format(self.values[:, feature]).decimals
             low, high = (_inwards(end, value, decimals) for end in ends.tolist())
             if low == high:
-                parts.append((name, "" if low is None else f"= {low}"))
+                parts.append((feature, "" if low is None else f"= {low}"))
             elif low is None or high is None:
-                parts.append((name, f"<= {high}" if low is None else f">= {low}"))
+                parts.append((feature, f"<= {high}" if low is None else f">= {low}"))
             else:
-                parts.append((name, f"in [{low}, {high}]"))
+                parts.append((feature, f"in [{low}, {high}]"))
         return parts
 
     def _claim(self, row: int) -> str:
@@ -347,6 +363,7 @@ class Reasons(FeatureTable):
                 "complete": bool(self.complete[i]),
                 "changes": [features.tolist() for features in self.changes[i]],
                 "change_rows": self.change_rows[i].tolist(),
+                "changes_minimal": bool(self.changes_minimal[i]),
                 "all_changes": bool(self.all_changes[i]),
                 "change_lower_bound": float(self.change_lower_bound[i]),
                 "witnesses": self.witnesses[i].tolist(),
@@ -369,11 +386,14 @@ def _joined(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _exactly(value: float) -> str:
-    """A value in as few digits as tell it from all others of its precision."""
-    single = np.float32(value)
-    text = str(single if float(single) == value else value)
-    return text.removesuffix(".0")
+def _equals(value: float) -> str:
+    """That a feature has a value, in as few digits as tell it from all others of its precision."""
+    if math.isnan(value):
+        return "is missing"
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    text = str(single if float(single) == value else float(value))
+    return f"= {text.removesuffix('.0')}"
 
 
 def _inwards(end: float, value: float, decimals: int | None) -> str | None:

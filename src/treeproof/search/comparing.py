@@ -183,11 +183,16 @@ class _Comparison:
         for number, question in enumerate(questions):
             left_s = (ends_s - self.spent_s) / (len(questions) - number)
             part = replace(budget, time_limit_s=max(left_s / n_boxes, 1e-3))
-            found = solve(self.models, self.ranges, question, part, n_jobs=self.inquiry.n_jobs)
+            found = solve(
+                self.models,
+                self.ranges,
+                question,
+                part,
+                n_jobs=self.inquiry.n_jobs,
+                on_progress=self.inquiry.advance(number, len(questions), n_boxes),
+            )
             self.spent_s += sum(outcome.seconds for outcome in found)
             answers.append(found)
-            if self.inquiry.progress is not None:
-                self.inquiry.progress(number + 1, len(questions))
             is_value = question.kind == "value"
             if not is_value and all(
                 any(part[box].verdict == Verdict.FALSIFIED for part in answers)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ _QUANTITY = {
 class Inquiry:
     """Where a property is asked about, and how long that may take.
 
-    `progress`, where given, is called with the number of questions answered and of all.
+    `on_progress`, where given, is called with the sets answered so far and all of them: one for
+    each row, or the domain, and each question that the property consists of.
     """
 
     domain: Box | LInf
@@ -60,7 +62,22 @@ class Inquiry:
     budget: Budget
     n_jobs: int = 1
     evidence: bool = False
-    progress: Callable[[int, int], None] | None = None
+    on_progress: Callable[[int, int], None] | None = None
+
+    def advance(self, number: int, n_questions: int, n_sets: int) -> Callable[[int], None] | None:
+        """What tells the progress of one question; called with the sets just done, from threads."""
+        tell, lock = self.on_progress, Lock()
+        if tell is None:
+            return None
+        done = number * n_sets
+
+        def advance(n_done: int) -> None:
+            nonlocal done
+            with lock:
+                done += n_done
+                tell(done, n_questions * n_sets)
+
+        return advance
 
     def ranges(self, ensemble: Ensemble) -> Ranges:
         """The rows that are asked about."""
@@ -73,9 +90,7 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
     ranges = inquiry.ranges(ensemble)
     answers = []
     for number, question in enumerate(questions):
-        answers.append(_answer(ensemble, ranges, question, inquiry))
-        if inquiry.progress is not None:
-            inquiry.progress(number + 1, len(questions))
+        answers.append(_answer(ensemble, ranges, question, inquiry, (number, len(questions))))
         if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
                for box in range(len(ranges.low))):  # fmt: skip
             break
@@ -106,7 +121,10 @@ def find_largest_change(
     moved = [names[number] for number in changed]
     words: dict[str, Any] = {"name": "largest_change", "features": moved}
     words |= {} if label is None else {"label": plain_value(label)}
-    answers = [_answer(ensemble, ranges, question, inquiry) for question in questions]
+    answers = [
+        _answer(ensemble, ranges, question, inquiry, (number, len(questions)))
+        for number, question in enumerate(questions)
+    ]
     results = []
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
@@ -158,9 +176,9 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
         )
     ranges, words = inquiry.ranges(ensemble), {"name": "score_range"}
     ends = []
-    for sign, quantity in ((-1.0, "smallest score"), (1.0, "largest score")):
+    for number, (sign, quantity) in enumerate(((-1.0, "smallest score"), (1.0, "largest score"))):
         question = extreme_question(ensemble, outputs[0], sign, math.inf)
-        parts = _answer(ensemble, ranges, question, inquiry)
+        parts = _answer(ensemble, ranges, question, inquiry, (number, 2))
         ends.append(
             [
                 _as_score(
@@ -173,9 +191,21 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
 
 
 def _answer(
-    ensemble: Ensemble, ranges: Ranges, question: PairQuestion, inquiry: Inquiry
+    ensemble: Ensemble,
+    ranges: Ranges,
+    question: PairQuestion,
+    inquiry: Inquiry,
+    place: tuple[int, int],
 ) -> list[PairOutcome]:
-    return solve(one_model(ensemble), ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs)
+    """Answer a question about all sets; `place` is its number, and how many questions there are."""
+    return solve(
+        one_model(ensemble),
+        ranges,
+        question,
+        inquiry.budget,
+        n_jobs=inquiry.n_jobs,
+        on_progress=inquiry.advance(*place, len(ranges.low)),
+    )
 
 
 def feature_names(ensemble: Ensemble) -> tuple[str, ...]:

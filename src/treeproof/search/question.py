@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
+from treeproof.errors import UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
 from treeproof.prediction import Model, accumulators
 from treeproof.query.arithmetic import Arithmetic
@@ -122,6 +123,11 @@ class Question:
             sums=partial(accumulators, n_jobs=n_jobs),
         )
         require_support(engine, query)
+        if self.evidence and query.pricing is not None and query.pricing.types.rules:
+            raise UnsupportedQuery(
+                "Evidence is recorded for domains without rules between features. Leave out"
+                " 'evidence', or the rules."
+            )
         return engine, query, self._budget()
 
     def _budget(self) -> Budget:

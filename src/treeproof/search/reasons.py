@@ -177,6 +177,11 @@ def in_domain(query: Query) -> Query:
 
     A feature that is kept has the row's own value, so that value is always allowed.
     """
+    if query.pricing is not None:
+        rows, pricing = query.rows, query.pricing
+        bounds = np.fmin(pricing.low, rows), np.fmax(pricing.high, rows)
+        pricing = dataclasses.replace(pricing, low=bounds[0], high=bounds[1])
+        return dataclasses.replace(query, pricing=pricing)
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     anywhere = np.full(query.rows.shape[1], np.inf)
     reach = dataclasses.replace(
@@ -233,12 +238,17 @@ def find_reasons(
             row.write(query, results, wanted.always, members)
 
     in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
-    words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
-    results.question = words | results.question
-    results.header = header_record(model_words(query), words | query.description)
+    describe_reasons(query, results, wanted)
     if evidence:
         _record(query, results, budget, n_jobs)
     return results
+
+
+def describe_reasons(query: Query, results: Reasons, wanted: Wanted) -> None:
+    """Say in results what was asked."""
+    words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
+    results.question = words | results.question
+    results.header = header_record(model_words(query), words | query.description)
 
 
 def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None:
@@ -343,8 +353,8 @@ class _FoundRow:
             self.sets.append((status, pairs[::2], pairs[1::2]))
         self.changes = []
         for _ in range(tapes.next()):
-            point, size = tapes.some(2)
-            self.changes.append((point, tapes.some(size)))
+            point, is_minimal, size = tapes.some(3)
+            self.changes.append((point, bool(is_minimal), tapes.some(size)))
         self.changed = []
         for _ in range(tapes.next()):
             self.changed.append(tapes.some(tapes.next()))
@@ -404,10 +414,11 @@ class _FoundRow:
         results.size_lower_bound[row], results.change_lower_bound[row] = self.bounds
         changes = [change for change in self.changes if self._known([change[0]]).all()]
         results.changes[row] = [
-            np.array(spread(units, units)[0], dtype=np.int64) for _, units in changes
+            np.array(spread(units, units)[0], dtype=np.int64) for _, _, units in changes
         ]
         results.all_changes[row] = self.no_other_change and len(changes) == len(self.changes)
-        results.change_rows[row] = self.points[[number for number, _ in changes]]
+        results.change_rows[row] = self.points[[number for number, _, _ in changes]]
+        results.changes_minimal[row] = all(is_minimal for _, is_minimal, _ in changes)
         if results.intervals is not None:
             results.intervals[row], results.widest[row] = self._intervals(query, features)
 
@@ -466,7 +477,7 @@ def _confirm(query: Query, found: list[_FoundRow]) -> None:
     """Replay the points of all rows by the plain model, and see that they lie in the domain."""
     for row in found:
         row.fill_points(query.rows[row.row])
-        for number, _ in row.changes:
+        for number, _, _ in row.changes:
             _write_short(query, row.row, row.points[number])
     counts = [len(row.points) for row in found]
     if not sum(counts):

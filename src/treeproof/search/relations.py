@@ -80,27 +80,25 @@ class RuleSearch:
         self.engine, self.query, self.pricing = engine, query, pricing
         self.rules: tuple[Rule, ...] = pricing.types.rules
         free = dataclasses.replace(pricing.types, rules=())
-        # Without a budget: what costs more is of use where rules forbid what costs less.
-        limit = pricing.budget if pricing.is_box else None
-        self.relaxed = dataclasses.replace(pricing, types=free, binds_row=True, budget=limit)
+        self.relaxed = dataclasses.replace(pricing, types=free, binds_row=True)
         self.deadline = time.perf_counter() + budget.time_limit_s
         self.budget = budget
         self.most_parts = min(int(budget.node_limit), _MOST_PARTS)
         self.best: FloatArray | None = None
         self.total: tuple[Fraction, bool] | None = None
-        self.lower = 0.0
+        # No violation costs less than this and what is still to be asked about; squared for L2.
+        self.lower = math.inf
         self.reason = UnknownReason.NONE
         self._count = itertools.count()
 
     def run(self, asks_radius: bool) -> None:
         """Split until the cheapest violation within rules, or whether there is one, is known."""
-        limit = None if asks_radius else self.pricing.limit
-        self.ceiling = math.inf if limit is None else round_up(limit)
+        self.asks_radius = asks_radius
         parts = self._children(Part(0.0, 0, self.pricing.low[0], self.pricing.high[0]))
         n_asked = 0
         heapq.heapify(parts)
         while parts:
-            if self._is_settled(parts[0].bound) or (not asks_radius and self._is_within()):
+            if self._is_settled(parts[0].bound):
                 break
             if time.perf_counter() >= self.deadline or n_asked >= self.most_parts:
                 is_late = n_asked < self.most_parts
@@ -110,52 +108,64 @@ class RuleSearch:
             n_asked += len(some)
             for part in self._split(some):
                 heapq.heappush(parts, part)
-        self.lower = parts[0].bound if parts else math.inf
-
-    def _is_within(self) -> bool:
-        """Whether a violation was found that the question's own set holds."""
-        limit = self.pricing.limit
-        return self.total is not None and (limit is None or self.total <= (limit, False))
+        self.lower = min([self.lower, *(part.bound for part in parts)])
 
     def _is_settled(self, bound: float) -> bool:
         """Whether nothing above a bound matters any more."""
-        if bound > self.ceiling:
-            return True
-        return self.total is not None and bound >= float(self.total[0]) * _NEAR
+        if self.total is None:
+            return False
+        return not self.asks_radius or bound >= float(self.total[0]) * _NEAR
 
     def _split(self, parts: list[Part]) -> list[Part]:
         """Ask the engine about parts; returns what is left to ask."""
+        parts = [part for part in parts if self._is_affordable(part)]
+        if not parts:
+            return []
         found = self._ask(parts)
         left = []
         power = 2 if self.pricing.is_square else 1
         for number, part in enumerate(parts):
-            lower = float(found.lower[number])
-            if self.pricing.is_box:
-                if found.verdict[number] == Verdict.VERIFIED:
-                    continue
-                lower = 0.0
-            if math.isinf(lower):
+            lower = float(found.lower[number]) if self.asks_radius else 0.0
+            is_safe = found.verdict[number] == Verdict.VERIFIED and not self.asks_radius
+            if is_safe or math.isinf(lower):
                 continue
             # Rounded down: squares of doubles are no doubles.
             bound = max(part.bound, math.nextafter(lower**power, 0.0) if power == 2 else lower)
-            witness = found.witness[number]
-            if np.isnan(witness).all():
-                # Neither proved nor broken: nothing more can be learned about this part.
+            is_found = np.isfinite(found.upper[number]) if self.asks_radius else True
+            if not is_found or found.verdict[number] == Verdict.UNKNOWN:
                 self.reason = found.reason[number] or UnknownReason.SOLVER_FAILED
-                left.append(dataclasses.replace(part, bound=bound))
-                self.most_parts = 0
-                continue
-            is_exact = bool(found.exact[number])
+            witness = found.witness[number]
             broken = [rule for rule in self.rules if not rule.holds(witness)]
-            self._offer(witness)
-            if not broken:
-                if not is_exact:
-                    left.append(dataclasses.replace(part, bound=bound))
-                continue
-            self._repair(part, witness)
-            changed = dataclasses.replace(part, bound=bound)
-            left += self._branch(changed, witness, broken[0])
+            if is_found:
+                self._offer(witness)
+            if is_found and broken:
+                self._repair(part, witness)
+                changed = dataclasses.replace(part, bound=bound)
+                left += self._branch(changed, witness, broken[0])
+            else:
+                # The cheapest of this part, or all that there is to know about it.
+                self.lower = min(self.lower, bound)
+        for part in left:
+            if self._is_settled(part.bound):
+                self.lower = min(self.lower, part.bound)
         return [part for part in left if not self._is_settled(part.bound)]
+
+    def _is_affordable(self, part: Part) -> bool:
+        """Whether the cheapest values of a box, claim or not, are allowed and within the budget.
+
+        Sound: prices are rounded down, and their sum is exact.
+        """
+        prices = dataclasses.replace(
+            self.relaxed, low=part.low[np.newaxis], high=part.high[np.newaxis]
+        ).prices()
+        axes = self.pricing.axes
+        least = [prices.cost[0, axes.atoms_of(axis)].min() for axis in range(axes.n_axes)]
+        if not np.isfinite(least).all():
+            return False
+        exact = [Fraction(float(cost)) for cost in least]
+        total = max(exact) if self.pricing.total == "max" else sum(exact, Fraction(0))
+        limit = None if self.asks_radius else self.pricing.limit
+        return limit is None or total <= limit
 
     def _ask(self, parts: list[Part]) -> Results:
         """Answers without rules, in the boxes of parts."""
@@ -168,12 +178,12 @@ class RuleSearch:
         query = dataclasses.replace(same, pricing=pricing)
         left = max(self.deadline - time.perf_counter(), 1e-3)
         budget = dataclasses.replace(self.budget, time_limit_s=left)
-        ask = self.engine.verify if self.pricing.is_box else self.engine.radius
+        ask = self.engine.radius if self.asks_radius else self.engine.verify
         results: Results = ask(query, budget)
         return results
 
     def _offer(self, point: FloatArray) -> None:
-        """Take a point for the best, if it obeys all rules, breaks the claim and is cheaper."""
+        """Take a point for the best, if it is of the domain, breaks the claim and is cheaper."""
         if self.pricing.broken_rule(0, point) is not None:
             return
         if not self.query.is_broken_by(point[np.newaxis])[0]:
@@ -386,10 +396,9 @@ class RuleSearch:
             results.reason[row] = self.reason or UnknownReason.NODE_LIMIT
 
     def _write_verdict(self, results: Results, row: int, query: Query) -> None:
-        best = self.best if self._is_within() else None
-        if best is not None and mark_falsified(query, results, row, best):
+        if self.best is not None and mark_falsified(query, results, row, self.best):
             return
-        if self.lower > self.ceiling or math.isinf(self.lower):
+        if math.isinf(self.lower):  # every part was proved
             mark_verified(query, results, row)
         else:
-            mark_unknown(query, results, row, self.reason or UnknownReason.NEAR_TIE)
+            mark_unknown(query, results, row, self.reason or UnknownReason.SOLVER_FAILED)

@@ -60,7 +60,8 @@ def forged(document: dict) -> dict[str, dict]:
         found["no witness"] = document | {"witness": None}
         one, other = document["witness"]
         moved = [(float.fromhex(one[0]) + 0.5).hex(), *one[1:]]
-        found["two rows"] = document | {"witness": [moved, other]}
+        if moved != one:  # what is missing stays missing
+            found["two rows"] = document | {"witness": [moved, other]}
     if document["verdict"] == "verified" and document["claim"]["name"] == "SameLabels":
         found["fewer parts"] = document | {"statements": document["statements"][:-1]}
     for part in document["statements"]:

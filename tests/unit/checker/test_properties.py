@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import treeproof as tp
-from tests.soundness.test_properties import SIZES, random_domain
+from tests.soundness.test_properties import SIZES, random_domain, random_types
 from tests.strategies import random_tree_ensemble
 from treeproof.checker.properties import PREFIX, check_property
 from treeproof.errors import CertificateRejected
@@ -26,6 +26,7 @@ def answers(seed: int):
     domain = random_domain(rng, n_features)
     if ensemble.is_categorical.any():
         domain = tp.Box(np.zeros(n_features), np.full(n_features, 2.0))
+    domain, _ = random_types(seed, ensemble, domain)
     changed = [int(rng.integers(n_features))]
     model = Model(ensemble)
     options = {"missing": [f for f in range(n_features) if rng.random() < 0.1], "evidence": True}
@@ -87,6 +88,12 @@ def _forged(document: dict) -> dict[str, dict]:
         if document["claim"]["name"] in ("Monotone", "HighConfidence"):
             forged["rows swapped"] = document | {"witness": swapped}
         forged["one row twice"] = document | {"witness": [swapped[0], swapped[0]]}
+    for feature in [*document["integer"], *(f for f, _ in document["values"])]:
+        rows = [list(row) for row in document["witness"] or ()]
+        for row in rows:
+            row[feature] = (float.fromhex(row[feature]) + 0.03125).hex()
+        if rows:
+            forged["a value that there is not"] = document | {"witness": rows}
     for part in document["statements"]:
         proof = base64.b64decode(part["proof"])
         if proof:
@@ -113,4 +120,4 @@ def test_forged_evidence_is_rejected() -> None:
                 kinds.add(name)
                 with pytest.raises(CertificateRejected):
                     check_property(ensemble, packed(changed))
-    assert len(kinds) >= 9, kinds
+    assert len(kinds) >= 10, kinds

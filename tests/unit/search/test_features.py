@@ -16,6 +16,7 @@ from treeproof.engines.baselines.cliques import CliqueEngine
 from treeproof.engines.baselines.multilevel import MultilevelEngine
 from treeproof.search.anchors import find_anchors
 from treeproof.search.features import scan_features
+from treeproof.search.reasons import Wanted
 
 SIZES = Sizes(trees=4, depth=3, features=4, rows=2)
 
@@ -86,7 +87,7 @@ def with_fixed(query, row, low, high, anchors):
 @pytest.mark.parametrize("seed", range(40))
 def test_anchors_are_sufficient_and_minimal(seed, ask):
     query = random_case(np.random.default_rng(seed), SIZES, ask=ask, own_labels=True).query
-    found = find_anchors(CliqueEngine(), query, Budget())
+    found = find_anchors(CliqueEngine(), query, Wanted.of(query.ensemble), Budget())
     low, high = query.reach.box(query.rows, query.reach.radius or 0.0)
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
     for row in range(len(query)):
@@ -108,7 +109,7 @@ def test_without_budget_anchors_are_still_sufficient(seed):
     query = random_case(np.random.default_rng(seed), SIZES, ask="box", own_labels=True).query
     engine = MultilevelEngine() if seed % 2 else CliqueEngine()
     budget = Budget() if seed % 2 else Budget(node_limit=1, time_limit_s=1e-6)
-    found = find_anchors(engine, query, budget)
+    found = find_anchors(engine, query, Wanted.of(query.ensemble), budget)
     low, high = query.reach.box(query.rows, 0.0)
     low, high = np.fmin(low, query.rows), np.fmax(high, query.rows)
     for row in np.flatnonzero(~query.already_broken):

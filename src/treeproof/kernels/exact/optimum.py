@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arrays import copy_into, grow_table, grown
+from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import (
@@ -36,7 +36,28 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.dual import LOWEST, enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.dual import (
+    LOWEST,
+    enter_box,
+    marginals,
+    new_state,
+    refresh,
+    sweep,
+)
+from treeproof.kernels.exact.open_boxes import (
+    BOUND,
+    CUT_OFF,
+    PARENT,
+    SIDE,
+    WEIGHT,
+    add_place,
+    load_state,
+    new_open_boxes,
+    save_state,
+    take_place,
+    top_bound,
+    with_places,
+)
 from treeproof.kernels.exact.pairs import child_of
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
@@ -58,11 +79,17 @@ BETTER = 3
 """Beside the verdicts of `judge_pair`: a point that is better than the best one known."""
 ROOT_SWEEPS, NODE_SWEEPS = 60, 30
 WORTH_ANOTHER_TRY = 0.8
-PATIENCE = 5.0
-ROOT_PATIENCE = 40.0
-"""Sweeping ends when that many more sweeps like the last one would not close the box."""
+PATIENCE, START_PATIENCE, ROOT_PATIENCE = 5.0, 10.0, 40.0
+"""Sweeping ends when that many more sweeps like the last one would not close the box: most boxes,
+those that a search starts with, and the whole of a question."""
 ROUNDS = 4
 """Rounds of ascent from each point that is tried."""
+LONGEST_REST = 8
+"""Boxes in a row in which no point is tried, after points that were no better."""
+PART_OF_ALL = 0.02
+"""Splits of one side that count as much as the mean of all, as a part of the splits of a side."""
+SHRUNK = 8
+"""A box with one leaf in that many left is searched with trees of its own."""
 PARTS_OF_WEIGHT = 256
 """Weights are written down in so many parts."""
 WEIGHT_STEPS, NODE_WEIGHT_STEPS = 7, 4
@@ -110,6 +137,9 @@ class Best(NamedTuple):
     is_found bool    (1,)          whether `cells` hold a point
     cells    int32   (n_columns,)  cells of the best point
     counts   int64   (4,)          nodes, sweeps, points, difference leaves
+    learned  float64 (2 * n_columns + 1, 2)  of both sides of splits of each column, and of all of
+                                   them: by how much bounds fell, and the boundaries cut off
+    tries    int64   (2,)          boxes without a try between points, boxes since the last try
     """
 
     value: np.ndarray
@@ -117,6 +147,22 @@ class Best(NamedTuple):
     is_found: np.ndarray
     cells: np.ndarray
     counts: np.ndarray
+    learned: np.ndarray
+    tries: np.ndarray
+
+
+@inner_kernel
+def new_best(n_columns):
+    """Nothing known."""
+    return Best(
+        np.full(1, -np.inf, dtype=np.float64),
+        np.full(1, np.inf, dtype=np.float64),
+        np.zeros(1, dtype=np.bool_),
+        np.zeros(n_columns, dtype=np.int32),
+        np.zeros(4, dtype=np.int64),
+        np.zeros((2 * n_columns + 1, 2), dtype=np.float64),
+        np.zeros(2, dtype=np.int64),
+    )
 
 
 class Parts(NamedTuple):
@@ -132,112 +178,6 @@ class Parts(NamedTuple):
     unary: np.ndarray
     base: np.ndarray
     gross: np.ndarray
-
-
-class Pool(NamedTuple):
-    """Open boxes, as a heap by bound.
-
-    multiplier  float32 (capacity, n_segments)   any numbers give a bound: half the digits will do
-    box         int32   (capacity, 2 * n_slots)
-    bound       float64 (capacity, 2)            bound, weight of the first gain
-    heap        int64   (capacity,)              places, the largest bound first
-    size        int64   (1,)                     open boxes; the places of heap beyond are free
-    """
-
-    multiplier: np.ndarray
-    box: np.ndarray
-    bound: np.ndarray
-    heap: np.ndarray
-    size: np.ndarray
-
-
-@inner_kernel
-def new_pool(state, capacity):
-    """Empty pool."""
-    heap = np.empty(capacity, dtype=np.int64)
-    for place in range(capacity):
-        heap[place] = place
-    return Pool(
-        np.empty((capacity, len(state.multiplier)), dtype=np.float32),
-        np.empty((capacity, 2 * len(state.box)), dtype=np.int32),
-        np.empty((capacity, 2), dtype=np.float64),
-        heap,
-        np.zeros(1, dtype=np.int64),
-    )
-
-
-@inner_kernel
-def with_place(pool, memory_bytes):
-    """The pool, in larger arrays when it is full, and whether the memory allows for one more."""
-    size = pool.size[0]
-    if size < len(pool.heap):
-        return pool, True
-    if 8.0 * size * (pool.multiplier.shape[1] + pool.box.shape[1] + 6) > memory_bytes:
-        return pool, False
-    heap = grown(pool.heap, 2 * size)
-    for place in range(size, len(heap)):
-        heap[place] = place
-    larger = Pool(
-        grow_table(pool.multiplier, 2 * size), grow_table(pool.box, 2 * size),
-        grow_table(pool.bound, 2 * size), heap, pool.size,
-    )  # fmt: skip
-    return larger, True
-
-
-@noalloc_kernel
-def put_box(pool, state, bound, weight):
-    """Add the state's box and multipliers to a pool that has room; returns its place."""
-    at = pool.size[0]
-    place = pool.heap[at]
-    for index in range(len(state.multiplier)):
-        pool.multiplier[place, index] = state.multiplier[index]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        pool.box[place, slot] = state.box[slot, LOW]
-        pool.box[place, n_slots + slot] = state.box[slot, HIGH]
-    pool.bound[place, 0] = bound
-    pool.bound[place, 1] = weight
-    pool.size[0] = at + 1
-    while at > 0:
-        above = (at - 1) // 2
-        if pool.bound[pool.heap[above], 0] >= bound:
-            break
-        pool.heap[at] = pool.heap[above]
-        pool.heap[above] = place
-        at = above
-    return place
-
-
-@noalloc_kernel
-def take_box(pool, state):
-    """Take the box with the largest bound out of a pool; returns its bound and weight."""
-    place = pool.heap[0]
-    size = pool.size[0] - 1
-    pool.size[0] = size
-    moved = pool.heap[size]
-    pool.heap[size] = place
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        if below + 1 < size and (
-            pool.bound[pool.heap[below + 1], 0] > pool.bound[pool.heap[below], 0]
-        ):
-            below += 1
-        if pool.bound[pool.heap[below], 0] <= pool.bound[moved, 0]:
-            break
-        pool.heap[at] = pool.heap[below]
-        at = below
-    if size > 0:
-        pool.heap[at] = moved
-    for index in range(len(state.multiplier)):
-        state.multiplier[index] = pool.multiplier[place, index]
-    n_slots = len(state.box)
-    for slot in range(n_slots):
-        state.box[slot, LOW] = pool.box[place, slot]
-        state.box[slot, HIGH] = pool.box[place, n_slots + slot]
-    return pool.bound[place, 0], pool.bound[place, 1]
 
 
 class PairJudge(NamedTuple):
@@ -566,7 +506,29 @@ def adapt_weight(problem, parts, state, target, best, above, weight):
 
 
 @noalloc_kernel
-def work_on(problem, state, target, judge, best, is_root):
+def is_shrunk(problem, state):
+    """Whether so few leaves meet the state's box that trees of its own pay."""
+    n_alive = 0
+    for factor in range(problem.n_factors):
+        if state.n_active[factor] > 0:
+            n_alive += np.int64(state.n_alive[factor])
+    return SHRUNK * n_alive < len(problem.leaf_gain)
+
+
+@noalloc_kernel
+def try_point(problem, state, target, judge, best):
+    """`propose`, less and less often while it finds nothing better."""
+    best.tries[1] += 1
+    if judge.aim.mode == VALUE and best.tries[1] <= best.tries[0]:
+        return np.int64(HOLDS)
+    verdict = np.int64(propose(problem, state, target, judge, best, state.marginal))
+    best.tries[0] = 0 if verdict == BETTER else min(best.tries[0] + 1, LONGEST_REST)
+    best.tries[1] = 0
+    return verdict
+
+
+@noalloc_kernel
+def work_on(problem, state, target, judge, best, patience):
     """Work on the state's box until it is closed, has to be split, or shows what is sought.
 
     Returns CLOSED, SPLIT or VIOLATED; a bound of all points of the box as it was, and of those
@@ -580,8 +542,8 @@ def work_on(problem, state, target, judge, best, is_root):
     bound, error = refresh(problem, state)
     dropped = -np.inf
     turn = 0
+    is_root = patience == ROOT_PATIENCE
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
-    patience = ROOT_PATIENCE if is_root else PATIENCE
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -604,7 +566,7 @@ def work_on(problem, state, target, judge, best, is_root):
         if bound + error < floor:
             return CLOSED, max(bound + error, dropped), -np.inf
         marginals(problem, state)
-        if propose(problem, state, target, judge, best, state.marginal) == BROKEN:
+        if try_point(problem, state, target, judge, best) == BROKEN:
             return VIOLATED, np.inf, np.inf
         floor = floor_of(aim, best)
         # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
@@ -642,11 +604,40 @@ def new_target(problem):
 
 
 @noalloc_kernel
-def choose_split(problem, state, gap):
-    """As `choose_branch`, cut in the middle of the boundaries of the slot that has most of them."""
+def learn(learned, split, bound):
+    """Remember once by how much a bound fell on the side of a split where the box at hand lies."""
+    for row in (np.int64(split[SIDE]), np.int64(len(learned) - 1)):
+        if split[CUT_OFF] > 0.0:
+            learned[row, 0] += max(split[PARENT] - bound, 0.0)
+            learned[row, 1] += split[CUT_OFF]
+    split[CUT_OFF] = 0.0
+
+
+@noalloc_kernel
+def rate_of(learned, side):
+    """By how much a bound falls for each boundary that a split cuts off on one side of a column.
+
+    What was learned of the side counts as far as there is enough of it, besides that of all sides.
+    """
+    last = len(learned) - 1
+    if learned[last, 1] == 0.0:
+        return 1.0
+    some = PART_OF_ALL * learned[last, 1] / last
+    mean = learned[last, 0] / learned[last, 1]
+    return (learned[side, 0] + some * mean) / (learned[side, 1] + some)
+
+
+@noalloc_kernel
+def choose_split(problem, state, gap, learned):
+    """As `choose_branch`, where both bounds can be expected to fall most, by what was learned.
+
+    Returns slot, last cell of its left part, and what is cut off the left and the right part.
+    """
     best_slot = -1
     best_cell = 0
     most = 0.0
+    off_left = 0.0
+    off_right = 0.0
     for slot in range(problem.n_slots):
         low = state.box[slot, LOW]
         high = state.box[slot, HIGH]
@@ -658,17 +649,23 @@ def choose_split(problem, state, gap):
         total = 0.0
         for cell in range(low, high):
             total += state.scratch[cell]
+        side = np.int64(2 * problem.slots[slot, FEATURE])
+        rates = rate_of(learned, side) * rate_of(learned, side + 1)
         left = 0.0
         for cell in range(low, high):
             here = state.scratch[cell]
             left += here
-            if here > 0.0 and min(left, total - left + here) > most:
-                most = min(left, total - left + here)
+            score = rates * (total - left + here) * left
+            if here > 0.0 and score > most:
+                most = score
                 best_slot = slot
                 best_cell = cell
+                off_left = total - left + here
+                off_right = left
     if best_slot < 0:
-        return choose_branch(problem, state, gap)
-    return best_slot, best_cell
+        slot, cell = choose_branch(problem, state, gap)
+        return slot, cell, 0.0, 0.0
+    return best_slot, best_cell, off_left, off_right
 
 
 @noalloc_kernel
@@ -703,20 +700,108 @@ def part_peak(state, slot, cell, is_right):
     return peak
 
 
+@noalloc_kernel
+def hand_over(frontier, problem, state, box, bound):
+    """Leave the state's box to be searched with trees of its own; there must be room for it.
+
+    box  CellBox  of the problem, for columns that do not matter in it
+    """
+    place = add_place(frontier, bound)
+    row = frontier.box[place]
+    n_columns = len(box.low)
+    for column in range(n_columns):
+        row[column] = box.low[column]
+        row[n_columns + column] = box.high[column]
+    for slot in range(problem.n_slots):
+        column = problem.slots[slot, FEATURE]
+        row[column] = problem.cells[state.box[slot, LOW], LOW]
+        row[n_columns + column] = problem.cells[state.box[slot, HIGH], HIGH]
+
+
+@noalloc_kernel
+def find_cut(problem, state, target, judge, best, gap):
+    """Where to split the state's box; or, where one pair of leaves is left, what it shows.
+
+    Returns the cut (slot, -1 without one; last cell of its left part; what is cut off the left and
+    the right part), whether cells beyond the gap have left the box, and the verdict about the pair.
+    """
+    slot, cell, off_left, off_right = choose_split(problem, state, gap, best.learned)
+    is_trimmed = slot < 0
+    verdict = np.int64(HOLDS)
+    if slot < 0:
+        slot, cell = split_relation(judge, problem, state)
+    if slot < 0:
+        # One pair of leaves is left in every tree, and related columns go together.
+        for other in range(problem.n_slots):
+            target.point[other] = state.box[other, LOW]
+        verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
+    return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
+
+
+@noalloc_kernel
+def cut_in_two(boxes, problem, state, split, cut, above):
+    """Keep the more promising part of the state's box, and put the other one aside.
+
+    split  float64 (5,)  what is known of the box, with PARENT the bound that its marginals belong
+                         to; then what is known of the part that is kept
+    cut                  slot, last cell of its left part, what is cut off the left and right part
+    above  float64       a bound of the box
+    """
+    slot, cell, off_left, off_right = cut
+    is_right = peaks_right(state, slot, cell)
+    # Sound: the part without the best cell costs at least what its own best cell does.
+    other = min(part_peak(state, slot, cell, not is_right), 0.0)
+    place = add_place(boxes, min(above, split[PARENT] + other))
+    save_state(boxes, place, state)
+    known = boxes.known[place]
+    known[WEIGHT], known[PARENT] = split[WEIGHT], split[PARENT]
+    side = 2 * np.int64(problem.slots[slot, FEATURE])
+    if is_right:
+        boxes.box[place, len(state.box) + slot] = cell
+        state.box[slot, LOW] = cell + 1
+        known[SIDE], known[CUT_OFF] = side, off_left
+        split[SIDE], split[CUT_OFF] = side + 1, off_right
+    else:
+        boxes.box[place, slot] = cell + 1
+        state.box[slot, HIGH] = cell
+        known[SIDE], known[CUT_OFF] = side + 1, off_right
+        split[SIDE], split[CUT_OFF] = side, off_left
+
+
 @inner_kernel
-def maximise(problem, parts, state, judge, best, budget):
+def count_box(best, budget, has_room):
+    """Count one more box; returns PROVED, or the limit that is reached with it."""
+    clock = np.empty(2, dtype=np.int64)
+    best.counts[0] += 1
+    if not has_room:
+        return MEMORY_LIMIT
+    if best.counts[0] > budget.nodes:
+        return NODE_LIMIT
+    if best.counts[0] > 1 and seconds_now(clock) > budget.deadline:
+        return TIME_LIMIT
+    return PROVED
+
+
+@inner_kernel
+def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     """Search a problem for its largest value, or for what is sought; ``best`` is always valid.
 
     With needs, the gain is what exceeds them, slack included, so that what is sought has a gain of
     at least 0.
 
-    Returns PROVED when `best.upper` bounds everything and, without needs, is within the gap of the
-    value; FOUND with what is sought; or the limit that was reached.
+    box       CellBox           of the problem
+    frontier  OpenBoxes         receives boxes that have shrunk so much that trees of their own pay
+    bounds    float64, float64  one that is known, infinite for the whole question; and one below
+                                which boxes are left to the frontier as well
+
+    Returns a status: PROVED when the bound below is within the gap of the value, or below all
+    needs, FOUND with what is sought, NEAR_TIE, or the limit that was reached; a bound of all points
+    but those handed over; and the frontier.
     """
-    clock = np.empty(2, dtype=np.int64)
     aim = judge.aim
+    state = new_state(problem)
     target = new_target(problem)
-    pool = new_pool(state, np.int64(8))
+    boxes = new_open_boxes(len(state.multiplier), problem.n_slots)
     ceiling = -np.inf
     is_near_tie = False
     is_mixed = len(parts.base) > 0
@@ -724,29 +809,24 @@ def maximise(problem, parts, state, judge, best, budget):
     if is_mixed:
         weight, problem, is_found = weigh_root(problem, parts, state, target, judge, best)
         if is_found:
-            return FOUND
-    above = np.inf  # a bound of the box at hand
-    is_root = np.bool_(True)
+            return FOUND, np.inf, frontier
+    above, goal = bounds
+    patience = ROOT_PATIENCE if above == np.inf else START_PATIENCE
+    split = np.zeros(5, dtype=np.float64)  # what is known of the box at hand
     while True:
-        best.counts[0] += 1
-        status = PROVED
-        if best.counts[0] > budget.nodes:
-            status = NODE_LIMIT
-        elif not is_root and seconds_now(clock) > budget.deadline:
-            status = TIME_LIMIT
+        boxes, has_room = with_places(boxes, budget.memory_bytes)
+        if has_room:
+            frontier, has_room = with_places(frontier, budget.memory_bytes)
+        status = count_box(best, budget, has_room)
         if status != PROVED:
-            if pool.size[0] > 0:
-                above = max(above, pool.bound[pool.heap[0], 0])
-            best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
-            return status
-        outcome, closed, left = work_on(problem, state, target, judge, best, is_root)
+            return status, max(above, ceiling, top_bound(boxes)), frontier
+        outcome, closed, left = work_on(problem, state, target, judge, best, patience)
         if outcome == VIOLATED:
-            return FOUND
+            return FOUND, np.inf, frontier
         ceiling = max(ceiling, min(closed, above))
         above = min(above, left)
-        is_root = np.bool_(False)
-        slot = np.int64(-1)
-        cell = np.int64(0)
+        learn(best.learned, split, left if outcome == SPLIT else floor_of(aim, best))
+        is_inner = patience == PATIENCE
         here = left  # the bound that the marginals belong to; that of the box may be smaller
         if outcome == SPLIT and is_mixed:
             problem, weight, left, here = adapt_weight(
@@ -755,54 +835,41 @@ def maximise(problem, parts, state, judge, best, budget):
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
             above = min(above, left)
+        elif outcome == SPLIT and is_inner and (above < goal or is_shrunk(problem, state)):
+            hand_over(frontier, problem, state, box, above)
+            outcome = CLOSED
+        patience = PATIENCE
+        cut = (np.int64(-1), np.int64(0), 0.0, 0.0)
         if outcome == SPLIT:
-            slot, cell = choose_split(problem, state, here - floor_of(aim, best))
-            if slot < 0:
-                # Sound: cells that cost too much are below the floor, and no longer in the box.
+            gap = here - floor_of(aim, best)
+            cut, is_trimmed, verdict = find_cut(problem, state, target, judge, best, gap)
+            if verdict == BROKEN:
+                return FOUND, np.inf, frontier
+            is_near_tie = is_near_tie or verdict == AMBIGUOUS
+            if is_trimmed:
+                # Sound: cells that cost too much are below the floor, and no longer in the box. All
+                # points left of a single pair of leaves have the value just considered; with needs,
+                # no tree is left out, so that they have the very sums just judged.
                 ceiling = max(ceiling, min(above, floor_of(aim, best)))
-                slot, cell = split_relation(judge, problem, state)
-            if slot < 0:
-                # One pair of leaves is left in every tree, and related columns go together.
-                for other in range(problem.n_slots):
-                    target.point[other] = state.box[other, LOW]
-                verdict = consider(problem, state, target, judge, best, np.int64(0))
-                if verdict == BROKEN:
-                    return FOUND
-                # Sound: all points left have the value just considered; with needs, no tree is left
-                # out, so that they have the very sums just judged.
-                ceiling = max(ceiling, min(above, floor_of(aim, best)))
-                is_near_tie = is_near_tie or verdict == AMBIGUOUS
-        if slot >= 0:
-            pool, has_room = with_place(pool, budget.memory_bytes)
-            if not has_room:
-                above = max(above, pool.bound[pool.heap[0], 0])
-                best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
-                return MEMORY_LIMIT
-            is_right = peaks_right(state, slot, cell)
-            # Sound: the part without the best cell costs at least what its own best cell does.
-            other = min(part_peak(state, slot, cell, not is_right), 0.0)
-            place = put_box(pool, state, min(above, here + other), weight)
-            box = pool.box[place]
-            if is_right:
-                box[len(state.box) + slot] = cell
-                state.box[slot, LOW] = cell + 1
-            else:
-                box[slot] = cell + 1
-                state.box[slot, HIGH] = cell
-            if is_mixed or above >= pool.bound[pool.heap[0], 0]:
+            if cut[0] < 0:
+                outcome = CLOSED
+        if outcome == SPLIT:
+            split[WEIGHT], split[PARENT] = weight, here
+            cut_in_two(boxes, problem, state, split, cut, above)
+            if is_mixed or above >= top_bound(boxes):
                 continue
-            pool, has_room = with_place(pool, budget.memory_bytes)
-            if not has_room:
-                above = max(above, pool.bound[pool.heap[0], 0])
-                best.upper[0] = min(best.upper[0], max(above, ceiling, best.value[0]))
-                return MEMORY_LIMIT
-            put_box(pool, state, above, weight)
-        if pool.size[0] > 0:
-            above, weight = take_box(pool, state)
+            place = add_place(boxes, above)
+            save_state(boxes, place, state)
+            split[BOUND] = above
+            copy_into(boxes.known[place], split)
+        if boxes.size[0] > 0:
+            place = take_place(boxes)
+            load_state(boxes, place, state)
+            copy_into(split, boxes.known[place])
+            above, weight = split[BOUND], split[WEIGHT]
             if is_mixed:
                 problem = reweigh(problem, parts, weight)
             if above >= floor_of(aim, best):
                 continue
             ceiling = max(ceiling, above)  # Sound: no other open box has a larger bound
-        best.upper[0] = min(best.upper[0], max(ceiling, best.value[0]))
-        return NEAR_TIE if is_near_tie else PROVED
+        return NEAR_TIE if is_near_tie else PROVED, ceiling, frontier

@@ -13,9 +13,9 @@ from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refres
 from treeproof.kernels.exact.optimum import (
     PARTS_OF_WEIGHT,
     VALUE,
-    Best,
     adapt_weight,
     choose_split,
+    new_best,
     new_target,
     reweigh,
 )
@@ -49,10 +49,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
     stack = new_stack(state, np.int64(8))
     inherited = np.empty(64, dtype=np.float64)
     is_mixed = len(parts.base) > 0
-    best = Best(
-        np.zeros(1, dtype=np.float64), np.zeros(1, dtype=np.float64), np.zeros(1, dtype=np.bool_),
-        np.zeros(1, dtype=np.int32), np.zeros(4, dtype=np.int64),
-    )  # fmt: skip
+    best = new_best(np.int64(0))
     weight = 0.5
     said = 0.5  # the weight that the reader of the tape knows
     if is_mixed:
@@ -95,7 +92,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        slot, cell = choose_split(problem, state, bound + 2.0 * error - floor)
+        slot, cell, _, _ = choose_split(problem, state, bound + 2.0 * error - floor, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
         if slot < 0 or not has_room or stack.size[0] >= len(inherited):
             # What only exact sums could close is not recorded.

@@ -10,13 +10,24 @@ from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up
-from treeproof.kernels.core.status import PROVED
-from treeproof.kernels.exact.dual import new_state
-from treeproof.kernels.exact.optimum import BELOW, DECIDED, VALUE, Best, PairJudge, Parts, maximise
+from treeproof.kernels.core.status import NEAR_TIE, PROVED
+from treeproof.kernels.exact.open_boxes import new_open_boxes, take_place, top_bound
+from treeproof.kernels.exact.optimum import (
+    BELOW,
+    DECIDED,
+    VALUE,
+    PairJudge,
+    Parts,
+    floor_of,
+    maximise,
+    new_best,
+)
 from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_relations
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
 from treeproof.kernels.exact.search import Budget
 
+FAR = 0.35
+"""Part of the way from the value to the first bound of what has shrunk; what is above is far."""
 TOO_LARGE = 7
 """The trees of pairs have more leaves than are allowed."""
 
@@ -218,14 +229,56 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         # that, rounding included: adding and rounding are monotone.
         best.upper[0] = 0.0
         return PROVED, 0.0
-    problem, parts = build_pair(forest, aim, box, leaves, slack)
-    judge = PairJudge(
-        forest.tests, forest.copies, forest.semantics, aim, nearest,
-        linked_slots(problem, forest.copies), np.empty(len(nearest), dtype=np.int32),
-        np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
-    )  # fmt: skip
-    status = maximise(problem, parts, new_state(problem), judge, best, budget)
+    status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
     return status, slack[0] + slack[1]
+
+
+@inner_kernel
+def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
+    """Search a box, and what has shrunk in it again, each time with trees of its own.
+
+    The trees of a box have few leaves in a small part of it, and to look at the others takes most
+    of the time; so such parts wait until they have the largest bound, and get trees of their own.
+    Bounds far above the value are first brought down everywhere: time may not suffice for more.
+
+    Returns a status, and a bound of all points.
+    """
+    n_columns, most_leaves = len(nearest), np.int64(len(leaves.first))
+    frontier = new_open_boxes(np.int64(0), np.int64(n_columns))
+    box, above, ceiling, goal, far = whole, np.inf, -np.inf, -np.inf, np.inf
+    status = np.int64(PROVED)
+    while True:
+        problem, parts = build_pair(forest, aim, box, leaves, slack)
+        inside = np.empty(n_columns, dtype=np.int32)
+        for column in range(n_columns):
+            inside[column] = min(max(nearest[column], box.low[column]), box.high[column])
+        judge = PairJudge(
+            forest.tests, forest.copies, forest.semantics, aim, inside,
+            linked_slots(problem, forest.copies), np.empty(n_columns, dtype=np.int32),
+            np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
+        )  # fmt: skip
+        ended, upper, frontier = maximise(
+            problem, parts, box, judge, best, budget, frontier, (above, goal)
+        )
+        ceiling = max(ceiling, upper, best.value[0])
+        if ended == NEAR_TIE:
+            status = np.int64(NEAR_TIE)
+        elif ended != PROVED:
+            return ended, max(ceiling, top_bound(frontier))
+        # Sound: what waits has bounds of its own, and the largest of them is the first to go.
+        above = top_bound(frontier)
+        floor = floor_of(aim, best)
+        if above < floor:
+            return status, max(ceiling, above)
+        if far == np.inf:
+            far = floor + FAR * (above - floor)
+        goal = 0.5 * (above + floor) if above > far else -np.inf
+        row = frontier.box[take_place(frontier)]
+        box = CellBox(row[:n_columns].copy(), row[n_columns:].copy())
+        # A part has no more leaves than the whole.
+        leaves, _ = pair_leaves(
+            forest.tests, forest.copies, box, aim.first, aim.second, most_leaves
+        )
 
 
 @kernel
@@ -235,13 +288,7 @@ def solve_pairs(forest, aim, batch, limits, columns):
     n_columns = batch.low.shape[1]
     for number in range(len(batch.low)):
         started = seconds_now(clock)
-        best = Best(
-            np.full(1, -np.inf, dtype=np.float64),
-            np.full(1, np.inf, dtype=np.float64),
-            np.zeros(1, dtype=np.bool_),
-            np.zeros(n_columns, dtype=np.int32),
-            np.zeros(4, dtype=np.int64),
-        )
+        best = new_best(n_columns)
         box = CellBox(batch.low[number], batch.high[number])
         columns.status[number], columns.slack[number] = solve_pair(
             forest, aim, box, batch.nearest[number], best, limits

@@ -61,7 +61,8 @@ class Gathered(NamedTuple):
     known       Known   points that break the claim
     changed     Family  the units that each of those points changes
     sufficient  Family  numbered by their status: PROVED, or why they may not be minimal
-    changes     Family  minimal sets whose change can break the claim, numbered by their points
+    changes     Family  sets whose change can break the claim, numbered by twice their points, and
+                        one more where a unit may be needless
     """
 
     known: Known
@@ -194,7 +195,7 @@ def shrink_change(asked, gathered, number):
     Returns whether this could be decided, and all that is known.
     """
     known = gathered.known
-    changes = with_set(gathered.changes, number)
+    changes = with_set(gathered.changes, 2 * number)
     place = changes.size[0] - 1
     member = changes.member[place]
     mark_units(asked, known, number, member)
@@ -215,10 +216,11 @@ def shrink_change(asked, gathered, number):
         if number < 0:
             set_unit(asked, unit, True)
             continue
-        changes.number[place] = number
+        changes.number[place] = 2 * number
         mark_units(asked, known, number, member)
         for other in range(len(member)):
             set_unit(asked, other, member[other] == 1 or not asked.moves[other])
+    changes.number[place] += 0 if is_decided else 1
     changed = with_points(asked, known, gathered.changed)
     return is_decided, Gathered(known, changed, gathered.sufficient, changes)
 
@@ -360,10 +362,11 @@ def write_sets(asked, gathered, known, tapes):
 
 @noalloc_kernel
 def write_changes(family, tapes):
-    """Write minimal changes: their number; of each its point, size, and units."""
+    """Write changes: their number; of each its point, whether it is minimal, size, and units."""
     put_whole(tapes, family.size[0])
     for number in range(family.size[0]):
-        put_whole(tapes, family.number[number])
+        put_whole(tapes, family.number[number] // 2)
+        put_whole(tapes, 1 - family.number[number] % 2)
         size = 0
         for unit in range(family.member.shape[1]):
             size += family.member[number, unit]
@@ -452,7 +455,7 @@ def reason_row(asked, wishes, tapes):
         _, known = widen(asked, known, MANY_NODES)
     n_sets = gathered.sufficient.size[0] + gathered.changes.size[0]
     n_moved = known.start[known.size[0]]
-    n_whole = 8 + 5 * len(asked.box.low) + (2 + 2 * n_units) * n_sets + known.size[0] + n_moved
+    n_whole = 8 + 5 * len(asked.box.low) + (3 + 2 * n_units) * n_sets + known.size[0] + n_moved
     tapes = with_numbers(tapes, n_whole, n_moved + 2)
     put_whole(tapes, answer)
     put_whole(tapes, is_complete)

@@ -188,7 +188,8 @@
     if (stateOf(line, k) === "still") return "–";
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${number(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
-    if (lower === upper || Number.isNaN(lower)) return number(lower);
+    // Bounds of costs may differ in bits that nobody is shown.
+    if (number(lower) === number(upper) || Number.isNaN(lower)) return number(lower);
     return Number.isFinite(upper) ? `${number(lower)} … ${number(upper)}` : `≥ ${number(lower)}`;
   };
   const several = runs.length > 1;

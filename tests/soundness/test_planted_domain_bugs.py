@@ -1,0 +1,131 @@
+"""Bugs planted in what changes cost and which are allowed: the comparison must catch each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.oracle.priced_answers import WithinRules, compare
+from treeproof.errors import TreeproofError
+from treeproof.query import axes, prices, rules
+
+MOST_SEEDS = 400
+
+
+def two_ones(patch: pytest.MonkeyPatch) -> None:
+    """A group may have two ones."""
+    plain = axes._group_axis
+
+    def planted(columns: Any, exactly: Any, rows: Any) -> Any:
+        found = plain(columns, exactly, rows)
+        both = np.zeros((1, len(columns)))
+        both[0, :2] = 1.0
+        choices = np.vstack([both, found.choices])
+        return found._replace(choices=choices, n_known=found.n_known + 1)
+
+    patch.setattr(axes, "_group_axis", planted)
+
+
+def integer_skipped(patch: pytest.MonkeyPatch) -> None:
+    """The first integer of a cell is passed over."""
+    plain = prices._allowed_cells
+
+    def planted(part: Any, feature: int) -> Any:
+        found = plain(part, feature)
+        if not part.types.integer[feature]:
+            return found
+        first = found.first + 1.0
+        return found._replace(first=first, is_any=found.is_any & (first <= found.last))
+
+    patch.setattr(prices, "_allowed_cells", planted)
+
+
+def integers_are_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Integers move as any other number."""
+    plain = prices._allowed_cells
+
+    def planted(part: Any, feature: int) -> Any:
+        types = part.types
+        kept = types.integer[feature]
+        types.integer[feature] = False
+        found = plain(part, feature)
+        types.integer[feature] = kept
+        return found
+
+    patch.setattr(prices, "_allowed_cells", planted)
+
+
+def price_rounded_up(patch: pytest.MonkeyPatch) -> None:
+    """A price is above the cost that it bounds from below."""
+    plain = prices.quotient_rounded_down
+
+    def planted(larger: Any, smaller: Any, rate: Any) -> Any:
+        quotient, is_exact = plain(larger, smaller, rate)
+        return quotient * (1.0 + 2.0**-30), is_exact
+
+    patch.setattr(prices, "quotient_rounded_down", planted)
+
+
+def cost_rounded_down(patch: pytest.MonkeyPatch) -> None:
+    """What a witness costs is said to be less."""
+    plain = prices.Pricing.rounded_down
+    patch.setattr(prices.Pricing, "rounded_down", lambda self, exact: plain(self, exact) * 0.999)
+
+
+def charge_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The fixed charge of a change is not added."""
+    patch.setattr(prices, "sum_rounded_down", lambda a, b, is_exact: (a, is_exact))
+
+
+def direction_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Moves down cost what moves up cost."""
+    plain = prices._move_costs
+
+    def planted(part: Any, feature: int, own: Any, target: Any, is_up: Any) -> Any:
+        return plain(part, feature, own, target, np.ones_like(is_up))
+
+    patch.setattr(prices, "_move_costs", planted)
+
+
+def transition_allowed(patch: pytest.MonkeyPatch) -> None:
+    """Every category may become every other."""
+    patch.setattr(
+        prices,
+        "_allowed_changes",
+        lambda axes, types, number: np.ones((len(axes.axes[number].choices),) * 2, dtype=bool),
+    )
+
+
+def rule_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Rules always hold."""
+    patch.setattr(rules.Rule, "holds", lambda self, row: True)
+
+
+BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    two_ones,
+    integer_skipped,
+    integers_are_numbers,
+    price_rounded_up,
+    cost_rounded_down,
+    charge_forgotten,
+    direction_forgotten,
+    transition_allowed,
+    rule_ignored,
+]
+
+
+@pytest.mark.parametrize("plant", BUGS)
+def test_planted_bugs_are_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(is_caught(seed) for seed in range(MOST_SEEDS))
+
+
+def is_caught(seed: int) -> bool:
+    try:
+        compare(seed, WithinRules(), with_rules=True)
+    except (AssertionError, TreeproofError):
+        return True
+    return False
