@@ -100,7 +100,9 @@ def forest(n_trees: int) -> Any:
 def boosting(n_trees: int) -> Any:
     from sklearn.ensemble import GradientBoostingClassifier
 
-    return GradientBoostingClassifier(n_estimators=n_trees, max_depth=4, subsample=0.2)
+    return GradientBoostingClassifier(
+        n_estimators=n_trees, max_depth=4, min_samples_leaf=50, max_features=8, random_state=0
+    )
 
 
 def export(model: Any, n_features: int) -> Any:

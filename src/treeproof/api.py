@@ -647,7 +647,7 @@ def diff(
 
         * ``delta`` (float): scores that differ by no more are the same. Sums of floats are rounded,
           so two libraries rarely agree to the last digit; by default 1e-4, or the largest rounding
-          of both models' sums where that is more.
+          of both models' sums where that is more, up to 0.01.
         * ``labels`` (bool): whether every row must get the same label, however near the decision it
           is. By default that is asked only where it does not follow, up to `delta`, from scores.
         * ``gap`` (float): part of the largest difference by which it may be missed, such as 0.01;

@@ -13,6 +13,7 @@ from click.testing import Result
 import treeproof as tp
 from tests.strategies import Sizes, random_tree_ensemble
 from treeproof.prediction import Model
+from treeproof.report.properties import property_section
 
 Run = Callable[..., Result]
 
@@ -69,6 +70,18 @@ def test_answers_with_evidence_are_checked_and_shown(
     alone = run("check", out, "--model", files[0])
     assert alone.exit_code == 2
     assert "--other" in alone.stderr
+
+
+def test_the_report_shows_both_models(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "diff.json"
+    assert run("diff", *files, "--out", out).exit_code == 1
+    section = property_section(out, ())
+    assert section["heading"] == "Difference of two models"
+    assert "since round 0" in section["trees"]
+    scores = section["cards"][0]
+    assert scores["verdict"] == "falsified"
+    assert [head.partition(":")[0] for head in scores["heads"]] == ["first model", "second model"]
+    assert all(one == other for _, one, other, _ in scores["rows"])
 
 
 def test_around_rows_every_row_has_an_answer(

@@ -25,7 +25,7 @@ def answered(seed: int) -> tuple[Any, list[dict[str, Any]]]:
     return RunChecker(results.header, case.ensemble), list(row_records(results))
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_evidence_is_accepted(block: int) -> None:
     n_accepted = 0
     for seed in range(25 * block, 25 * block + 25):

@@ -35,7 +35,7 @@ _output = section("Output")
     "--delta",
     type=DISTANCE,
     help="Scores that differ by no more are the same."
-    " [default: 1e-4, or the rounding of both models' sums where that is more]",
+    " [default: 1e-4, or the rounding of both models' sums where that is more, up to 0.01]",
 )
 @_same("--labels", is_flag=True, help="Every row must get the same label, however near a tie.")
 @_where(

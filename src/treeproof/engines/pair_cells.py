@@ -14,6 +14,7 @@ from treeproof.errors import InvalidInput
 from treeproof.kernels.exact.pairs import Tests
 from treeproof.model.ensemble import (
     CATEGORICAL,
+    MISSING_LEFT,
     ZERO_BAND,
     ZERO_IS_MISSING,
     Ensemble,
@@ -83,9 +84,12 @@ class PairCells:
                 column = self._numbers(feature, nodes)
             self.columns.append(column)
             self._place(feature, is_categorical[feature], is_free=is_free)
-            runs, counts = _runs_of(ensemble, nodes, column.values)
-            n_runs[nodes] = counts
-            pieces.append((np.repeat(nodes, counts), runs))
+            is_plain = (trees.flags[nodes] | MISSING_LEFT) == MISSING_LEFT
+            is_plain &= not column.codes  # whose cells are in no order
+            for part, runs_of in ((nodes[is_plain], _plain_runs), (nodes[~is_plain], _runs_of)):
+                runs, counts = runs_of(ensemble, part, column.values)
+                n_runs[part] = counts
+                pieces.append((np.repeat(part, counts), runs))
         start = np.concatenate([[0], np.cumsum(n_runs)]).astype(np.int64)
         table = np.concatenate([runs for _, runs in pieces]).reshape(-1, 3).astype(np.int32)
         owner = np.concatenate([nodes for nodes, _ in pieces])
@@ -272,6 +276,30 @@ def _sides(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> N
     return goes_left(ensemble, repeated, np.tile(values, len(nodes))).reshape(
         len(nodes), len(values)
     )
+
+
+def _plain_runs(
+    ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
+) -> tuple[IntArray, NDArray[np.int64]]:
+    """As `_runs_of`, for nodes that compare numbers: cells below their threshold, and the others.
+
+    Sound: one value of each cell decides for all of it, and values rise.
+    """
+    trees = ensemble.trees
+    n = len(values) - int(len(values) > 0 and math.isnan(values[-1]))
+    first = np.searchsorted(values[:n], trees.threshold[nodes], side="left")
+    missing_left = (trees.flags[nodes] & MISSING_LEFT) > 0
+    runs = np.zeros((len(nodes), 3, 3), dtype=np.int32)
+    runs[:, 0, 1], runs[:, 0, 2] = first - 1, 1
+    runs[:, 1, 0], runs[:, 1, 1] = first, n - 1
+    runs[:, 2, :2], runs[:, 2, 2] = n, missing_left
+    is_there = np.stack([first > 0, first < n, np.full(len(nodes), n < len(values))], axis=1)
+    # What is missing continues the last run where it goes the same way.
+    last = np.where(first < n, 1, 0)
+    goes_on = is_there[:, 2] & (missing_left == (last == 0))
+    runs[np.flatnonzero(goes_on), last[goes_on], 1] = n
+    is_there[goes_on, 2] = False
+    return runs[is_there], is_there.sum(axis=1)
 
 
 def _runs_of(

@@ -93,10 +93,15 @@ def solve(
     budget: Budget,
     *,
     n_jobs: int = 1,
+    cells: PairCells | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairOutcome]:
-    """Answer a question about every box; progress is told with the number of boxes just done."""
-    cells = PairCells(models.joint, ranges, question.changed)
+    """Answer a question about every box; `cells` are worked out where none are given.
+
+    Progress is told with the number of boxes just done.
+    """
+    if cells is None:
+        cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
     low, high, nearest = boxes_of(cells, question)
     limits = limits_of(budget)

@@ -19,7 +19,14 @@ from treeproof.query.constraints import (
     rising_cut,
     rounding_unit,
 )
-from treeproof.query.pairs import PairQuestion, Ranges, finish_rounding, score_meaning
+from treeproof.query.pairs import (
+    LOG_ODDS,
+    PROBABILITY,
+    PairQuestion,
+    Ranges,
+    finish_rounding,
+    score_meaning,
+)
 from treeproof.query.rounding import round_down
 
 
@@ -73,7 +80,7 @@ def compared_scores(first: Ensemble, second: Ensemble) -> Compared:
     if first.n_outputs == second.n_outputs:
         return Compared(tuple((output, output) for output in range(first.n_outputs)))
     # One probability for two classes, or one for each: that of the second class is in both.
-    if one == other and one.name == "probability" and len(first.classes) == 2:
+    if one == other and one.name == PROBABILITY and len(first.classes) == 2:
         return Compared(((first.n_outputs - 1, second.n_outputs - 1),))
     return Compared((), f"the models give {first.n_outputs} and {second.n_outputs} scores")
 
@@ -235,8 +242,8 @@ def probability_bound(first: Ensemble, second: Ensemble, difference: float) -> f
     Sound: of all log-odds that are so far apart, those around 0 have probabilities farthest apart.
     """
     one, other = score_meaning(first), score_meaning(second)
-    if one != other or not one.name or math.isnan(difference):
+    if one != other or one.name not in (LOG_ODDS, PROBABILITY):
         return None
-    if one.name == "probability":
+    if one.name == PROBABILITY:
         return min(difference, 1.0)
     return math.tanh(one.rate * difference / 4.0)

@@ -558,16 +558,23 @@ def _below(ensemble: Ensemble, cut: float) -> float:
     return float(np.nextafter(real(cut), real(-np.inf)))
 
 
-_LOG_ODDS = {
-    "xgboost": ("binary:logistic", "binary:logitraw", "reg:logistic"),
-    "catboost": ("Logloss", "CrossEntropy"),
-    "lightgbm": ("binary", "cross_entropy", "xentropy"),
+LOG_ODDS, PROBABILITY, CLASS_SCORE = "log-odds", "probability", "score before a softmax"
+_OBJECTIVES = {
+    "xgboost": {
+        **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), LOG_ODDS),
+        **dict.fromkeys(("multi:softprob", "multi:softmax"), CLASS_SCORE),
+    },
+    "catboost": {"Logloss": LOG_ODDS, "CrossEntropy": LOG_ODDS, "MultiClass": CLASS_SCORE},
+    "lightgbm": {
+        **dict.fromkeys(("binary", "cross_entropy", "xentropy"), LOG_ODDS),
+        **dict.fromkeys(("multiclass", "softmax"), CLASS_SCORE),
+    },
 }
-"""Objectives whose scores are log-odds, by library."""
+"""What scores are, by library and objective."""
 
 
 class ScoreMeaning(NamedTuple):
-    """What a score is: "log-odds" once it is multiplied by a rate, "probability", or unknown."""
+    """What a score is, once it is multiplied by a rate; without a name it is not known."""
 
     name: str = ""
     rate: float = 1.0
@@ -579,24 +586,26 @@ class ScoreMeaning(NamedTuple):
 def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
     """What the model's library tells about its score; of a pipeline, that of its model."""
     library, objective = ensemble.provenance.library, ensemble.provenance.objective
-    if library == "ONNX" and ensemble.decision.kind == "threshold":
-        if objective.endswith("LOGISTIC"):
-            return ScoreMeaning("log-odds")
+    is_single = ensemble.n_outputs == 1
+    if library == "ONNX" and ensemble.classes:
+        if objective.endswith("LOGISTIC" if is_single else "SOFTMAX"):
+            return ScoreMeaning(LOG_ODDS if is_single else CLASS_SCORE)
         # onnxruntime takes sums without a negative part for probabilities.
-        return ScoreMeaning("probability") if ensemble.decision.cut > 0.25 else ScoreMeaning()
+        is_probability = is_single and ensemble.decision.cut > 0.25
+        return ScoreMeaning(PROBABILITY if is_probability else "")
     is_pipeline = library == "scikit-learn pipeline"
-    name, _, options = objective.partition(" ")
     if (is_pipeline or library == "scikit-learn") and objective.startswith("classification, "):
         criterion = objective.removeprefix("classification, ")
         is_mean = ensemble.aggregation.finish == "divide" and criterion != "SAMME"
         if is_mean or criterion in ("gini", "entropy"):
-            return ScoreMeaning("probability")
-        is_single = criterion == "log_loss" and ensemble.n_outputs == 1
-        return ScoreMeaning("log-odds") if is_single else ScoreMeaning()
-    if not any(name in _LOG_ODDS[known] for known in _LOG_ODDS if is_pipeline or known == library):
-        return ScoreMeaning()
+            return ScoreMeaning(PROBABILITY)
+        # Of several classes it might also be a single tree, whose leaves are probabilities.
+        return ScoreMeaning(LOG_ODDS if criterion == "log_loss" and is_single else "")
+    name, _, options = objective.partition(" ")
+    known = _OBJECTIVES.values() if is_pipeline else [_OBJECTIVES.get(library, {})]
+    found = next((names[name] for names in known if name in names), "")
     rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
-    return ScoreMeaning("log-odds", float(rates[0]) if rates else 1.0)
+    return ScoreMeaning(found, float(rates[0]) if rates and found == LOG_ODDS else 1.0)
 
 
 def _score_of(ensemble: Ensemble, probability: float) -> float:
@@ -605,12 +614,12 @@ def _score_of(ensemble: Ensemble, probability: float) -> float:
     The claim is then about the score; the last digit of the library's own link plays no role.
     """
     meaning = score_meaning(ensemble)
-    if not meaning.name:
+    if meaning.name not in (LOG_ODDS, PROBABILITY):
         raise UnsupportedQuery(
             "'confidence' needs a model whose score is known to be a log-odds or a probability."
             f" Got {ensemble.provenance.library} with '{ensemble.provenance.objective}'."
             " Give 'margin', in units of the score, instead."
         )
-    if meaning.name == "probability":
+    if meaning.name == PROBABILITY:
         return probability
     return math.log(probability / (1.0 - probability)) / meaning.rate

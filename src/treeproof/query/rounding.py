@@ -137,7 +137,9 @@ def quotient_rounded_down(
         a, b, c = (Fraction(float(array.flat[index])) for array in (larger, smaller, rate))
         quotient.flat[index] = round_down((a - b) / c)
         is_exact.flat[index] = Fraction(float(quotient.flat[index])) == (a - b) / c
-    return quotient, is_exact
+    # The smallest double times a small rate is 0, too, and would be taken for the quotient of 0.
+    is_zero = difference == 0.0
+    return np.where(is_zero, 0.0, quotient), is_exact | is_zero
 
 
 def _excess(

@@ -95,8 +95,9 @@ def _bounds(record: dict[str, Any]) -> str:
     lower, upper = record.get("lower"), record.get("upper")
     if not record.get("quantity") or upper is None or lower is None:
         return ""
-    ends = _value(lower) if record.get("exact") else f"{_value(lower)} to {_value(upper)}"
-    return f"{record['quantity']}: {ends}"
+    # An exact search still leaves the rounding of sums between its bounds.
+    ends = list(dict.fromkeys([_value(lower), _value(upper)]))
+    return f"{record['quantity']}: {' to '.join(ends)}"
 
 
 def _value(value: Any) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import PairOutcome, solve
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.domain import accept_float64_rows
@@ -27,8 +28,9 @@ from treeproof.results.properties import PropertyResult
 from treeproof.results.verdict import Verdict
 from treeproof.search.proving import Inquiry, claimed, feature_names, with_evidence, with_pair
 
-SAME_SCORE = 1e-4
-"""Scores that are as near are the same, unless users say otherwise."""
+SAME_SCORE, MOST_ROUNDING = 1e-4, 1e-2
+"""Scores that are as near are the same, unless users say otherwise; up to the second number where
+the rounding of sums is more than the first."""
 SAME_CUT = 1e-6
 """Cuts of decisions that are as near are the same rule: libraries' links round that much."""
 SCORES_TIME = 0.7
@@ -44,7 +46,7 @@ class Sameness:
     ----------
     delta : float or None
         Largest allowed difference of a score; None for `SAME_SCORE`, or the rounding of both
-        models' sums where that is more.
+        models' sums where that is more, up to `MOST_ROUNDING`.
     labels : bool or None
         Whether every row must have the same label, however near the decision it is; None where
         that follows from scores up to `delta` and is asked for only otherwise.
@@ -82,10 +84,12 @@ def compare(
         raise UnsupportedQuery("Models that give scores have no labels to compare.")
     ranges = with_switch(models, inquiry.ranges(first))
     n_boxes = len(ranges.low)
-    comparison = _Comparison(models, ranges, inquiry)
+    cells = PairCells(models.joint, ranges, (models.switch,))
+    comparison = _Comparison(models, ranges, inquiry, cells)
     delta = sameness.delta
     if delta is None:
-        delta = max([SAME_SCORE, *(score_rounding(models, pair) for pair in scores.outputs)])
+        rounding = [score_rounding(models, pair) for pair in scores.outputs]
+        delta = min(max([SAME_SCORE, *rounding]), MOST_ROUNDING)
     is_asked = bool(first.classes) and sameness.labels is not False
     score_parts: list[PropertyResult | None] = [None] * n_boxes
     if scores.outputs:
@@ -170,6 +174,7 @@ class _Comparison:
     models: PairModels
     ranges: Ranges
     inquiry: Inquiry
+    cells: PairCells
     spent_s: float = 0.0
 
     def ask(
@@ -189,6 +194,7 @@ class _Comparison:
                 question,
                 part,
                 n_jobs=self.inquiry.n_jobs,
+                cells=self.cells,
                 on_progress=self.inquiry.advance(number, len(questions), n_boxes),
             )
             self.spent_s += sum(outcome.seconds for outcome in found)

@@ -9,9 +9,10 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 import treeproof as tp
+from tests.contract import engine_checks
 from tests.kernels import called
 from tests.oracle import brute_force
-from tests.strategies import Sizes, random_case
+from tests.strategies import SMALL, Sizes, random_case
 from tests.unit.engines.test_exact import model_of, stump
 from treeproof.engines import exact
 from treeproof.engines.base import Budget
@@ -74,6 +75,15 @@ def test_radii_are_those_of_enumeration(cliques, sizes):
             else:
                 assert brute_force.has_near_tie(query, row)
     assert n_exact >= 75
+
+
+def test_a_witness_beyond_the_last_ball_bounds_the_radius(cliques):
+    # Cells of numbers around 1e18 hold more than the ball: the witness is farther than the radius
+    # at which everything is searched.
+    case = random_case(np.random.default_rng([0, 1985]), SMALL, ask="radius")
+    outcomes = cliques.radius(case.query, Budget(time_limit_s=60.0))
+    for row in range(len(case.query)):
+        engine_checks.check_radius(cliques, case.query, row, outcomes)
 
 
 @pytest.mark.parametrize("ask", ["ball", "box"])

@@ -89,7 +89,8 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
         if found.upper[0] <= radius and found.upper[0] < np.inf:
             return PROVED
         if not region.is_ball or covers_everything(forest.space, region, box):
-            found.lower[0] = np.inf
+            # Sound: all was searched. A witness may lie beyond the ball, whose cells hold more.
+            found.lower[0] = found.upper[0]
             return PROVED
         radius *= GROWTH
 

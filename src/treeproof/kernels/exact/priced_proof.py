@@ -242,7 +242,7 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
     nothing = np.zeros(1, dtype=np.float64)
     found = PricedFound(nothing, nothing, np.empty(len(prices.row)), counts, nothing)
     quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
-    set_limit(problem, quest, prices.limit)
+    set_limit(problem, quest, prices.limit, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
     state = new_state(problem)
     recorder.weight[0] = 0.0

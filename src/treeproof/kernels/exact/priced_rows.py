@@ -238,7 +238,7 @@ def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
     quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
-    set_limit(problem, quest, limit)
+    set_limit(problem, quest, limit, np.inf)
     state = new_state(problem)
     if not prices.is_max:
         price = first_price(problem, state, quest)
@@ -256,7 +256,7 @@ def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget)
             problem = with_price(problem, quest)
             weigh(problem, problem.conditions.weight)
             quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
-            set_limit(problem, quest, limit)
+            set_limit(problem, quest, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
         enter_box(problem, state)
@@ -268,6 +268,16 @@ def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget)
 def on_grid(prices, limit):
     """A limit moved up to the grid of prices."""
     return np.ceil(limit / prices.grid) * prices.grid if prices.grid > 0.0 else limit
+
+
+@noalloc_kernel
+def next_price(prices, limit):
+    """Smallest price above a limit; the limit itself where there is none."""
+    least = np.inf
+    for atom in range(len(prices.cost)):
+        if limit < prices.cost[atom] < least:
+            least = prices.cost[atom]
+    return least if least < np.inf else limit
 
 
 @noalloc_kernel
@@ -363,7 +373,8 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
             growth = GROWTH if n_trials <= EARLY_TRIALS or worst != PROVED else LATER_GROWTH
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
-            trial = max(trial * growth, trial + prices.grid)
+            # A limit of 0 does not grow by a factor: at least one more atom is to be within it.
+            trial = max(trial * growth, trial + prices.grid, next_price(prices, trial))
         if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
 

@@ -127,23 +127,30 @@ def next_limit(prices, cost):
         return -1.0
     if prices.is_max:
         return np.nextafter(cost, 0.0)
-    return cost - prices.grid if has_steps(prices, cost) else cost * (1.0 - CLOSER)
+    if has_steps(prices, cost):
+        return cost - prices.grid
+    # The smallest numbers times a factor below 1 may be the same again.
+    return min(cost * (1.0 - CLOSER), np.nextafter(cost, 0.0))
 
 
 @noalloc_kernel
 def has_steps(prices, cost):
     """Whether costs that are below a given one are so by a step of their grid."""
-    return prices.is_max or prices.grid >= CLOSER * cost
+    return prices.is_max or (prices.grid > 0.0 and prices.grid >= CLOSER * cost)
 
 
 @noalloc_kernel
-def set_limit(problem, quest, limit):
+def set_limit(problem, quest, limit, below):
     """Lower what a point may cost; α must be set anew.
 
-    Sound: what other axes cost is taken off rounded down.
+    below  float64  what slots cost at the witness, which is no longer within the limit
+
+    Sound: what other axes cost is taken off rounded down. Slots that cost as much as those of the
+    witness are no cheaper than it.
     """
     if not quest.prices.is_max and quest.elsewhere > 0.0:
         limit = np.nextafter(limit - quest.elsewhere * (1.0 - 2.0**-40), np.inf)
+    limit = min(limit, np.nextafter(below, -np.inf))
     quest.limit[0] = limit
     table = problem.conditions
     n_conditions = len(table.weight)
@@ -564,7 +571,7 @@ def judge_priced(problem, quest):
         copy_into(found.values, point)
         if side == AT_THE_LIMIT:
             return np.int64(AMBIGUOUS)
-        set_limit(problem, quest, next_limit(quest.prices, found.upper[0]))
+        set_limit(problem, quest, next_limit(quest.prices, found.upper[0]), cost)
     return verdict
 
 

@@ -248,22 +248,26 @@ class _Search:
     ) -> None:
         """Put every change near those found in their place, where functions flicker."""
         doubtful = [k for k, request in enumerate(requests) if request.output.doubt is not None]
-        ranks = {}
+        ranks, changes = {}, {}
         for k in doubtful:
             self._require_sure_ends(cuts[k], ends[0][k], ends[1][k])
             piece, cut = tasks[k]
             reach = self._reach(requests[k], found[k], cuts[k][cut])
-            near = _rank(found[k])[:, None] + np.arange(-reach, reach + 1)
-            first, last = (_rank(end[piece])[:, None] for end in pieces[k])
-            ranks[k] = np.clip(near, first, last)
-        points = [_number(ranks[k].ravel()) for k in doubtful]
+            size = 2 * reach + 1
+            change = np.repeat(np.arange(len(reach)), size)
+            within = np.arange(len(change)) - np.repeat(np.cumsum(size) - size, size)
+            first, last = (_rank(end[piece])[change] for end in pieces[k])
+            near = _rank(found[k])[change] + within - reach[change]
+            ranks[k], changes[k] = np.clip(near, first, last), change
+        points = [_number(ranks[k]) for k in doubtful]
         given = self._values([requests[k] for k in doubtful], points)
         for k, values in zip(doubtful, given, strict=True):
-            piece, cut = tasks[k]
-            is_reached = values.reshape(ranks[k].shape) >= cuts[k][cut][:, None]
-            row, place = np.nonzero(is_reached[:, 1:] != is_reached[:, :-1])
-            tasks[k] = piece[row], cut[row]
-            found[k] = _number(ranks[k][row, place + 1])
+            (piece, cut), change = tasks[k], changes[k]
+            is_reached = values >= cuts[k][cut][change]
+            is_next = (is_reached[1:] != is_reached[:-1]) & (change[1:] == change[:-1])
+            place = np.flatnonzero(is_next) + 1
+            tasks[k] = piece[change[place]], cut[change[place]]
+            found[k] = _number(ranks[k][place])
 
     def _require_sure_ends(self, cuts: FloatArray, low: FloatArray, high: FloatArray) -> None:
         """Refuse a cut that a function may or may not reach at the end of a piece."""
@@ -274,16 +278,16 @@ class _Search:
             if np.any(near):
                 raise self._too_flat(float(cuts[np.nonzero(near)[1][0]]))
 
-    def _reach(self, request: Request, found: FloatArray, cut: FloatArray) -> int:
-        """How many floats to either side of the changes found have to be tried."""
+    def _reach(self, request: Request, found: FloatArray, cut: FloatArray) -> IntArray:
+        """How many floats to either side of each change found have to be tried."""
         if request.output.doubt is None or not len(found):
-            return 0
+            return np.zeros(len(found), dtype=np.int64)
         floats = np.where(np.abs(cut) < _HUGE, request.output.doubt(found, cut), 0.0)
         floats = np.nan_to_num(floats, nan=np.inf)
         worst = int(np.argmax(floats))
         if floats[worst] > _MOST_DOUBTFUL:
             raise self._too_flat(float(cut[worst]))
-        return int(np.ceil(floats[worst])) + 1
+        return np.ceil(floats).astype(np.int64) + 1
 
     def _too_flat(self, cut: float) -> UnsupportedModel:
         return UnsupportedModel(
