@@ -144,9 +144,9 @@ def check_case(seed: int, **options: Any) -> tp.DiffResult | None:
     return result
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_answers_equal_the_enumeration_of_all_cells(block: int) -> None:
-    results = [check_case(seed) for seed in range(60 * block, 60 * (block + 1))]
+    results = [check_case(seed) for seed in range(120 * block, 120 * (block + 1))]
     verdicts = {result.verdict for result in results if result is not None}
     assert verdicts >= {Verdict.VERIFIED, Verdict.FALSIFIED}
 

@@ -328,7 +328,10 @@ class PricedWay:
                     (count,) = reader.take("I")
                     reader.skip(12 * count)
                     continue
-                require(letter != "S", f"{place}: nothing is left to be divided")
+                if letter == "S":
+                    # What was taken for a box is divided: its parts hold nothing, either.
+                    reader.take("ii")
+                    pending += [(changes, price), (changes, price)]
                 continue
             if letter == "P":
                 require(self.best_sum < self.floor, f"{place}: best leaves reach the floor")

@@ -264,7 +264,7 @@ class QuestionOptions:
 
     def _warn_of_no_effect(self, data_path: str) -> None:
         """Warn of options about rows that were given and change nothing."""
-        from treeproof.data.readers import LibsvmFile, open_data
+        from treeproof.data.readers import LibsvmFile, ReadOptions, open_data
 
         context = click.get_current_context()
         given = {
@@ -274,7 +274,8 @@ class QuestionOptions:
         }
         if "seed" in given and "sample" not in self.reading:
             warnings.warn("--seed has no effect without --sample.", NoEffectWarning, stacklevel=2)
-        if given - {"seed"} and not isinstance(open_data(data_path), LibsvmFile):
+        said = ReadOptions(**{name: self.reading[name] for name in given - {"seed"}})
+        if given - {"seed"} and not isinstance(open_data(data_path, said), LibsvmFile):
             warnings.warn(
                 f"--first-column and --absent have no effect on '{data_path}': they are for LIBSVM"
                 " files.",

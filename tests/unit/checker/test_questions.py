@@ -92,7 +92,7 @@ BALL = {"eps": None, "scale": None, "below": 1.0, "above": 1.0, "frozen": [], "l
         ("question.goal", {"name": "ScoreWithin", "low": [1.0, 0.0], "high": [1.0]}),
         ("question.goal", {"name": "ScoreWithin", "low": [1.0, 2.0], "high": 1.5}),
         ("question.goal", {"name": "ScoreWithin", "low": None, "high": 1.0}),
-        ("question.perturbation", {"name": "L2", **BALL}),
+        ("question.perturbation", {"name": "L3", **BALL}),
         ("question.perturbation", {"name": "LInf"}),
         ("question.perturbation", {"name": "Box", "low": 0.0, "high": 1.0}),
         ("question.perturbation.more", 1),

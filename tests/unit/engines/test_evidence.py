@@ -26,8 +26,12 @@ def wrong_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def recorded(query, outcomes, budget, **options):
         record(query, outcomes, budget, **options)
-        outcomes.lower[0] = outcomes.upper[0] = np.nextafter(outcomes.lower[0], np.inf)
-        outcomes.lower[1] *= 2.0
+        for number, row in enumerate(query.rows):
+            if np.array_equal(row, ROWS[0]):
+                beside = np.nextafter(outcomes.lower[number], np.inf)
+                outcomes.lower[number] = outcomes.upper[number] = beside
+            elif np.array_equal(row, ROWS[1]):
+                outcomes.lower[number] *= 2.0
 
     monkeypatch.setattr(evidence, "record_evidence", recorded)
     # The tests take a disagreement for a failure (tests/conftest.py); here it is meant.
