@@ -1,6 +1,7 @@
 """Bugs planted in what changes cost and which are allowed: the comparison must catch each."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,50 @@ def rule_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules.Rule, "holds", lambda self, row: True)
 
 
+def scale_prices(patch: pytest.MonkeyPatch, factor: float) -> None:
+    plain = prices.Pricing.prices
+
+    def planted(self: prices.Pricing, selection: Any = slice(None)) -> prices.Prices:
+        found = plain(self, selection)
+        return replace(found, cost=found.cost * factor)
+
+    patch.setattr(prices.Pricing, "prices", planted)
+
+
+def prices_too_low(patch: pytest.MonkeyPatch) -> None:
+    """All prices are below what changes cost."""
+    scale_prices(patch, 1.0 - 2.0**-20)
+
+
+def prices_too_high(patch: pytest.MonkeyPatch) -> None:
+    """All prices are above what changes cost."""
+    scale_prices(patch, 1.0 + 2.0**-20)
+
+
+def never_missing(patch: pytest.MonkeyPatch) -> None:
+    """Values never go missing."""
+    plain = prices.Pricing.prices
+
+    def planted(self: prices.Pricing, selection: Any = slice(None)) -> prices.Prices:
+        found = plain(self, selection)
+        for number in range(self.axes.n_axes):
+            atom = self.axes.missing_atom(number)
+            if atom >= 0:
+                place = int(self.axes.atom_start[number]) + atom
+                found.cost[found.home[:, number] != atom, place] = np.inf
+        return found
+
+    patch.setattr(prices.Pricing, "prices", planted)
+
+
 BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
     two_ones,
     integer_skipped,
     integers_are_numbers,
     price_rounded_up,
+    prices_too_low,
+    prices_too_high,
+    never_missing,
     cost_rounded_down,
     charge_forgotten,
     direction_forgotten,
