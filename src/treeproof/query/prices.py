@@ -368,12 +368,10 @@ class Pricing:
         return axes
 
     def _axis_cost(self, row: int, number: int, point: FloatArray) -> Fraction | None:
-        """Cost of an axis that changes."""
+        """Cost of an axis that changes, be it by a distance of 0: to below the row's own value."""
         axis = self.axes.axes[number]
         columns = list(axis.columns)
         own, new = self.rows[row, columns], point[columns]
-        if np.array_equal(own, new, equal_nan=True):
-            return Fraction(0)
         if self.stays[row, number]:
             return None
         if self.is_box:

@@ -5,7 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
+import treeproof as tp
 from tests.oracle import domains
 from tests.oracle.brute_force import judge
 from tests.random_domains import random_case
@@ -62,3 +64,13 @@ def test_cheapest_atoms_are_the_cheapest_values(seed: int) -> None:
             assert float(best[0]) == pytest.approx(float(truth.cost), rel=1e-12, abs=1e-300)
             if prices.is_exact.all():
                 assert best == (truth.cost, truth.is_open)
+
+
+@pytest.mark.parametrize("cost", [tp.L0(), tp.Cost(fixed=1.0, up=0.5, down=0.5)])
+def test_a_move_to_below_the_rows_own_value_costs_its_charge(cost: tp.L0 | tp.Cost) -> None:
+    """The row lies on the threshold: the move is as short as one likes, but still a change."""
+    model = DecisionTreeClassifier(max_depth=1).fit([[0.0], [1.0]], [0, 1])
+    threshold = np.nextafter(np.float32(model.tree_.threshold[0]), np.float32(np.inf))
+    results = tp.radius(model, [[float(threshold)]], [1], cost, arithmetic="real")
+    assert results.exact.tolist() == [True]
+    assert results.upper.tolist() == [1.0]
