@@ -113,22 +113,33 @@ def quotient_rounded_down(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         difference = larger - smaller
         lost = _sum_error(larger, -smaller, difference)
+        if np.all(rate == 1.0) and np.all(np.isfinite(difference)):
+            below = np.where(lost < 0.0, np.nextafter(difference, -np.inf), difference)
+            return below, lost == 0.0
         quotient = np.where(difference == 0.0, 0.0, difference / rate)
     # All products and errors of numbers of such a size are exact, so signs are.
     tame = np.ones(rate.shape, dtype=bool)
     for number in (rate, difference, quotient):
         tame &= (np.abs(number) > 1e-140) & (np.abs(number) < 1e140)
     tame |= difference == 0.0
-    for _ in range(3):
-        quotient = np.where(
-            _excess(quotient, rate, difference, lost) > 0.0,
-            np.nextafter(quotient, -np.inf),
-            quotient,
-        )
-    for _ in range(3):
-        above = np.nextafter(quotient, np.inf)
-        quotient = np.where(_excess(above, rate, difference, lost) <= 0.0, above, quotient)
     rest = _excess(quotient, rate, difference, lost)
+    is_below = rest <= 0.0
+    for _ in range(3):
+        index = np.nonzero(rest > 0.0)
+        if len(index[0]) == 0:
+            break
+        quotient[index] = np.nextafter(quotient[index], -np.inf)
+        rest[index] = _excess(quotient[index], rate[index], difference[index], lost[index])
+    # What had to be lowered is the largest; of what is below there may be a larger one.
+    index = np.nonzero(is_below)
+    for _ in range(3):
+        above = np.nextafter(quotient[index], np.inf)
+        excess = _excess(above, rate[index], difference[index], lost[index])
+        fits = excess <= 0.0
+        if not fits.any():
+            break
+        index = tuple(axis[fits] for axis in index)
+        quotient[index], rest[index] = above[fits], excess[fits]
     is_exact = rest == 0.0
     # With nothing lost by the difference, a sum of two doubles decides, whose sign is right.
     doubtful = ~tame | ((lost != 0.0) & (np.abs(rest) <= 2.0**-45 * np.abs(lost)))
