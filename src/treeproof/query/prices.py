@@ -231,8 +231,8 @@ class Pricing:
                 is_out[outside[0], axes.axis_of[outside[1]]] = True
             cost[row, place] = np.where(is_out[row, kept], np.inf, 0.0)
             is_exact[row, place], is_open[row, place] = True, False
-            first = np.array([axis.columns[0] for axis in axes.axes])
-            value[row, place] = part.rows[row, first[kept]]
+            column = np.array([axis.columns[0] for axis in axes.axes])
+            value[row, place] = part.rows[row, column[kept]]
         return Prices(
             axes=axes,
             rows=part.rows,

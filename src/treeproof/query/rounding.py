@@ -114,8 +114,8 @@ def quotient_rounded_down(
         difference = larger - smaller
         lost = _sum_error(larger, -smaller, difference)
         if np.all(rate == 1.0) and np.all(np.isfinite(difference)):
-            below = np.where(lost < 0.0, np.nextafter(difference, -np.inf), difference)
-            return below, lost == 0.0
+            is_less = lost < 0.0
+            return np.where(is_less, np.nextafter(difference, -np.inf), difference), lost == 0.0
         quotient = np.where(difference == 0.0, 0.0, difference / rate)
     # All products and errors of numbers of such a size are exact, so signs are.
     tame = np.ones(rate.shape, dtype=bool)
@@ -125,21 +125,21 @@ def quotient_rounded_down(
     rest = _excess(quotient, rate, difference, lost)
     is_below = rest <= 0.0
     for _ in range(3):
-        index = np.nonzero(rest > 0.0)
-        if len(index[0]) == 0:
+        over = np.nonzero(rest > 0.0)
+        if len(over[0]) == 0:
             break
-        quotient[index] = np.nextafter(quotient[index], -np.inf)
-        rest[index] = _excess(quotient[index], rate[index], difference[index], lost[index])
+        quotient[over] = np.nextafter(quotient[over], -np.inf)
+        rest[over] = _excess(quotient[over], rate[over], difference[over], lost[over])
     # What had to be lowered is the largest; of what is below there may be a larger one.
-    index = np.nonzero(is_below)
+    below = np.nonzero(is_below)
     for _ in range(3):
-        above = np.nextafter(quotient[index], np.inf)
-        excess = _excess(above, rate[index], difference[index], lost[index])
+        above = np.nextafter(quotient[below], np.inf)
+        excess = _excess(above, rate[below], difference[below], lost[below])
         fits = excess <= 0.0
         if not fits.any():
             break
-        index = tuple(axis[fits] for axis in index)
-        quotient[index], rest[index] = above[fits], excess[fits]
+        below = tuple(axis[fits] for axis in below)
+        quotient[below], rest[below] = above[fits], excess[fits]
     is_exact = rest == 0.0
     # With nothing lost by the difference, a sum of two doubles decides, whose sign is right.
     doubtful = ~tame | ((lost != 0.0) & (np.abs(rest) <= 2.0**-45 * np.abs(lost)))
