@@ -164,9 +164,9 @@ class Ranges:
 
     def only(self, box: int) -> "Ranges":
         """The ranges of one box."""
-        part = slice(box, box + 1)
-        rows = None if self.rows is None else self.rows[part]
-        return replace(self, low=self.low[part], high=self.high[part], rows=rows)
+        low, high, rows = _only(box, self.low, self.high, self.rows)
+        unfolded = None if self.unfolded is None else _only(box, *self.unfolded)
+        return replace(self, low=low, high=high, rows=rows, unfolded=unfolded)
 
     @property
     def given(self) -> tuple[FloatArray, FloatArray, FloatArray | None]:
@@ -197,6 +197,13 @@ class Ranges:
                     " radius or the bounds keep from some choices."
                 )
         return question
+
+
+def _only(
+    box: int, low: FloatArray, high: FloatArray, rows: FloatArray | None
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    part = slice(box, box + 1)
+    return low[part], high[part], None if rows is None else rows[part]
 
 
 def resolve_ranges(

@@ -7,7 +7,7 @@ import numpy as np
 
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
 from treeproof.kernels.exact.optimum import (
@@ -21,7 +21,7 @@ from treeproof.kernels.exact.optimum import (
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
     LAMBDA,
     SPLIT,
@@ -37,6 +37,22 @@ from treeproof.kernels.exact.search import Budget, new_stack, pop, push_part, wi
 
 NOTHING, WEIGHT = 78, 87
 """The letters N, of a box in which no pair of leaves gains anything, and W."""
+
+
+@noalloc_kernel
+def cut_off(problem, state, gap):
+    """Where to split cells off that cost more than the gap; slot -1 if there are none."""
+    for slot in range(problem.n_slots):
+        low, high = state.box[slot, LOW], state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        if low > state.box[slot, LOW]:
+            return slot, low - 1
+        if high < state.box[slot, HIGH]:
+            return slot, high
+    return np.int64(-1), np.int32(0)
 
 
 @inner_kernel
@@ -101,7 +117,13 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        slot, cell, _, _ = choose_split(problem, state, bound + 2.0 * error - floor, best.learned)
+        gap = bound + 2.0 * error - floor
+        slot, cell = np.int64(-1), np.int32(0)
+        if is_exact_at_zero:
+            # What is left without them may be closed by what its trees are.
+            slot, cell = cut_off(problem, state, gap)
+        if slot < 0:
+            slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
         if slot < 0 or not has_room or stack.size[0] >= len(inherited):
             # What only exact sums could close is not recorded.

@@ -228,7 +228,7 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         return PROVED, total
     status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
     upper = best.upper[0] + total
-    is_tie = best.value[0] <= total and 0.0 < upper and (aim.limit < upper or aim.limit == np.inf)
+    is_tie = best.value[0] <= total and upper > 0.0 and (aim.limit < upper or aim.limit == np.inf)
     if is_exact_at_zero and status == PROVED and is_tie:
         best.upper[0] = settle_tie(forest, aim, box, leaves, nearest, best, budget, slack)
     return status, total
