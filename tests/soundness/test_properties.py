@@ -209,7 +209,7 @@ def check_rows(seed: int) -> None:
         check_bounds(ensemble, result, truth, (seed, row))
 
 
-def check_rounding(seed: int) -> Verdict:
+def check_rounding(seed: int) -> tuple[Verdict, bool]:
     """Sums that differ by no more than rounding, or by nothing: whatever is said must be so."""
     rng = np.random.default_rng([seed, 3])
     builder = TreeBuilder(leaf_width=1)
@@ -233,7 +233,7 @@ def check_rounding(seed: int) -> Verdict:
     result = tp.prove(Model(ensemble), tp.Monotone(0), tp.Box([0.0, 0.0], [1.0, 1.0]))
     check_verdict(result, truth > 0.0, (seed, "Monotone"))
     assert result.lower <= max(truth, 0.0) <= result.upper, (seed, result, truth)
-    return result.verdict
+    return result.verdict, truth > 0.0
 
 
 def _add_stump(builder: TreeBuilder, feature: int, left: float, right: float) -> None:
@@ -245,8 +245,9 @@ def _add_stump(builder: TreeBuilder, feature: int, left: float, right: float) ->
 
 
 def test_rounding_is_never_forgotten_where_sums_tie() -> None:
-    verdicts = {check_rounding(seed) for seed in range(300)}
-    assert {Verdict.VERIFIED, Verdict.FALSIFIED} <= verdicts
+    found = {check_rounding(seed) for seed in range(300)}
+    # Nothing but rounding breaks the property here, and that is left open.
+    assert found == {(Verdict.VERIFIED, False), (Verdict.UNKNOWN, False), (Verdict.UNKNOWN, True)}
 
 
 def _down(value: float, eps: float) -> float:
