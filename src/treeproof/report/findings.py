@@ -8,6 +8,7 @@ from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
 from treeproof.report.runs import Run
 from treeproof.results.numbers import percent
+from treeproof.results.threat import own_limit
 
 _FEATURES = 3
 _ROWS = 3
@@ -59,7 +60,8 @@ def findings(run: Run) -> list[dict[str, Any]]:
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
         items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
-        lead = "Nearest to breaking" if run.has_radii else "Broken within the bounds"
+        within = "their own eps" if own_limit(run.header) else "the bounds"
+        lead = "Nearest to breaking" if run.has_radii else f"Broken within {within}"
         said.append({"lead": lead, "items": items, "after": ""})
     return said
 

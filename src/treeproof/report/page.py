@@ -36,7 +36,7 @@ from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent, percent_down
 from treeproof.results.results import Results
-from treeproof.results.threat import movement, stillness
+from treeproof.results.threat import movement, own_limit, stillness
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -272,6 +272,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "stillness": [] if threat is None else stillness(threat),
         "claim": text.claim_words(run),
         "id_name": run.id_name,
+        "own_limit": own_limit(run.header),
         "rows_are": in_words(run.header),
         "identity": text.identity_lines(run),
         "findings": findings(run),
