@@ -1,7 +1,8 @@
 """Repeat the paper's tables and figures: ``python -m experiments.paper [PAGE ...]``.
 
-Pages go to ``experiments/results``. Every finished row is kept in ``experiments/.cache``, so that a
-run can be stopped and goes on where it was, or be given more time for the slow methods.
+Pages go to ``experiments/results``; experiments/README.md says where the data go and what they look
+like. Every finished row is kept in ``experiments/.cache``, so that a run can be stopped and goes on
+where it was, or be given more time for the slow methods.
 """
 
 import argparse
@@ -30,7 +31,8 @@ PAGES: dict[str, Make] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    title, _, rest = (__doc__ or "").partition(": ``")
+    parser = argparse.ArgumentParser(description=f"{title}.", epilog=rest.partition("\n\n")[2])
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; or all")
     parser.add_argument("--data", help="names of datasets, with commas between; by default all")
     usual = Budget()
