@@ -8,7 +8,6 @@ from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
 from treeproof.report.runs import Run
 from treeproof.results.numbers import percent
-from treeproof.results.threat import own_limit
 
 _FEATURES = 3
 _ROWS = 3
@@ -60,8 +59,8 @@ def findings(run: Run) -> list[dict[str, Any]]:
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
         items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
-        within = "their own eps" if own_limit(run.header) else "the bounds"
-        lead = "Nearest to breaking" if run.has_radii else f"Broken within {within}"
+        is_nearest = run.results.asks_radius
+        lead = "Nearest to breaking" if is_nearest else "Broken by a change, for instance"
         said.append({"lead": lead, "items": items, "after": ""})
     return said
 

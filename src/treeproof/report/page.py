@@ -338,9 +338,16 @@ def _notes(runs: list[Run]) -> list[str]:
 def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
     first = runs[0]
     order = " of the first run" if len(runs) == 2 else ""
+    # Verdicts at one radius say which rows break, not which of them break first.
+    is_ranked = first.results.asks_radius
+    fragile, robust = (
+        ("Most fragile rows", "Most robust rows")
+        if is_ranked
+        else ("Rows that a change breaks", "Rows that are proved")
+    )
     galleries = [
-        ("fragile", f"Most fragile rows{order}", rows.fragile_rows(first)),
-        ("robust", f"Most robust rows{order}", rows.robust_rows(first)),
+        ("fragile", f"{fragile}{order}", rows.fragile_rows(first)),
+        ("robust", f"{robust}{order}", rows.robust_rows(first)),
     ]
     if len(runs) == 2 and all(run.has_radii for run in runs):
         gains = rows.largest_gains(*runs)
