@@ -341,6 +341,29 @@ def test_a_verified_radius_is_the_one_the_page_opens_with():
     assert 'id="curve"' in page
 
 
+def test_verdicts_are_not_ranked_as_if_they_were_radii():
+    eps = {"name": "LInf", "eps": 0.5, "frozen": [], "low": "-inf", "high": "inf"}
+    ranked = ("Most fragile", "Most robust", "nearest breaking", "Nearest to", "break first")
+    assert all(text in words(render([six_rows()])) for text in ranked)
+    said = words(render([six_rows(kind="verify", perturbation=eps)]))
+    assert not any(text in said for text in ranked)
+    assert "Rows that a change breaks" in said
+
+
+def test_rows_of_an_eps_of_their_own_have_no_common_radius():
+    own = {"name": "LInf", "eps": {"name": "PerRow", "column": "tolerance"}, "frozen": ["b"]}
+    results = six_rows(["a", "b"], kind="verify", perturbation=own | {"low": "-inf", "high": "inf"})
+    results.eps = np.array([0.5, 0.25, 0.1, 0.1, 0.2, 3.0])
+    page = render([results])
+    said = words(page)
+    assert "however a moves by up to the row’s own eps, with b fixed" in said
+    assert "unit of its own eps (column tolerance)" in said
+    assert "How accuracy holds up" not in said
+    (data,) = [json.loads(text) for text in read(page).scripts if text.startswith("{")]
+    assert data["runs"][0]["eps"] == [0.5, 0.25, 0.1, 0.1, 0.2, 3.0]
+    assert not data["withRadii"]
+
+
 def test_rows_that_nothing_breaks_give_a_page():
     results = many_rows(5)
     results.lower[:] = results.upper[:] = np.inf
