@@ -7,7 +7,7 @@ import numpy as np
 
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
 from treeproof.kernels.exact.optimum import (
@@ -15,12 +15,13 @@ from treeproof.kernels.exact.optimum import (
     VALUE,
     adapt_weight,
     choose_split,
+    is_worthless,
     new_best,
     new_target,
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
     LAMBDA,
     SPLIT,
@@ -34,13 +35,32 @@ from treeproof.kernels.exact.proof import (
 from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack
 from treeproof.kernels.exact.search import Budget, new_stack, pop, push_part, with_room
 
-WEIGHT = 87
-"""The letter W."""
+NOTHING, WEIGHT = 78, 87
+"""The letters N, of a box in which no pair of leaves gains anything, and W."""
+
+
+@noalloc_kernel
+def cut_off(problem, state, gap):
+    """Where to split cells off that cost more than the gap; slot -1 if there are none."""
+    for slot in range(problem.n_slots):
+        low, high = state.box[slot, LOW], state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        if low > state.box[slot, LOW]:
+            return slot, low - 1
+        if high < state.box[slot, HIGH]:
+            return slot, high
+    return np.int64(-1), np.int32(0)
 
 
 @inner_kernel
-def record_boxes(problem, parts, state, recorder, tape, floor, budget):
+def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     """Prove that a problem stays below the floor, and write the proof down.
+
+    ground  PairLeaves and CellBox of the problem, and whether boxes in which no pair of leaves
+            gains anything are closed by that
 
     Returns PROVED, or the limit that was reached, and the tape: boxes in preorder, left ones first.
     """
@@ -52,6 +72,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
     best = new_best(np.int64(0))
     weight = 0.5
     said = 0.5  # the weight that the reader of the tape knows
+    leaves, box, is_exact_at_zero = ground
     if is_mixed:
         problem = reweigh(problem, parts, weight)
     n_nodes = 0
@@ -63,9 +84,10 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
             return TIME_LIMIT, tape
         enter_box(problem, state)
         refresh(problem, state)
-        n_bytes = close_box(problem, state, recorder, floor)
+        is_closed = is_exact_at_zero and is_worthless(problem, state, leaves, box)
+        n_bytes = 0 if is_closed else close_box(problem, state, recorder, floor)
         bound, error = refresh(problem, state)
-        if n_bytes == 0:
+        if n_bytes == 0 and not is_closed:
             marginals(problem, state)
             if is_mixed:
                 problem, weight, _, _ = adapt_weight(
@@ -81,9 +103,12 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
             put(tape, WEIGHT, 1)
             put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
             said = weight
-        if n_bytes > 0:
+        if is_closed:
+            put(tape, NOTHING, 1)
+        elif n_bytes > 0:
             put(tape, LAMBDA, 1)
             tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+        if is_closed or n_bytes > 0:
             if stack.size[0] == 0:
                 return PROVED, tape
             pop(stack, state)
@@ -92,7 +117,13 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        slot, cell, _, _ = choose_split(problem, state, bound + 2.0 * error - floor, best.learned)
+        gap = bound + 2.0 * error - floor
+        slot, cell = np.int64(-1), np.int32(0)
+        if is_exact_at_zero:
+            # What is left without them may be closed by what its trees are.
+            slot, cell = cut_off(problem, state, gap)
+        if slot < 0:
+            slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
         if slot < 0 or not has_room or stack.size[0] >= len(inherited):
             # What only exact sums could close is not recorded.
@@ -133,5 +164,12 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     room += 1e-6 * (slack[0] + slack[1])
     floor = bound - room if aim.mode == VALUE else -room
     recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
-    status, tape = record_boxes(problem, parts, new_state(problem), recorder, tape, floor, budget)
+    # Of values that exceed 0 such boxes say nothing.
+    is_exact_at_zero = (
+        aim.mode == VALUE and forest.copies.is_difference and forest.is_alike and bound <= 0.0
+    )
+    status, tape = record_boxes(
+        problem, parts, new_state(problem), recorder, tape, floor, budget,
+        (leaves, box, is_exact_at_zero),
+    )  # fmt: skip
     return status, tape.data[: tape.used[0]].copy()
