@@ -250,7 +250,7 @@ def _mask(name: str, given: Any, ensemble: Ensemble) -> NDArray[np.bool_]:
 
 
 def _group(name: str, given: Any, ensemble: Ensemble) -> tuple[int, ...]:
-    if isinstance(given, str | int | np.integer):
+    if isinstance(given, str | int | np.integer) or not len(given):
         raise InvalidInput(
             f"'{name}' of Domain must list groups, such as [['red', 'green']]. Got {given!r}."
         )
