@@ -66,8 +66,8 @@ class Reasons(FeatureTable):
         Why the set is not sufficient or minimality is not shown; empty otherwise.
     intervals : list of float64 arrays (n, 2), or None
         How far each feature of the set may still move: from the first number, inclusive, to the
-        second, exclusive; infinite where the domain ends. All may move at once. None where this
-        was not asked for.
+        second, exclusive; infinite where the domain ends, NaN for what keeps its value: categories,
+        columns of a group, missing values. All may move at once. None where this was not asked for.
     widest : bool (n_rows,)
         Whether it is shown that no end of any interval can be moved further out.
     size_lower_bound : float64 (n_rows,)
@@ -255,11 +255,11 @@ class Reasons(FeatureTable):
         parts = []
         for place, feature in enumerate(self.features[row].tolist()):
             value = float(self.values[row, feature])
-            if self.intervals is None:
+            ends = None if self.intervals is None else self.intervals[row][place]
+            if ends is None or np.isnan(ends).any():
                 if self._tells(feature, self.values[row]):
                     parts.append((feature, _equals(value)))
                 continue
-            ends = self.intervals[row][place]
             decimals = column_format(self.values[:, feature]).decimals
             low, high = (_inwards(end, value, decimals) for end in ends.tolist())
             if low == high:

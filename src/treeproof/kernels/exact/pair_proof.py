@@ -1,14 +1,22 @@
 """Proofs about pairs written down: boxes, and rounded multipliers that close them.
 
-As proof.py, without trimmed boxes; with two needs, a box may change the weight of the first one.
+As proof.py, without trimmed boxes. With two needs, a box may change the weight of the first one;
+and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
 import numpy as np
 
+from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel
-from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+    UNDECIDED,
+)
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
 from treeproof.kernels.exact.optimum import (
     PARTS_OF_WEIGHT,
@@ -20,10 +28,12 @@ from treeproof.kernels.exact.optimum import (
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
+    EXACT,
     LAMBDA,
     SPLIT,
+    WEIGHTS,
     close_box,
     new_recorder,
     new_tape,
@@ -31,18 +41,46 @@ from treeproof.kernels.exact.proof import (
     put_multipliers,
     with_bytes,
 )
-from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack
-from treeproof.kernels.exact.search import Budget, new_stack, pop, push_part, with_room
+from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack, with_all_trees
+from treeproof.kernels.exact.search import (
+    Budget,
+    choose_branch,
+    new_stack,
+    pop,
+    push_part,
+    with_room,
+)
 
-WEIGHT = 87
-"""The letter W."""
+SLACKS = 1.0
+"""Boxes with two needs are closed with so much more room than rounding takes, in parts of it: what
+the checker allows for rounding may be a little more."""
+
+
+@noalloc_kernel
+def split_in_record(problem, state, recorder, gap, best):
+    """Where to split a box; slot -1 when all its points reach the same leaves.
+
+    A search goes on with the cells whose marginals are within the gap alone, which a proof does not
+    tell of: where these need no split, the others are split off.
+    """
+    for place in range(problem.n_slots):
+        recorder.before[place, LOW] = state.box[place, LOW]
+    slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
+    if slot < 0:
+        for place in range(problem.n_slots):
+            state.box[place, LOW] = recorder.before[place, LOW]
+        slot, cell = choose_branch(problem, state, np.inf)
+    return slot, cell
 
 
 @inner_kernel
-def record_boxes(problem, parts, state, recorder, tape, floor, budget):
+def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_points):
     """Prove that a problem stays below the floor, and write the proof down.
 
-    Returns PROVED, or the limit that was reached, and the tape: boxes in preorder, left ones first.
+    has_points  bool  whether boxes with one pair of leaves in every tree may be left to the reader
+
+    Returns PROVED, UNDECIDED where such a box is met, or the limit that was reached; and the tape:
+    boxes in preorder, left ones first.
     """
     clock = np.empty(2, dtype=np.int64)
     target = new_target(problem)
@@ -76,14 +114,22 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
                 n_bytes = close_box(problem, state, recorder, floor)
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
+        slot, cell = np.int64(-1), np.int64(0)
+        if n_bytes == 0:
+            slot, cell = split_in_record(
+                problem, state, recorder, bound + 2.0 * error - floor, best
+            )
+            if slot < 0 and not has_points:
+                return UNDECIDED, tape
         tape = with_bytes(tape, 16)
         if weight != said:
-            put(tape, WEIGHT, 1)
+            put(tape, WEIGHTS, 1)
             put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
             said = weight
-        if n_bytes > 0:
-            put(tape, LAMBDA, 1)
-            tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+        if slot < 0:
+            put(tape, LAMBDA if n_bytes > 0 else EXACT, 1)
+            if n_bytes > 0:
+                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
             if stack.size[0] == 0:
                 return PROVED, tape
             pop(stack, state)
@@ -92,11 +138,11 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        slot, cell, _, _ = choose_split(problem, state, bound + 2.0 * error - floor, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
-        if slot < 0 or not has_room or stack.size[0] >= len(inherited):
-            # What only exact sums could close is not recorded.
+        if not has_room:
             return MEMORY_LIMIT, tape
+        if stack.size[0] >= len(inherited):
+            inherited = grown(inherited, stack.size[0] + 1)
         put(tape, SPLIT, 1)
         put(tape, problem.slots[slot, FEATURE], 4)
         put(tape, problem.cells[cell, HIGH], 4)
@@ -112,26 +158,35 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     limits         PairLimits
     unit_exponent  int      multipliers are multiples of 2**unit_exponent
 
-    Returns a status, and the bytes.
+    Returns a status, the bytes, and whether these are about trees of all outputs.
     """
     clock = np.empty(2, dtype=np.int64)
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     box = CellBox(low, high)
     slack = pair_slack(forest, aim, box)
-    leaves, fits = pair_leaves(
-        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
-    )
-    tape = new_tape(4096)
-    if not fits:
-        return TOO_LARGE, tape.data[:0].copy()
-    problem, parts = build_pair(forest, aim, box, leaves, slack)
-    gross = problem.terms[GROSS]
-    if aim.mode != VALUE:
-        gross = parts.gross[0] + parts.gross[1]
-    # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it is.
-    room = 4.0 * (len(forest.tests.trees.tree_output) + 8) * 2.0**unit_exponent + 2.0**-40 * gross
-    room += 1e-6 * (slack[0] + slack[1])
-    floor = bound - room if aim.mode == VALUE else -room
-    recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
-    status, tape = record_boxes(problem, parts, new_state(problem), recorder, tape, floor, budget)
-    return status, tape.data[: tape.used[0]].copy()
+    while True:
+        has_all_trees = forest.has_all_trees
+        leaves, fits = pair_leaves(
+            forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves, has_all_trees
+        )
+        tape = new_tape(4096)
+        if not fits:
+            return TOO_LARGE, tape.data[:0].copy(), has_all_trees
+        problem, parts = build_pair(forest, aim, box, leaves, slack)
+        gross = problem.terms[GROSS]
+        if aim.mode != VALUE:
+            gross = parts.gross[0] + parts.gross[1]
+        # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it
+        # is.
+        n_trees = len(forest.tests.trees.tree_output)
+        room = 4.0 * (n_trees + 8) * 2.0**unit_exponent + 2.0**-40 * gross
+        room += (1e-6 if aim.mode == VALUE else SLACKS) * (slack[0] + slack[1])
+        floor = bound - room if aim.mode == VALUE else -room
+        recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
+        has_points = aim.mode != VALUE and has_all_trees
+        status, tape = record_boxes(
+            problem, parts, new_state(problem), recorder, tape, floor, budget, has_points
+        )
+        if status != UNDECIDED or has_all_trees or aim.mode == VALUE:
+            return status, tape.data[: tape.used[0]].copy(), has_all_trees
+        forest = with_all_trees(forest)
