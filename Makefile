@@ -13,7 +13,8 @@ DEMO := $(VENV)/.demo
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
 	@echo "make docs       build the documentation as a site, in site/"
-	@echo "make paper      repeat the paper's tables and figures; needs its data, takes hours"
+	@echo "make paper      repeat the paper's tables and figures; takes hours, and its data"
+	@echo "                in the folder TREEPROOF_PAPER_DATA (see experiments/README.md)"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
 	@echo "make test-slow  long random soundness runs and full-size models"

@@ -1,5 +1,6 @@
 """Random questions with costs and domains, rich in ties, small enough to enumerate."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from tests.random_ensembles import random_ensemble
 from treeproof.model.ensemble import Ensemble
 from treeproof.query.domain import Domain
+from treeproof.query.goals import AvoidsTarget, Goal, ScoreChange
 from treeproof.query.perturbations import L0, L1, L2, Ball, Box, Cost, LInf
 
 _CODES = (0, 1, 2, 3, 9)
@@ -21,17 +23,56 @@ class Case:
     ensemble: Ensemble
     rows: NDArray[np.float64]
     perturbation: Ball | Box
+    goal: Goal | None = None
 
 
-def random_case(rng: np.random.Generator, *, n_rows: int = 2, kinds: tuple[str, ...] = ()) -> Case:
-    """A random case; the kinds of perturbations may be chosen by name."""
+def random_case(
+    rng: np.random.Generator,
+    *,
+    n_rows: int = 2,
+    kinds: tuple[str, ...] = (),
+    is_wide: bool = False,
+) -> Case:
+    """A random case; the kinds of perturbations may be chosen by name.
+
+    Wide ones also ask about targets and scores, and some of their rows break the domain, which is
+    allowed.
+    """
     ensemble = random_ensemble(rng)
-    while ensemble.decision.kind == "score":
+    while ensemble.decision.kind == "score" and (ensemble.n_outputs > 1 or not is_wide):
         ensemble = random_ensemble(rng)
     rows = _rows(rng, ensemble, n_rows)
     domain = _domain(rng, ensemble, rows)
     kind = str(rng.choice(kinds or ("L1", "L1", "L2", "L0", "Cost", "Cost", "LInf", "Box")))
-    return Case(ensemble, rows, _perturbation(rng, kind, ensemble, rows, domain))
+    perturbation = _perturbation(rng, kind, ensemble, rows, domain)
+    if domain is not None and is_wide and rng.random() < 0.2:
+        broken = _broken_rows(rng, domain, rows)
+        if np.all(perturbation.low <= broken) and np.all(broken <= perturbation.high):
+            domain = dataclasses.replace(domain, allow_broken_rows=True)
+            perturbation, rows = dataclasses.replace(perturbation, domain=domain), broken
+    return Case(ensemble, rows, perturbation, _goal(rng, ensemble) if is_wide else None)
+
+
+def _goal(rng: np.random.Generator, ensemble: Ensemble) -> Goal | None:
+    """A target of several classes, or a change of the score; None: the label is to stay."""
+    if ensemble.decision.kind == "score":
+        return ScoreChange(float(rng.choice([0.0, 0.25, 0.5, 1.0])))
+    if ensemble.n_classes > 2 and rng.random() < 0.4:
+        return AvoidsTarget(ensemble.classes[int(rng.integers(ensemble.n_classes))])
+    return None
+
+
+def _broken_rows(
+    rng: np.random.Generator, domain: Domain, rows: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Rows some of whose integers, listed values and groups are not of the domain."""
+    broken = rows.copy()
+    for feature in (*domain.integer, *domain.values):  # type: ignore[misc]
+        broken[:, feature] += rng.choice([0.0, 0.25], len(rows))
+    for group in (*domain.one_hot, *domain.at_most_one):
+        if rng.random() < 0.5:
+            broken[int(rng.integers(len(rows))), list(group)] = rng.choice([0.0, 1.0, 0.5])
+    return broken
 
 
 def _rows(rng: np.random.Generator, ensemble: Ensemble, n_rows: int) -> NDArray[np.float64]:
@@ -56,7 +97,9 @@ def _domain(
     numbers = rng.permutation(np.flatnonzero(~is_code)).tolist()
     one_hot, at_most_one, integer, values = [], [], [], {}
     categorical: dict[int, Any] = {}
-    if len(numbers) >= 2 and rng.random() < 0.5:
+    for share in (0.5, 0.3):
+        if len(numbers) < 2 or rng.random() >= share:
+            continue
         size = int(rng.integers(2, min(len(numbers), 4) + 1))
         group, numbers = numbers[:size], numbers[size:]
         exactly = bool(rng.random() < 0.6)
@@ -100,9 +143,15 @@ def _domain(
         for feature in lonely:
             if rng.random() < 0.3:
                 rows[rng.integers(n_rows), feature] = np.nan
+    ranges = {
+        feature: (rows[:, feature].min() - rng.choice([0.0, 0.5]), rows[:, feature].max() + 0.75)
+        for feature in integer
+        if rng.random() < 0.15 and not np.isnan(rows[:, feature]).any()
+    }
     return Domain(
         integer=integer,
         values=values,
+        ranges=ranges,
         one_hot=one_hot,
         at_most_one=at_most_one,
         categorical=categorical,

@@ -1,7 +1,8 @@
 """Repeat the paper's tables and figures: ``python -m experiments.paper [PAGE ...]``.
 
-Pages go to ``experiments/results``. Every finished row is kept in ``experiments/.cache``, so that a
-run can be stopped and goes on where it was, or be given more time for the slow methods.
+Pages go to ``experiments/results``; experiments/README.md says where the data go and what they look
+like. Every finished row is kept in ``experiments/.cache``, so that a run can be stopped and goes on
+where it was, or be given more time for the slow methods.
 """
 
 import argparse
@@ -30,21 +31,29 @@ PAGES: dict[str, Make] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    title, _, rest = (__doc__ or "").partition(": ``")
+    parser = argparse.ArgumentParser(description=f"{title}.", epilog=rest.partition("\n\n")[2])
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; or all")
     parser.add_argument("--data", help="names of datasets, with commas between; by default all")
-    parser.add_argument("--rows", type=int, default=500, help="rows per model, at most")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="time of one method on one model"
-    )
+    usual = Budget()
+    for name, words in (
+        ("rows", "rows per model, at most"),
+        ("equal", "rows over which slow methods are averaged at least, open ones included"),
+        ("seconds", "processor time of one method on one model"),
+        ("row-seconds", "time of one row; open rows are asked again when this is more than before"),
+    ):
+        value = getattr(usual, name.replace("-", "_"))
+        shown = f"{words} (default: {value:g})"
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=shown)
     options = parser.parse_args()
     names = options.data.split(",") if options.data else list(DATASETS)
     unknown = [page for page in options.pages if page not in PAGES]
     unknown += [name for name in names if name not in DATASETS]
     if unknown:
         parser.error(f"pages are {', '.join(PAGES)}; data {', '.join(DATASETS)}; got {unknown[0]}")
+    budget = Budget(options.rows, options.equal, options.seconds, options.row_seconds)
     for page in options.pages or PAGES:
-        saved = PAGES[page](names, Budget(options.rows, options.seconds)).save(page)
+        saved = PAGES[page](names, budget).save(page)
         print(f"saved {saved}", flush=True)
     return 0
 

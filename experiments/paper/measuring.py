@@ -1,7 +1,8 @@
 """Asking engines about rows, within a budget, and keeping every finished row."""
 
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,45 +12,82 @@ import treeproof
 from experiments.paper.printed import FIRST_EPS
 from experiments.paper.store import Store
 from experiments.paper.subjects import Subject
+from treeproof.results.verdict import UnknownReason
 
 ROWS = Store("rows")
 
 
+NOT_ASKED = "not asked"
+UNFINISHED = (
+    UnknownReason.TIME_LIMIT,
+    UnknownReason.MEMORY_LIMIT,
+    UnknownReason.SOLVER_FAILED,
+    NOT_ASKED,
+)
+"""Reasons that more time could change; the others are a method's own last word."""
+
+
 @dataclass(frozen=True)
 class Budget:
-    """How many rows are asked at most, and how long one engine works on one model."""
+    """How much is asked.
 
-    rows: int
-    seconds: float
+    A method is asked row after row, up to `rows`, until it has worked for `seconds` on a model.
+    Those of the first `equal` rows that it did not come to are open. A row has `row_seconds`; one
+    that did not finish is asked again when it gets more.
+    """
+
+    rows: int = 500
+    equal: int = 20
+    seconds: float = 60.0
+    row_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Bounds and seconds of the rows that were asked and that the model gets right."""
+    """Bounds and processor seconds of the rows that were asked and that the model gets right."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     seconds: NDArray[np.float64]
     number: NDArray[np.int64]
+    reason: NDArray[np.object_]  # why a row is not exact, if it is not
 
     def __len__(self) -> int:
         return len(self.seconds)
 
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """Whether each row ended before the method was through with it."""
+        return np.isin(self.reason, UNFINISHED)
+
     def text(self, bound: str) -> str:
-        """Mean bound of the rows, and how many these were; a dash where none was finished."""
+        """Mean bound of all the rows, as far as it is known; a dash without rows.
+
+        An open row counts with the bound that it has, which is what makes the mean a bound itself:
+        0 and infinity where there is none.
+        """
         values = getattr(self, bound)
-        values = values[np.isfinite(values)]
-        return f"{values.mean():.4g}" if len(values) else "–"
+        if not len(values):
+            return "–"
+        n_open = int(np.sum(self.is_open))
+        if not n_open:
+            return f"{values.mean():.4g}"
+        ends = [f"{self.lower.mean():.4g}"]
+        if bound == "upper" and np.all(np.isfinite(self.upper)):
+            ends.append(f"{self.upper.mean():.4g}")
+        sign = "" if len(ends) == 2 else "≥ "
+        return f"{sign}{' to '.join(ends)}, {n_open} of {len(self)} open"
 
     def closed(self) -> "Measured":
         """Only the rows whose bounds meet."""
-        kept = (self.lower == self.upper) & np.isfinite(self.upper)
-        return Measured(self.lower[kept], self.upper[kept], self.seconds[kept], self.number[kept])
+        return self._kept((self.lower == self.upper) & np.isfinite(self.upper))
 
     def at(self, numbers: NDArray[np.int64]) -> "Measured":
         """Only the given rows."""
-        kept = np.isin(self.number, numbers)
-        return Measured(self.lower[kept], self.upper[kept], self.seconds[kept], self.number[kept])
+        return self._kept(np.isin(self.number, numbers))
+
+    def _kept(self, kept: NDArray[np.bool_]) -> "Measured":
+        return Measured(*(getattr(self, each.name)[kept] for each in fields(self)))
 
 
 def exact(subject: Subject, budget: Budget) -> Measured:
@@ -80,33 +118,46 @@ def hard_label(subject: Subject, budget: Budget) -> Measured:
 def measured(
     subject: Subject, what: str, options: dict[str, Any], budget: Budget, block: int = 1
 ) -> Measured:
-    """Ask block by block until rows or time run out; finished rows are kept and not asked again."""
+    """Ask block by block within the budget; finished rows are kept and not asked again."""
     key = f"{subject.model.fingerprint[:16]} {what}"
     right = np.asarray(subject.model.predict(subject.X)) == subject.y
     rows = np.flatnonzero(right)[: budget.rows].tolist()
-    spent = sum(record["seconds"] for record in ROWS.of(key).values())
-    is_warm = bool(ROWS.of(key))
-    while spent < budget.seconds:
-        todo = [row for row in rows if row not in ROWS.of(key)][:block]
-        if not todo:
-            break
-        question = (subject.model, subject.X[todo], subject.y[todo])
-        limit = max((budget.seconds - spent) / len(todo), 1.0)
+    kept = ROWS.of(key)
+    is_warm = bool(kept)
+    for first in range(0, len(rows), block):
+        todo = [row for row in rows[first : first + block] if needs_asking(kept.get(row), budget)]
+        spent = sum(record["seconds"] for record in kept.values())
+        if not todo or spent >= budget.seconds:
+            continue
+        options["time_limit_s"] = budget.row_seconds
         if not is_warm:
             # Kernels compile on their first call, which is nobody's time per row.
             warm_up = (subject.model, subject.X[todo[:1]], subject.y[todo[:1]])
-            treeproof.radius(*warm_up, time_limit_s=limit, arithmetic="real", **options)
+            treeproof.radius(*warm_up, arithmetic="real", **options | {"time_limit_s": 1.0})
             is_warm = True
-        found = treeproof.radius(*question, time_limit_s=limit, arithmetic="real", **options)
-        spent += float(found.seconds.sum())
+        began = time.process_time()
+        question = (subject.model, subject.X[todo], subject.y[todo])
+        found = treeproof.radius(*question, arithmetic="real", **options)
+        # Of the processor, since the machine may have other work.
+        each = (time.process_time() - began) / len(todo)
         for number, row in enumerate(todo):
             bounds = {"lower": float(found.lower[number]), "upper": float(found.upper[number])}
-            ROWS.add(key, row, seconds=float(found.seconds[number]), **bounds)
+            limit = {"reason": str(found.reason[number]), "limit": budget.row_seconds}
+            ROWS.add(key, row, seconds=each, **bounds, **limit)
+        kept = ROWS.of(key)
         print(f"{subject.name}, {what}: up to row {todo[-1]}", file=sys.stderr, flush=True)
-    records = [ROWS.of(key)[row] for row in rows if row in ROWS.of(key)]
+    missing = {"lower": 0.0, "upper": np.inf, "seconds": np.nan, "reason": NOT_ASKED}
+    equal = {row: missing | {"row": row} for row in rows[: budget.equal]}
+    records = [(equal | kept)[row] for row in rows if row in kept or row in equal]
     return Measured(
-        np.array([record["lower"] for record in records]),
-        np.array([record["upper"] for record in records]),
-        np.array([record["seconds"] for record in records]),
+        *(np.array([record[name] for record in records]) for name in ("lower", "upper", "seconds")),
         np.array([record["row"] for record in records], dtype=np.int64),
+        np.array([record["reason"] for record in records], dtype=object),
     )
+
+
+def needs_asking(record: dict[str, Any] | None, budget: Budget) -> bool:
+    """Whether a row is new, or was left open and now has more time."""
+    if record is None:
+        return True
+    return record["reason"] in UNFINISHED and record["limit"] < budget.row_seconds

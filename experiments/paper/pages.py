@@ -18,11 +18,12 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True)
 class Page:
-    """A title, paragraphs and tables, and pictures by file name."""
+    """A title, paragraphs and tables, pictures by file name, and lines for a file beside it."""
 
     title: str
     parts: list[str]
     pictures: dict[str, "Figure"] = field(default_factory=dict)
+    csv: list[list[str]] = field(default_factory=list)
 
     def save(self, name: str) -> Path:
         """Write the page and its pictures; returns where."""
@@ -35,6 +36,9 @@ class Page:
             f"treeproof {treeproof.__version__}, Python {platform.python_version()},"
             f" {platform.machine()}; made by `python -m experiments.paper {name}`."
         )
+        if self.csv:
+            lines = "\n".join(",".join(line) for line in self.csv)
+            (RESULTS / f"{name}.csv").write_text(lines + "\n")
         path = RESULTS / f"{name}.md"
         path.write_text("\n\n".join(part.rstrip() for part in parts) + "\n")
         return path
@@ -46,4 +50,6 @@ def table(columns: tuple[str, ...], lines: list[list[str]]) -> str:
 
 
 def seconds_text(seconds: NDArray[np.float64]) -> str:
-    return f"{seconds.mean():.3g}" if len(seconds) else "–"
+    """Mean over the rows that were asked."""
+    asked = seconds[np.isfinite(seconds)]
+    return f"{asked.mean():.3g}" if len(asked) else "–"

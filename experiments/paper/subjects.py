@@ -85,7 +85,10 @@ def arrays(dataset: str) -> dict[str, NDArray[Any]]:
     """The arrays of a dataset; images as float32 in [0, 1]."""
     path = DATA / "data" / f"{dataset}.npz"
     if not path.exists():
-        raise SystemExit(f"There is no '{path}': TREEPROOF_PAPER_DATA must name the paper's data.")
+        raise SystemExit(
+            f"There is no '{path}'. TREEPROOF_PAPER_DATA must name a folder with the paper's data;"
+            " experiments/README.md says what it looks like."
+        )
     with np.load(path, allow_pickle=False) as file:
         found = dict(file)
     for key, values in found.items():

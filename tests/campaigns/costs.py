@@ -9,6 +9,7 @@ import sys
 import time
 
 from tests.oracle.priced_answers import EXACT, WithinRules, compare
+from treeproof.errors import TreeproofError
 
 
 def main() -> None:
@@ -21,11 +22,13 @@ def main() -> None:
     engine = WithinRules() if options.rules else EXACT
     n_compared, wrong, began = 0, [], time.monotonic()
     for seed in range(options.first, options.first + options.cases):
+        if seed > options.first and seed % 500 == 0:
+            print(f"{n_compared} answers, {len(wrong)} wrong, before seed {seed}", flush=True)
         try:
             n_compared += compare(seed, engine, with_rules=options.rules)
-        except AssertionError as error:
+        except (AssertionError, TreeproofError) as error:
             wrong.append(seed)
-            print(f"seed {seed}: {str(error)[:300]}", flush=True)
+            print(f"seed {seed}: {type(error).__name__} {str(error)[:300]}", flush=True)
     seconds = time.monotonic() - began
     print(f"{n_compared} answers of {options.cases} cases, {len(wrong)} wrong, {seconds:.0f} s")
     sys.exit(bool(wrong))

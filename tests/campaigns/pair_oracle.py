@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import treeproof as tp
 from tests.soundness.test_properties import check_case, check_rows
+from tests.soundness.test_property_groups import check_groups
 
 ASKED = ("prove", "largest_change", "score_range")
 
@@ -41,7 +42,7 @@ def main() -> None:
     for one in patches:
         one.start()
     for number in range(options.first, options.first + options.models):
-        for check in (check_case, check_rows):
+        for check in (check_case, check_rows, check_groups):
             try:
                 check(number)
             except AssertionError as error:

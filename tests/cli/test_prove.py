@@ -92,6 +92,34 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert json.loads(forged.stdout)["rejected"] == 2
 
 
+def test_groups_of_a_file_are_kept_and_checked(run, model, tmp_path):
+    claims = written(
+        tmp_path,
+        """
+one_hot = [["weight", "flag"]]
+
+[domain]
+size = [-2, 2]
+
+[[property]]
+kind = "Stable"
+name = "the choice moves little"
+features = ["weight", "flag"]
+delta = 50
+""",
+    )
+    out = tmp_path / "answers.json"
+    result = run("prove", model, "--property", claims, "--evidence", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert "1 accepted, 0 rejected" in run("check", out, "--model", model).stdout
+    document = json.loads(out.read_text())
+    rows = [list(row.values()) for row in document["properties"][0]["witness"]["rows"]]
+    assert sorted(row[1:] for row in rows) == [[0.0, 1.0], [1.0, 0.0]]
+    document["domain"]["domain"]["groups"] = []
+    out.write_text(json.dumps(document))
+    assert "1 rejected" in run("check", out, "--model", model).stdout
+
+
 def test_the_page_has_a_section_for_properties(run, model, tmp_path):
     claims, out = written(tmp_path, CLAIMS), tmp_path / "answers.json"
     run("prove", model, "--property", claims, "--out", out)
@@ -117,6 +145,15 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
         ("domains = 3", "Did you mean 'domain'?"),
         ("missing = []", "must have a [[property]]"),
         ("[[property", "is not valid TOML"),
+        ("one_hot = ['size']\n[[property]]\nkind = 'ScoreRange'", "must list groups of features"),
+        (
+            "one_hot = [['size', 'flak']]\n[[property]]\nkind = 'Fair'\nprotected = 'size'",
+            "'flag'?",
+        ),
+        (
+            "one_hot = [['size', 'flag']]\n[[property]]\nkind = 'Fair'\nprotected = 'size'",
+            "Columns of a group change together",
+        ),
         ("[domain]\n'*' = [2, 1]\n[[property]]\nkind = 'ScoreRange'\nhigh = 1", "must not exceed"),
     ],
 )

@@ -37,11 +37,11 @@ class WithinRules:
 def compare(seed: int, engine: Any = EXACT, *, with_rules: bool = False) -> int:
     """Ask about a random case in every way; returns how many answers were compared."""
     rng = np.random.default_rng([22, 2, seed])
-    case = random_case(rng)
+    case = random_case(rng, is_wide=True)
     arithmetic = "real" if rng.random() < 0.3 else "float64"
     if with_rules:
         case = _within_rules(rng, case, arithmetic)
-    query = build_query(case.ensemble, case.rows, None, case.perturbation, arithmetic=arithmetic)
+    query = _query(case, case.perturbation, arithmetic)
     words = domains.Words(case.perturbation, query.ensemble)
     for row in range(len(query)):
         if domains.n_points(domains.distinct_options(query, words, row)) > MOST_POINTS:
@@ -53,15 +53,21 @@ def compare(seed: int, engine: Any = EXACT, *, with_rules: bool = False) -> int:
     for budget in _budgets(query, truths):
         name = "budget" if isinstance(case.perturbation, Cost) else "eps"
         perturbation = dataclasses.replace(case.perturbation, **{name: budget})
-        asked = build_query(case.ensemble, case.rows, None, perturbation, arithmetic=arithmetic)
+        asked = _query(case, perturbation, arithmetic)
         count += _compare_verdicts(engine, case, asked, truths)
     return count
+
+
+def _query(case: Case, perturbation: Any, arithmetic: Any) -> Query:
+    return build_query(
+        case.ensemble, case.rows, None, perturbation, goal=case.goal, arithmetic=arithmetic
+    )
 
 
 def _within_rules(rng: np.random.Generator, case: Case, arithmetic: Any) -> Case:
     """The case with rules, if possible such that forbid what is cheapest without them."""
     rules = random_rules(rng, case, 40)
-    query = build_query(case.ensemble, case.rows, None, case.perturbation, arithmetic=arithmetic)
+    query = _query(case, case.perturbation, arithmetic)
     found = (EXACT.radius if query.reach.is_ball else EXACT.verify)(query, BUDGET)
     witnesses = found.witness[~np.isnan(found.witness).all(axis=1)]
     forbidding = [text for text in rules if not all(obeys(text, point) for point in witnesses)]
@@ -112,7 +118,9 @@ def _compare_radii(engine: Any, case: Case, query: Query, truths: list[domains.C
         else:
             # As for balls: "beyond r" and "at the double after r" are two names of one answer.
             assert results.lower[row] <= np.nextafter(pricing.rounded_down(truth.cost), np.inf)
-        assert Fraction(float(results.upper[row])) ** power <= least
+        # The largest double that is not above the least cost.
+        upper = float(results.upper[row])
+        assert Fraction(upper) ** power <= least < Fraction(np.nextafter(upper, np.inf)) ** power
         assert results.lower[row] >= results.upper[row] * (1.0 - 2.0**-40)
         if np.isfinite(attacked.upper[row]):
             own = pricing.least_cost(row, attacked.witness[row])

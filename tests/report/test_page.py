@@ -12,7 +12,9 @@ import pytest
 import treeproof as tp
 from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.checker import RowCheck
+from treeproof.query.description import describe
 from treeproof.report.page import write_report
+from treeproof.report.properties import _words
 from treeproof.report.runs import Run
 
 
@@ -203,7 +205,7 @@ def test_the_question_is_shown_whole(name):
         "Arithmetic float64 rows, rounded as the deployed model does",
     ):
         assert said in text, said
-    hero = text[: text.index("How accuracy holds up")]
+    hero = text[: text.index("Share of rows that")]
     for said in ("however width rises by up to", ", with height fixed.",
                  "keep their claim (one class is never predicted (target spam))",
                  "attacked rows (class ham)", "2 rows of other classes are not attacked and count"
@@ -341,6 +343,69 @@ def test_a_verified_radius_is_the_one_the_page_opens_with():
     assert 'id="curve"' in page
 
 
+def test_verdicts_are_not_ranked_as_if_they_were_radii():
+    eps = {"name": "LInf", "eps": 0.5, "frozen": [], "low": "-inf", "high": "inf"}
+    ranked = ("Most fragile", "Most robust", "nearest breaking", "Nearest to", "break first")
+    assert all(text in words(render([six_rows()])) for text in ranked)
+    said = words(render([six_rows(kind="verify", perturbation=eps)]))
+    assert not any(text in said for text in ranked)
+    assert "Rows that a change breaks" in said
+
+
+def test_rows_of_an_eps_of_their_own_have_no_common_radius():
+    own = {"name": "LInf", "eps": {"name": "PerRow", "column": "tolerance"}, "frozen": ["b"]}
+    results = six_rows(["a", "b"], kind="verify", perturbation=own | {"low": "-inf", "high": "inf"})
+    results.eps = np.array([0.5, 0.25, 0.1, 0.1, 0.2, 3.0])
+    page = render([results])
+    said = words(page)
+    assert "however a moves by up to the row’s own eps, with b fixed" in said
+    assert "unit of its own eps (column tolerance)" in said
+    assert "How accuracy holds up" not in said
+    (data,) = [json.loads(text) for text in read(page).scripts if text.startswith("{")]
+    assert data["runs"][0]["eps"] == [0.5, 0.25, 0.1, 0.1, 0.2, 3.0]
+    assert not data["withRadii"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence"),
+    [
+        (tp.Stable(["a", "b"], 0.5), "moves by at most 0.5 when nothing but a and b changes."),
+        (tp.Fair("sex"), "The decision never depends on sex alone."),
+        (
+            tp.Fair("sex", confidence=0.9995),
+            "alone, where both decisions are at least 99.95 % sure.",
+        ),
+        (tp.Monotone("a"), "The score never falls when a alone rises."),
+        (
+            tp.Monotone([2], "decreasing", 1e-3, label="spam"),
+            "of class spam never rises by more than 0.001 when feature 2 alone rises.",
+        ),
+        (
+            tp.HighConfidence("a", margin=2.0, label="spam"),
+            "for class spam that is 2 or more of the score away from changing is never changed",
+        ),
+        (tp.Redundant([["a", "b"], ["c"]], 0.75), "one of these groups alone: a and b; c."),
+        (
+            tp.SmallNeighbourhood(0.1, 20.0),
+            "at most 0.1 in every feature have scores that differ by",
+        ),
+        (tp.ScoreRange(low=-1.0), "The score is always from −1 to ∞."),
+    ],
+)
+def test_claims_are_sentences(claim, sentence):
+    said = _words(describe(claim))
+    assert sentence in said
+    assert "{" not in said
+    assert _words({"name": "Other", "x": 3, "label": None}) == "Other: x 3"
+    assert "by at most 0.25" in _words({"name": "SameScores", "delta": 0.25})
+    assert _words({"name": "SameScores", "delta": None}).startswith("How far")
+
+
+def test_without_labels_there_is_no_accuracy():
+    said = words(render([six_rows(labels="the model's own")]))
+    assert "How answers hold up" in said
+
+
 def test_rows_that_nothing_breaks_give_a_page():
     results = many_rows(5)
     results.lower[:] = results.upper[:] = np.inf
@@ -389,7 +454,7 @@ def test_a_page_says_its_date_hashes_and_decision():
     results.header["data"] = {"file": "rows.csv", "sha256": "d" * 64}
     results.header["model"] |= {"decision_cut": math.log(9.0)}
     text = words(render(results))
-    hero = text[: text.index("How accuracy holds up")]
+    hero = text[: text.index("Share of rows that")]
     assert "answered on 28 February 2026" in hero
     digest = Run(results=results, name="run").rows_digest
     assert f"model file aaaaaaaaaaaa… · fingerprint ffffffffffff… · rows {digest[:12]}…" in hero
@@ -546,7 +611,7 @@ def test_two_models_are_compared_first():
 
 def test_what_stands_out_is_said_first():
     text = words(render(six_rows()))
-    hero = text[: text.index("How accuracy holds up")]
+    hero = text[: text.index("Share of rows that")]
     assert "What breaks it" in hero
     assert "of the 3 breaking changes that were found; they move 2 of 2 features." in hero
     assert re.search(r"Row 1 · label spam; \w+: \S+ → \S+ and 1 more; radius 0.25", hero)

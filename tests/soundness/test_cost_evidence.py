@@ -19,9 +19,11 @@ from treeproof.results.run_file import row_records
 def answered(seed: int) -> tuple[Any, list[dict[str, Any]]]:
     """A random case with its answers on record."""
     rng = np.random.default_rng([22, 3, seed])
-    case = random_case(rng)
+    case = random_case(rng, is_wide=True)
     ask = tp.verify if isinstance(case.perturbation, tp.Box) else tp.radius
-    results = ask(Model(case.ensemble), case.rows, None, case.perturbation, evidence=True)
+    results = ask(
+        Model(case.ensemble), case.rows, None, case.perturbation, goal=case.goal, evidence=True
+    )
     return RunChecker(results.header, case.ensemble), list(row_records(results))
 
 

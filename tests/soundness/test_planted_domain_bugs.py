@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,19 @@ def charge_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prices, "sum_rounded_down", lambda a, b, is_exact: (a, is_exact))
 
 
+def charge_of_no_distance_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A move to just below the row's own value costs nothing, not even its fixed charge."""
+    plain = prices.Pricing._axis_cost
+
+    def planted(self: prices.Pricing, row: int, number: int, point: Any) -> Any:
+        columns = list(self.axes.axes[number].columns)
+        if np.array_equal(self.rows[row, columns], point[columns], equal_nan=True):
+            return Fraction(0)
+        return plain(self, row, number, point)
+
+    patch.setattr(prices.Pricing, "_axis_cost", planted)
+
+
 def direction_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Moves down cost what moves up cost."""
     plain = prices._move_costs
@@ -149,6 +163,7 @@ BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
     never_missing,
     cost_rounded_down,
     charge_forgotten,
+    charge_of_no_distance_forgotten,
     direction_forgotten,
     transition_allowed,
     rule_ignored,

@@ -9,12 +9,31 @@ import pytest
 from tests.soundness.test_planted_bugs import ROOT, Bug, copy_package, plant
 
 RUN = """
+import contextlib
 import sys
-from tests.soundness.test_properties import check_case
+from unittest.mock import patch
+
+from tests.soundness.test_properties import check_case, check_rounding
+from treeproof.kernels.core.emulation import HOLDS
+from treeproof.kernels.exact import optimum
+
+
+@contextlib.contextmanager
+def nothing_but_branching():
+    # Small models are mostly decided by good bounds and lucky points before a box is split.
+    with (
+        patch.object(optimum, "sweep", lambda problem, state, is_forward, bound, floor: bound),
+        patch.object(optimum, "propose", lambda *given: HOLDS),
+    ):
+        yield
+
 
 for seed in range(int(sys.argv[1])):
     try:
         check_case(seed)
+        check_rounding(seed)
+        with nothing_but_branching():
+            check_case(seed)
     except OverflowError:
         continue  # interpreted exponentials raise where compiled ones give infinity
     except AssertionError as error:
@@ -53,8 +72,23 @@ BUGS = [
     ),
     Bug(
         "a box that is handed over is lost",
-        "    place = add_place(frontier, bound)",
-        "    place = add_place(frontier, -1e300)",
+        "write_box(problem, state, box, frontier.box[add_place(frontier, above)])",
+        "write_box(problem, state, box, frontier.box[add_place(frontier, -1e300)])",
+    ),
+    Bug(
+        "two open boxes share a place",
+        "    for place in range(len(boxes.heap), len(heap)):",
+        "    for place in range(size, len(heap)):",
+    ),
+    Bug(
+        "a tie is settled where a tree gains something",
+        "        if leaves.first[leaf] + leaves.second[leaf] <= 0.0:",
+        "        if leaves.first[leaf] + leaves.second[leaf] <= 0.3:",
+    ),
+    Bug(
+        "the rounding of sums is forgotten",
+        "        slack += abs(weights[output]) * error",
+        "        slack += 0.0 * error",
     ),
     Bug(
         "a column that does not matter in a box leaves it",

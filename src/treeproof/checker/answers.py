@@ -270,6 +270,7 @@ class RunChecker:
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""
         lower, upper, verdict = _number(row.lower), _number(row.upper), row.verdict
+        limit = self.question.eps_of(row)
         settled = verdict != "unknown"
         require(row.exact == settled, f"record: 'exact' is {row.exact}, the row is {verdict}")
         nothing = lower == 0.0 and upper == math.inf
@@ -284,12 +285,12 @@ class RunChecker:
             require(row.attained == found, f"record: 'attained' is {row.attained}, it is {verdict}")
             kind = "box" if self.question.is_box else "closed"
             if kind == "closed":
-                eps = self.question.eps if verdict == "verified" else 0.0
+                eps = limit if verdict == "verified" else 0.0
                 require(lower == eps, f"record: lower is {lower!r}, shown is {eps!r}")
                 require(
                     (upper == math.inf) != found, f"record: upper is {upper!r}, it is {verdict}"
                 )
-            return (kind, self.question.eps) if verdict == "verified" else ("none", 0.0)
+            return (kind, limit) if verdict == "verified" else ("none", 0.0)
         # Costs are sums, and sums of prices that differ may differ by less than rounding.
         nearly = lower if self.tariff is None else lower / (1.0 - EXACT_WITHIN)
         exactly = lower == upper or nearly >= upper
@@ -380,7 +381,7 @@ class RunChecker:
             return
         upper, level = _number(row.upper), moves.level(at)
         if not question.asks_radius:
-            nearest = min(question.eps, distance)
+            nearest = min(question.eps_of(row), distance)
             require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         elif not row.attained:
             nearest = rounded_down(level.distance)
@@ -409,9 +410,9 @@ class RunChecker:
             attains = cost == least == Fraction(nearest) ** tariff.power
             require(attains == row.attained, f"witness: 'attained' is {attains}")
         else:
-            nearest = min(question.eps, distance)
-            if question.eps < math.inf:
-                budget = Fraction(question.eps) ** tariff.power
+            nearest = min(question.eps_of(row), distance)
+            if question.eps_of(row) < math.inf:
+                budget = Fraction(question.eps_of(row)) ** tariff.power
                 require(cost <= budget or least < budget, "witness: it costs too much")
         require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         case.settle("accepted")

@@ -355,7 +355,7 @@ class Bounder:
         self.place = {column: number for number, column in enumerate(columns)}
         self.sizes = np.array([trees.box[c][1] + 1 for c in columns], dtype=np.int64)
         self.cell_start = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-        self.never_positive = True
+        self._gainful: list[dict[int, Range]] = []
         self.constant = [0, 0]
         self.unary = np.zeros((2, int(self.cell_start[-1])), dtype=np.int64)
         self._gain: list[Gains] = []
@@ -390,13 +390,16 @@ class Bounder:
             return
         if trees.is_difference and not trees.is_below[ensemble.trees.root[tree]]:
             return
-        known: dict[tuple[int, int], Gains] = {}
+        known: dict[tuple[int, int], tuple[Gains, bool]] = {}
         leaves = []
         for pair in trees.leaves(tree):
             key = pair.one, pair.other
             if key not in known:
                 known[key] = self._gains(trees, ensemble, weights, output, pair)
-            leaves.append((pair.ranges, known[key]))
+            gains, is_gainful = known[key]
+            leaves.append((pair.ranges, gains))
+            if is_gainful:
+                self._gainful.append(pair.ranges)
         self._add(leaves)
 
     def _gains(
@@ -406,9 +409,10 @@ class Bounder:
         weights: Weights,
         output: int,
         pair: Pair,
-    ) -> Gains:
+    ) -> tuple[Gains, bool]:
+        """What both leaves add, and whether that is more than 0 in all."""
         if trees.is_difference and pair.one == pair.other:
-            return Gains(0, 0)
+            return Gains(0, 0), False
         exact = []
         for part, node in zip(weights, (pair.one, pair.other), strict=True):
             values = ensemble.trees.leaf_value[ensemble.trees.leaf[node]].tolist()
@@ -418,10 +422,10 @@ class Bounder:
                 exact.append(
                     sum((w * Fraction(values[o]) for o, w in part.items()), start=Fraction(0))
                 )
-        self.never_positive &= exact[0] + exact[1] <= 0
+        total = exact[0] + exact[1]
         if trees.is_difference:
-            return Gains(0, math.ceil((exact[0] + exact[1]) / self.unit))
-        return Gains(*(math.ceil(part / self.unit) for part in exact))
+            return Gains(0, math.ceil(total / self.unit)), total > 0
+        return Gains(*(math.ceil(part / self.unit) for part in exact)), total > 0
 
     def _add(self, leaves: list[tuple[dict[int, Range], Gains]]) -> None:
         """Add a tree: a constant, a term of one column, or a factor with multipliers."""
@@ -480,6 +484,16 @@ class Bounder:
         self.slot_cell, self.slot_segment = _joined(cell), _joined(self.segment_of)
         ends = np.cumsum([last - first for first, last, _ in self.pairs]).tolist()
         self.pair_slices = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    def gains_nothing(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> bool:
+        """Whether no pair of leaves that meets a box adds more than 0, in any tree."""
+        return not any(
+            all(
+                first <= high[self.place[column]] and last >= low[self.place[column]]
+                for column, (first, last) in ranges.items()
+            )
+            for ranges in self._gainful
+        )
 
     @property
     def n_multipliers(self) -> int:
@@ -562,7 +576,7 @@ class Proof:
     def __init__(self, bounder: Bounder, data: bytes, unit_exponent: int) -> None:
         self.bounder, self.data, self.at = bounder, data, 0
         self.exponent = unit_exponent
-        self.n_nodes = 0
+        self.n_nodes = self.n_worthless = 0
 
     def _take(self, n_bytes: int, *, signed: bool = True) -> int:
         require(self.at + n_bytes <= len(self.data), "proof: it is cut off")
@@ -591,6 +605,8 @@ class Proof:
 
         Closed is a box in which the gain is below the first floor; or, with two needs, one in which
         a mixture of what exceeds both floors is below 0, or that `check_point` does not reject.
+        With one gain, boxes in which no tree gains anything are closed, too, and counted in
+        `n_worthless`.
         """
         is_mixed = check_point is not None
         bounder = self.bounder
@@ -608,6 +624,11 @@ class Proof:
                 weight = self._take(2)
                 require(0 <= weight <= WEIGHTS, "proof: a weight is out of range")
                 letter = self._take(1, signed=False)
+            if letter == ord("N"):
+                is_closed = not is_mixed and bounder.gains_nothing(low, high)
+                require(is_closed, f"proof: a tree gains something in box {self.n_nodes}")
+                self.n_worthless += 1
+                continue
             if letter == ord("L"):
                 prices = self._multipliers()
                 if is_mixed:

@@ -29,6 +29,7 @@ MOST_PIECES = 1 << 22
 """Leaves of all trees, each divided where its atoms are no range, at most."""
 
 Range = tuple[int, int]
+Trim = tuple[int, ...]
 
 
 class KeptAxis(NamedTuple):
@@ -187,7 +188,7 @@ class PricedWay:
         require(len(way.losers) <= 1, "claim: targets among several classes have no prices here")
         self.prover, self.way, self.forest = prover, way, prover.forest
         self.box = [(0, len(axis.prices) - 1) for axis in prover.axes]
-        self.is_empty = any(last < 0 for _, last in self.box)
+        self.is_empty, self.n_prices = any(last < 0 for _, last in self.box), 0
         if self.is_empty:
             return
         trees = [self._pieces(tree) for tree in range(self.forest.ensemble.n_trees)]
@@ -284,8 +285,8 @@ class PricedWay:
             ]
             near = [gain for _, gain, dear in found if not dear]
             if not near:
-                self.is_empty = True
-                return
+                # Nothing is within the limit, but what a proof says about it is read.
+                self.is_empty, near = True, [gain for _, gain, _ in found]
             found = [(piece, min(near) if dear else gain, dear) for piece, gain, dear in found]
             self.leaves.append(found)
             self.best_sum += max(near)
@@ -318,16 +319,12 @@ class PricedWay:
                 require(box is None, f"{place}: a point is within the limit")
                 continue
             if letter in "LT":
-                exponent, size, at = reader.prices(
-                    0 if self.is_empty else self.n_prices, self.forest.exponent
-                )
+                exponent, size, at = reader.prices(self.n_prices, self.forest.exponent)
             if box is None:
                 # Sound: nothing is left, whatever the node says; but what it says is read.
                 require(letter in "LTPES", f"{place}: unknown node {letter!r}")
-                if letter == "T":
-                    (count,) = reader.take("I")
-                    reader.skip(12 * count)
-                    continue
+                if letter == "T" and _goes_on(_trims(reader, place)):
+                    pending.append((changes, price))
                 if letter == "S":
                     # What was taken for a box is divided: its parts hold nothing, either.
                     reader.take("ii")
@@ -349,8 +346,9 @@ class PricedWay:
             else:
                 require(letter == "T", f"{place}: unknown node {letter!r}")
                 bound = Bound(self, box, price, (exponent, size, at), reader.data)
-                changes = self._trimmed(reader, box, bound, changes, place)
-                if all(first <= last for first, last in changes.values()):
+                trims = _trims(reader, place)
+                changes = self._trimmed(trims, box, bound, changes, place)
+                if _goes_on(trims):
                     pending.append((changes, price))
 
     def _affordable(self, changes: dict[int, Range]) -> list[Range] | None:
@@ -398,14 +396,11 @@ class PricedWay:
         require(not breaks, f"{place}: the model's own sums break it")
 
     def _trimmed(
-        self, reader: Reader, box: list[Range], bound: "Bound", changes: Any, place: str
+        self, trims: list[Trim], box: list[Range], bound: "Bound", changes: Any, place: str
     ) -> dict[int, Range]:
-        """Read what a node leaves of axes; what it drops must stay below the floor."""
-        (count,) = reader.take("I")
-        require(count > 0, f"{place}: nothing is trimmed")
+        """What a node leaves of axes, perhaps nothing; what it drops must stay below the floor."""
         left = dict(changes)
-        for _ in range(count):
-            axis, first, last = reader.take("iii")
+        for axis, first, last in trims:
             require(0 <= axis < len(box), f"{place}: no axis {axis}")
             low, high = box[axis]
             for atom in (*range(low, min(first, high + 1)), *range(max(last + 1, low), high + 1)):
@@ -413,6 +408,21 @@ class PricedWay:
                 require(held < self.floor, f"{place}: axis {axis}, atom {atom} reaches the floor")
             left[axis] = (max(first, low), min(last, high))
         return left
+
+
+def _trims(reader: Reader, place: str) -> list[Trim]:
+    """Axes that a node trims, with the first and last atom that it leaves."""
+    (count,) = reader.take("I")
+    require(count > 0, f"{place}: nothing is trimmed")
+    return [reader.take("iii") for _ in range(count)]
+
+
+def _goes_on(trims: list[Trim]) -> bool:
+    """Whether a node follows: the trimmed one left something, though perhaps of nothing here.
+
+    Rounded prices are below the exact ones, so a box may be empty here that was not so there.
+    """
+    return all(first <= last for _, first, last in trims)
 
 
 class Factor:

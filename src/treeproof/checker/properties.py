@@ -29,6 +29,7 @@ from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.folded import choices_of, fold, fold_rows
 from treeproof.model.joined import PairModels, join, one_model
 from treeproof.model.links import smallest_true
 
@@ -52,7 +53,8 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the text of evidence holds; numbers are hexadecimal.
 
-    `other` is the second one of two models that are compared.
+    `groups` are columns of which one is 1, and whether there must be one; `other` is the second one
+    of two models that are compared.
     """
 
     model: str
@@ -68,6 +70,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: list[str] | None
     witness: list[list[str]] | None
     statements: list[Statement]
+    groups: list[tuple[list[int], bool]] = []
     other: str | None = None
 
 
@@ -196,6 +199,9 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
         least, most = stated.ends(feature)
         require(first <= least and most <= last, "answer: another domain")
     require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
+    stated_groups = [[list(columns), exactly] for columns, exactly in types.get("groups", ())]
+    for columns, exactly in evidence.groups:
+        require([columns, exactly] in stated_groups, "answer: another domain")
     listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
     for feature, values in proved.values.items():
         require(feature in listed and listed[feature] <= set(values), "answer: another domain")
@@ -226,9 +232,11 @@ def _domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
 
 
 def _check(models: PairModels, evidence: Evidence) -> None:
+    n = models.first.n_features
+    domain = _domain_of(models.first, evidence)
+    if evidence.groups:
+        models, evidence, domain = _folded(models, evidence, domain)
     ensemble = models.first
-    n = ensemble.n_features
-    domain = _domain_of(ensemble, evidence)
     named = {*domain.missing, *domain.integer, *domain.values}
     require(all(0 <= f < n for f in named), "claim: a feature does not exist")
     is_code = models.joint.is_categorical
@@ -240,7 +248,7 @@ def _check(models: PairModels, evidence: Evidence) -> None:
     if models.partners:
         parts = _difference_parts(models, evidence.claim)
     else:
-        parts = _parts(ensemble, evidence.claim)
+        parts = [_kept_whole(part, evidence, domain) for part in _parts(ensemble, evidence.claim)]
     require(bool(parts), "claim: nothing is claimed")
     if evidence.witness is not None:
         _check_witness(models, evidence, parts, domain, lower)
@@ -263,6 +271,57 @@ def _check(models: PairModels, evidence: Evidence) -> None:
             require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
             if evidence.verdict == "verified" and part.limit > -math.inf:
                 require(reached <= part.limit, "claim: the proved bound does not decide it")
+
+
+def _folded(
+    models: PairModels, evidence: Evidence, domain: Domain
+) -> tuple[PairModels, Evidence, Domain]:
+    """The model, the witness and the domain with each group as one category."""
+    require(not models.partners, "claim: groups of two models")
+    ensemble = models.first
+    groups = [(tuple(columns), exactly) for columns, exactly in evidence.groups]
+    columns = [column for group, _ in groups for column in group]
+    require(all(group for group, _ in groups), "claim: a group without columns")
+    require(len(set(columns)) == len(columns), "claim: a column in two groups")
+    require(all(0 <= c < ensemble.n_features for c in columns), "claim: a column does not exist")
+    require(not ensemble.is_categorical[columns].any(), "claim: a group of categories")
+    named = {*domain.missing, *domain.integer, *domain.values}
+    require(not named & set(columns), "claim: a column of a group is something else, too")
+    low, high, values = domain.low.copy(), domain.high.copy(), dict(domain.values)
+    row = None if domain.row is None else fold_rows(domain.row[np.newaxis], groups)[0]
+    for group in groups:
+        own, choices = list(group[0]), choices_of(group)
+        is_inside = (choices >= domain.low[own]) & (choices <= domain.high[own])
+        allowed = np.flatnonzero(is_inside.all(axis=1)).astype(np.float64).tolist()
+        low[own] = high[own] = 0.0
+        high[own[0]] = len(choices) - 1
+        if row is None or len(allowed) == len(choices):
+            values[own[0]] = allowed
+        else:
+            require(allowed == [row[own[0]]], "claim: a group with some choices around a row")
+    witness = evidence.witness
+    if witness is not None:
+        pair = np.stack([_numbers(own, ensemble.n_features) for own in witness])
+        witness = [[float(v).hex() for v in own] for own in fold_rows(pair, groups).tolist()]
+    return (
+        one_model(fold(ensemble, groups)),
+        msgspec.structs.replace(evidence, witness=witness),
+        domain._replace(low=low, high=high, values=values, row=row),
+    )
+
+
+def _kept_whole(part: Part, evidence: Evidence, domain: Domain) -> Part:
+    """A part that takes no group apart: of near rows, all have the same choices."""
+    for columns, _ in evidence.groups:
+        inside = [column for column in columns if column in part.changed]
+        if part.relation.kind == "near":
+            is_kept = all(part.relation.widths[column] < 1 for column in columns)
+            require(is_kept, "claim: near rows with other choices")
+            part = part._replace(changed=tuple(f for f in part.changed if f not in columns))
+        elif inside:
+            is_whole = len(inside) == len(columns) and not part.relation.kind
+            require(is_whole and columns[0] in domain.values, "claim: a part of a group changes")
+    return part
 
 
 def _check_range(
@@ -348,11 +407,6 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
 
         proof.follow((floors[0], floors[1]), check_point)
         return Fraction(0)
-    is_alike = models.first.aggregation == models.second.aggregation
-    if is_difference and is_alike and bounder.never_positive:
-        # Sound: adding and rounding are monotone, so that sums of the same order keep what holds
-        # of every tree.
-        return Fraction(0)
     bound = Fraction(float.fromhex(statement.bound))
     constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
     begin = sums[0].begins + sums[1].begins + constant
@@ -364,7 +418,14 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
         # begin with, unless it comes from finishing the one and the other in two ways.
         step = min(own.forest.unit * own.forest.grid for own in sums)
         bound = (math.ceil(bound / step) - 1) * step
-    return (bound + error) * rate + finishing
+    reached = (bound + error) * rate + finishing
+    if not proof.n_worthless:
+        return reached
+    # Sound: adding, rounding and finishing are monotone, so that where no tree adds more to the one
+    # sum than to the other, no score is above the other one.
+    is_alike = models.first.aggregation == models.second.aggregation
+    require(is_difference and is_alike, "proof: boxes without gains close nothing here")
+    return max(reached, Fraction(0))
 
 
 def _weights(models: PairModels, part: Part, *, is_difference: bool) -> tuple[Weights, Fraction]:

@@ -57,7 +57,7 @@ class Question:
             rule = f"an 'attacker_class' among the classes {self.classes}"
             require_asked(self.attacked >= 0, rule, repr(asked.attacker_class))
         self.is_box = isinstance(asked.perturbation, schema.Box)
-        self.eps = math.inf
+        self.eps, self.has_own_eps = math.inf, False
         if isinstance(asked.perturbation, schema.Box):
             require_asked(not self.asks_radius, "an LInf where it asks for radii", "a Box")
             self.down = self.up = [math.inf] * self.n
@@ -97,7 +97,9 @@ class Question:
         eps = ball.budget if isinstance(ball, schema.Cost) else ball.eps
         fits = (eps is None) == self.asks_radius
         require_asked(fits, "a radius to verify, or none where it asks for it", eps)
-        self.eps = math.inf if eps is None else float(eps)
+        self.has_own_eps = isinstance(eps, schema.PerRow)
+        if eps is not None and not isinstance(eps, schema.PerRow):
+            self.eps = float(eps)
         require_asked(self.eps >= 0.0, "an 'eps' >= 0", self.eps)
         if isinstance(ball, schema.Cost):
             scale = self.down = self.up = [1.0] * self.n
@@ -130,6 +132,15 @@ class Question:
         if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
             return PerRow(name, [self.features(name, item) for item in value], shared=False)
         return PerRow(name, [self.features(name, value)], shared=True)
+
+    def eps_of(self, row: schema.Row) -> float:
+        """Radius or budget of a row: that of all, or its own where the question says so."""
+        if not self.has_own_eps:
+            require(row.eps is None, "record: the question has one 'eps' for all rows")
+            return self.eps
+        eps = math.nan if row.eps is None else float(row.eps)
+        require(eps >= 0.0, f"record: there is no radius {row.eps!r} of its own")
+        return eps
 
     def _read_goal(self, ensemble: Ensemble) -> list[PerRow]:
         """Check the goal; returns the ends of ranges of scores, where it is about these."""

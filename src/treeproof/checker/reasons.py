@@ -165,13 +165,14 @@ def _expanded(
 
 def _stays(ensemble: Ensemble, values: Floats, domain: dict[str, Any]) -> set[int]:
     """Categories and missing values that a domain does not let change."""
-    codes = {feature for feature, _ in domain.get("categorical", ())}
+    changes = {feature for feature, _ in domain.get("categorical", ())}
+    changes |= set(domain.get("may_miss", ()))
     fills = set(domain.get("may_fill", ()))
     return {
         feature
         for feature, value in enumerate(values)
         if (feature not in fills if math.isnan(value) else
-            bool(ensemble.is_categorical[feature]) and feature not in codes)
+            bool(ensemble.is_categorical[feature]) and feature not in changes)
     }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def check_run(
     ensemble: Ensemble,
     rows: NDArray[np.float64] | None = None,
     labels: Sequence[schema.Label] | None = None,
+    eps: Sequence[float] | NDArray[np.float64] | None = None,
 ) -> Iterator[RowCheck]:
     """Check a run file of JSON lines, reading some lines at a time.
 
@@ -40,6 +41,8 @@ def check_run(
         The data that the run must be about, in the model's input precision.
     labels : sequence, optional
         Their labels, which a run that was given labels must have been given.
+    eps : sequence of float, optional
+        Their own radii or budgets, which a run that has such must have been given.
     """
     checker, seen = RunChecker(read_header(path), ensemble), set[int]()
     with Path(path).open("rb") as file:
@@ -47,7 +50,7 @@ def check_run(
         waiting: list[RowCheck | tuple[Any, ...]] = []
         size = 0
         for number, line in enumerate(file, start=2):
-            waiting.append(_opened(line, number, seen, rows, labels))
+            waiting.append(_opened(line, number, seen, (rows, labels, eps)))
             size += len(line)
             if size > MOST_BYTES or len(waiting) == MOST_ROWS:
                 yield from _checked(checker, waiting)
@@ -59,7 +62,7 @@ def check_run(
 
 
 def _opened(
-    line: bytes, number: int, seen: set[int], rows: Any, labels: Any
+    line: bytes, number: int, seen: set[int], data: tuple[Any, Any, Any]
 ) -> RowCheck | tuple[Any, ...]:
     """A line as the checker takes it: record, values, label; or what is wrong with it."""
     try:
@@ -69,8 +72,13 @@ def _opened(
     if row.row in seen:
         return RowCheck(row.row, "rejected", f"line {number}: row {row.row} is here twice")
     seen.add(row.row)
+    rows, labels, eps = data
     if rows is not None and row.row >= len(rows):
         return RowCheck(row.row, "rejected", f"record: the data have {len(rows)} rows")
+    if eps is not None and row.eps != eps[row.row]:
+        return RowCheck(
+            row.row, "rejected", f"record: the eps of the data is {float(eps[row.row])!r}"
+        )
     values = None if rows is None else rows[row.row]
     return row, values, None if labels is None else labels[row.row]
 

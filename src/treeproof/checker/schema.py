@@ -43,10 +43,16 @@ class Domain(_Closed):
     rules: list[str] = []
 
 
+class PerRow(_Closed, tag_field="name", tag="PerRow"):
+    """A radius or budget that every row record has of its own."""
+
+    column: str | None = None
+
+
 class _Ball(_Closed, tag_field="name"):
     """What balls have in common."""
 
-    eps: Number | None
+    eps: Number | PerRow | None
     scale: Numbers | None
     below: Numbers
     above: Numbers
@@ -76,7 +82,7 @@ class L0(_Ball, tag="L0"):
 class Cost(_Closed, tag_field="name", tag="Cost"):
     """See `treeproof.Cost`; questions with a table are read, and nothing is accepted of them."""
 
-    budget: Number | None
+    budget: Number | PerRow | None
     up: Numbers
     down: Numbers
     fixed: Numbers
@@ -188,6 +194,7 @@ class Row(_Closed):
     evidence: str | None = None
     key: str = ""
     id: Label = None
+    eps: Real | None = None
 
 
 # Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two

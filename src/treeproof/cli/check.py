@@ -89,17 +89,17 @@ def command(
     chosen = model_path or _named_model(header, run_path)
     ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
-    rows = labels = None
+    rows = labels = eps = None
     is_run = question["kind"] != "reasons"
     if data_path is not None:
         if not is_run:
             raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
         source = FileSource(ensemble, data_path, **_reading(header, label, first_index, absent))
         rounded = question.get("arithmetic", question.get("domain")) != "float64"
-        rows, labels = _data(source, rounded)
+        rows, labels, eps = _data(source, rounded)
     counts: Counter[str] = Counter()
     failures = []
-    checks = check_run(run_path, ensemble, rows, labels)
+    checks = check_run(run_path, ensemble, rows, labels, eps)
     for check in checks if is_run else check_reasons(run_path, ensemble):
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
@@ -214,17 +214,23 @@ def _reading(
     header: dict[str, Any], label: str | None, first_index: Any, absent: Any
 ) -> dict[str, Any]:
     """How the data file is read: as options say, otherwise as the run did."""
+    from treeproof.results.threat import own_limit
+
     read = {"label": label, "first_index": first_index, "absent": absent}
-    context = click.get_current_context()
-    for name, value in (header.get("data") or {}).items():
+    context, data = click.get_current_context(), header.get("data") or {}
+    read["id"] = data.get("id")
+    read["eps"] = data.get("eps") if own_limit(header) else None
+    for name, value in data.items():
         default = click.core.ParameterSource.DEFAULT
         if name in read and value is not None and context.get_parameter_source(name) is default:
             read[name] = value
     return read
 
 
-def _data(source: "FileSource", rounded: bool) -> "tuple[NDArray[np.float64], list[Any] | None]":
-    """Rows of a data file as the model rounds them, and their labels where it has a column."""
+def _data(
+    source: "FileSource", rounded: bool
+) -> "tuple[NDArray[np.float64], list[Any] | None, NDArray[np.float64] | None]":
+    """Rows of a data file as the model rounds them, their labels and eps where it has columns."""
     import numpy as np
 
     from treeproof.data.sources import Rows
@@ -235,4 +241,5 @@ def _data(source: "FileSource", rounded: bool) -> "tuple[NDArray[np.float64], li
     # Codes of categories are rounded in every arithmetic, since they never move.
     is_rounded = source.ensemble.is_categorical | rounded
     values = np.where(is_rounded, cast_rows(source.ensemble, rows.values), rows.values)
-    return values, None if rows.labels is None else [plain_value(label) for label in rows.labels]
+    labels = None if rows.labels is None else [plain_value(label) for label in rows.labels]
+    return values, labels, rows.eps

@@ -58,7 +58,8 @@ class Gate:
         here, there = (dict(h["question"]) for h in (header, self._baseline.header))
         for question in (here, there):
             question["arithmetic"] = arithmetic_of(question)
-            question["perturbation"] = {**question["perturbation"], "eps": None}
+            any_limit = dict.fromkeys({"eps", "budget"} & question["perturbation"].keys())
+            question["perturbation"] = question["perturbation"] | any_limit
         for name in ("perturbation", *_SAME):
             if here.get(name) != there.get(name):
                 raise InvalidInput(
@@ -67,9 +68,14 @@ class Gate:
                     f" {str(here.get(name))[:120]}."
                 )
 
-    def failure(self, runner: "Runner", share: float, eps: float) -> str | None:
-        """Why it fails with a share of rows that is verified at a radius; None if it passes."""
-        from treeproof.results.curves import certified_rows, certified_share
+    def failure(self, runner: "Runner", share: float, eps: float | None) -> str | None:
+        """Why it fails with a share of rows that is verified at a radius; None if it passes.
+
+        The radius is that of all rows, or None where each has its own.
+        """
+        import numpy as np
+
+        from treeproof.results.curves import attacked_rows, certified_rows
         from treeproof.results.numbers import share_down
 
         proved = f"{share_down(share)} {runner.tally.who()} are verified"
@@ -84,26 +90,31 @@ class Gate:
                 f"The run '{self.not_worse_than}' must be about the same rows. It has"
                 f" {len(before)}, this one {len(now)}."
             )
-        needed = float(certified_share(before, [eps])[0])
+        limits = np.array([now[row][1] for row in before.row.tolist()])
+        kept = certified_rows(before, limits)
+        needed = int(kept.sum()) / max(int(attacked_rows(before).sum()), 1)
         if share >= needed:
             return None
-        kept = before.row[certified_rows(before, eps)].tolist()
-        lost = [row for row in kept if not now[row]]
+        lost = [row for row in before.row[kept].tolist() if not now[row][0]]
         return (
             f"{proved}, {share_down(needed)} in '{self.not_worse_than}'; no longer verified are"
             f" rows {listed(lost)}"
         )
 
 
-def _certified(runner: "Runner", eps: float) -> dict[int, bool]:
-    """Whether each row of a run is proved at a radius."""
+def _certified(runner: "Runner", eps: float | None) -> dict[int, tuple[bool, float]]:
+    """Whether each row of a run is proved at a radius, that of all or its own, and at which."""
     import itertools
+
+    import numpy as np
 
     from treeproof.results.curves import certified_rows
     from treeproof.results.run_file import table_of
 
-    records, found = runner.records(), dict[int, bool]()
+    records, found = runner.records(), dict[int, tuple[bool, float]]()
     while block := list(itertools.islice(records, _BLOCK)):
         table = table_of(runner.header, block)
-        found |= zip(table.row.tolist(), certified_rows(table, eps).tolist(), strict=True)
+        limits = np.full(len(table), eps) if table.eps is None else table.eps
+        proved = certified_rows(table, limits).tolist()
+        found |= zip(table.row.tolist(), zip(proved, limits.tolist(), strict=True), strict=True)
     return found

@@ -253,6 +253,7 @@ class QuestionOptions:
     def source(self, model: "Model", data_path: str) -> "FileSource":
         """The rows that were chosen; refused where nothing can be asked about them."""
         from treeproof.data.sources import FileSource
+        from treeproof.query.perturbations import PerRow
 
         if model.ensemble.decision.kind == "score" and self.goal is None:
             raise InvalidInput(
@@ -260,7 +261,8 @@ class QuestionOptions:
                 " Say with --score-change by how much its raw score may move."
             )
         self._warn_of_no_effect(data_path)
-        return FileSource(model.ensemble, data_path, **self.reading)
+        own = self.threat.eps if isinstance(self.threat.eps, PerRow) else PerRow()
+        return FileSource(model.ensemble, data_path, eps=own.column, **self.reading)
 
     def _warn_of_no_effect(self, data_path: str) -> None:
         """Warn of options about rows that were given and change nothing."""

@@ -39,12 +39,12 @@ def conclude(
     lines: Sequence[str],
     *,
     gate: "Gate | None" = None,
-    verified: tuple[float, float] | None = None,
+    verified: tuple[float, float | None] | None = None,
 ) -> None:
     """Print answers in the form that was asked for, and end with their exit status.
 
     The summary is given as plain data, for JSON, and in words, for the table; `verified` is the
-    share of the rows that the gate is about, and its radius.
+    share of the rows that the gate is about, and its radius, None where each row has its own.
     """
     from treeproof.cli.shown_rows import (
         is_wanted,

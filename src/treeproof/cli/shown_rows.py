@@ -15,6 +15,7 @@ from treeproof.query.description import plain
 from treeproof.results.changes import MISSING, Change, changes_between, in_words
 from treeproof.results.numbers import column_formats, number
 from treeproof.results.run_file import number as plain_number
+from treeproof.results.threat import own_limit
 
 if TYPE_CHECKING:
     from treeproof.runs.runner import Runner
@@ -78,9 +79,9 @@ def print_json_rows(head: Record, records: Iterable[Record], header: Record) -> 
 def print_csv_rows(records: Iterable[Record], header: Record) -> None:
     """Print rows as CSV: answers, changes in words, and the witness with a column per feature."""
     names, n_features = header["model"]["feature_names"], header["model"]["n_features"]
-    has_id = bool((header.get("data") or {}).get("id"))
-    shown = [*_ROW_COLUMNS[:1], *(["id"] if has_id else []), *_ROW_COLUMNS[1:]]
-    shown += ["predicted", "witness_label"]
+    own = ["id"] if (header.get("data") or {}).get("id") else []
+    own += ["eps"] if own_limit(header) else []
+    shown = [*_ROW_COLUMNS[:1], *own, *_ROW_COLUMNS[1:], "predicted", "witness_label"]
     named = [f"witness.{names[f] if names else f}" for f in range(n_features)]
 
     def cells(record: Record) -> list[Any]:
@@ -107,12 +108,12 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
     asks_radius, model = runner.tally.asks_radius, runner.header["model"]
     states = RADIUS_STATES if asks_radius else {name: name for name in RADIUS_STATES}
     formats = column_formats(_values(records, model["n_features"]))
-    has_id = any(record.get("id") is not None for record in records)
     columns: dict[str, Callable[[Record], Any]] = {
         "row": lambda record: record["row"],
         "id": lambda record: "" if record.get("id") is None else record["id"],
         "label": lambda record: record["label"],
         "radius" if asks_radius else "verdict": lambda record: states[record["verdict"]],
+        "eps": lambda record: number(plain_number(record.get("eps")), _DIGITS),
         "lower": lambda record: number(plain_number(record["lower"]), _DIGITS),
         "upper": lambda record: number(plain_number(record["upper"]), _DIGITS),
         "becomes": lambda record: "" if record["witness"] is None else record["witness_label"],
@@ -120,8 +121,9 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
             record["reason"] or in_words(changes_of(record, runner.header), formats)
         ),
     }
-    if not has_id:
-        del columns["id"]
+    for name in ("id", "eps"):
+        if all(record.get(name) is None for record in records):
+            del columns[name]
     if not any(record.get("witness_label") is not None for record in records):
         del columns["becomes"]
     print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records))

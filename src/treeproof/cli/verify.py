@@ -41,6 +41,7 @@ def command(
     from treeproof.cli.execute import run_question
     from treeproof.cli.run_output import conclude
     from treeproof.results.numbers import share_down
+    from treeproof.results.threat import limit_of, own_limit
 
     gate = Gate(fail_under, not_worse_than)
     options = QuestionOptions.parse(given)
@@ -50,10 +51,13 @@ def command(
         run,
         runner,
     ):
-        tally, at = run.tally, run.header["question"]["perturbation"]["eps"]
+        tally, at = run.tally, limit_of(run.header)
         counts = {name: tally.verdicts[name] for name in ("verified", "falsified", "unknown")}
         share = tally.share(counts["verified"])
-        lines = [*tally.lines(), f"verified at radius {at:g}: {share_down(share)} {tally.who()}"]
+        measure = "cost" if "budget" in run.header["question"]["perturbation"] else "radius"
+        own = f"each row within {own_limit(run.header)}"
+        where = own if at is None else f"at {measure} {at:g}"
+        lines = [*tally.lines(), f"verified {where}: {share_down(share)} {tally.who()}"]
         rows = {"rows": tally.n_rows, "attacked": tally.n_attacked}
         summary = rows | counts | {"at": at, "share_verified": share}
         conclude(run, runner, options, summary, lines, gate=gate, verified=(share, at))

@@ -77,6 +77,8 @@ class ReadOptions:
     """Column of the labels, or their array in an NPZ file (by default ``y``)."""
     id: str | None = None
     """Column, or array, of what the user knows each row by; no feature either."""
+    eps: str | None = None
+    """Column, or array, of how far each row may move; no feature either."""
     rows: slice = field(default_factory=lambda: slice(0, None))
     """Range of rows, as `parse_rows` gives it."""
     n_features: int | None = None
@@ -88,7 +90,7 @@ class ReadOptions:
     @property
     def apart(self) -> dict[str, str]:
         """Columns that are no features, by what they are of a chunk."""
-        named = {"labels": self.label, "ids": self.id}
+        named = {"labels": self.label, "ids": self.id, "eps": self.eps}
         return {part: name for part, name in named.items() if name is not None}
 
     @property
@@ -118,6 +120,7 @@ class Chunk:
     columns: tuple[str, ...] = ()
     labels: Any = None
     ids: Any = None
+    eps: Any = None
 
     def __len__(self) -> int:
         if isinstance(self.values, TextTable):
@@ -504,8 +507,10 @@ class NpzFile(ArrayFile):
                 shape, self._fortran, self._dtype = _npy_header(stream)
         self._set_shape(self._dtype, shape)
         label = options.label or ("y" if "y" in names else None)
-        self._labels = None if label is None else self._read_labels(label)
-        self._ids = None if options.id is None else self._read_labels(options.id)
+        self._apart = {
+            part: self._read_labels(name)
+            for part, name in (options.apart | ({} if label is None else {"labels": label})).items()
+        }
         self.has_labels = label is not None
         self.columns = self._read_names() if "feature_names" in names else ()
 
@@ -540,10 +545,8 @@ class NpzFile(ArrayFile):
         whole = self._read("X") if self._fortran else None
         blocks = self._streamed() if whole is None else (whole[part] for part in self._parts())
         for part, values in zip(self._parts(), blocks, strict=True):
-            labels, ids = (None if a is None else a[part] for a in (self._labels, self._ids))
-            yield Chunk(
-                first_row=part.start, values=values, columns=self.columns, labels=labels, ids=ids
-            )
+            apart: dict[str, Any] = {name: array[part] for name, array in self._apart.items()}
+            yield Chunk(first_row=part.start, values=values, columns=self.columns, **apart)
 
     def _streamed(self) -> Iterator[NDArray[Any]]:
         row_bytes = self._shape[1] * self._dtype.itemsize

@@ -1,7 +1,7 @@
 """Where the rows of a run come from: a data file that is read in chunks, or arrays."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, Literal, Protocol
 
@@ -20,32 +20,35 @@ class Rows:
     """Some rows in the model's column order, with their numbers in the data.
 
     Values are float64 (n, n_features), labels those that the model's library reports, as objects,
-    identifiers what the user knows rows by.
+    identifiers what the user knows rows by, and eps (n,) how far each may move where that is a
+    column of the data.
     """
 
     number: NDArray[np.int64]
     values: FloatArray
     labels: NDArray[Any] | None
     ids: NDArray[Any] | None = None
+    eps: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.number)
 
     def take(self, selection: Any) -> "Rows":
         """Return a selection of the rows."""
-        labels, ids = (None if a is None else a[selection] for a in (self.labels, self.ids))
-        return Rows(self.number[selection], self.values[selection], labels, ids)
+        chosen: list[Any] = [None if c is None else c[selection] for c in self._columns()]
+        return Rows(*chosen)
+
+    def _columns(self) -> list[Any]:
+        return [getattr(self, part.name) for part in fields(self)]
 
     @staticmethod
     def join(parts: list["Rows"]) -> "Rows":
         """Return all rows of several parts, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
-        joined: dict[str, Any] = {}
-        for name in ("number", "values", "labels", "ids"):
-            columns = [getattr(part, name) for part in parts]
-            joined[name] = None if columns[0] is None else np.concatenate(columns)
-        return Rows(**joined)
+        columns = zip(*(part._columns() for part in parts), strict=True)
+        joined: list[Any] = [None if c[0] is None else np.concatenate(c) for c in columns]
+        return Rows(*joined)
 
 
 class Source(Protocol):
@@ -73,6 +76,7 @@ class ArraySource:
     ensemble: Ensemble
     X: Any
     y: Any = None
+    eps: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -83,7 +87,13 @@ class ArraySource:
         """All rows at once: they are in memory anyway."""
         values = numeric_rows(self.ensemble, self.X, allow_empty=False)
         number = np.arange(len(values), dtype=np.int64)
-        yield Rows(number, values, class_labels(self.ensemble, self.y, len(values)))
+        labels = class_labels(self.ensemble, self.y, len(values))
+        if self.eps is not None and len(self.eps) != len(values):
+            raise InvalidInput(
+                f"There must be one radius or budget for each of the {len(values)} rows, or one for"
+                f" all. Got {len(self.eps)}."
+            )
+        yield Rows(number, values, labels, eps=self.eps)
 
     def describe(self) -> dict[str, Any]:
         """Arrays have no name."""
@@ -103,6 +113,7 @@ class FileSource:
     first_index: Literal[0, 1] = 1
     absent: Literal["zero", "missing"] = "zero"
     id: str | None = None
+    eps: str | None = None
     _chosen: NDArray[np.int64] | None = field(default=None, init=False)
 
     @property
@@ -113,6 +124,7 @@ class FileSource:
         options = ReadOptions(
             label=self.label,
             id=self.id,
+            eps=self.eps,
             rows=rows,
             n_features=self.ensemble.n_features,
             first_index=self.first_index,
@@ -146,7 +158,8 @@ class FileSource:
             values = chunk.matrix(self.ensemble)
             number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
             labels = class_labels(self.ensemble, chunk.labels, len(values))
-            rows = Rows(number, values, labels, _plain_ids(chunk.ids))
+            eps = self._distances(chunk.eps, chunk.first_row)
+            rows = Rows(number, values, labels, _plain_ids(chunk.ids), eps)
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
             if len(rows):
@@ -157,6 +170,23 @@ class FileSource:
                 f"There must be at least one row to ask about. Got none in '{self.path}'"
                 + (f" within {self.rows}." if self.rows else ".")
             )
+
+    def _distances(self, cells: Any, first_row: int) -> FloatArray | None:
+        """Cells of the column of distances as numbers."""
+        if cells is None:
+            return None
+        values = np.empty(len(cells))
+        for at, cell in enumerate(cells):
+            try:
+                values[at] = float(cell)
+            except (TypeError, ValueError):
+                values[at] = np.nan
+            if not 0.0 <= values[at] < np.inf:
+                raise InvalidInput(
+                    f"Column {self.eps!r} of '{self.path}' must hold how far each row may move, a"
+                    f" number >= 0. Got {cell!r} in row {first_row + at}."
+                )
+        return values
 
     def _sampled(self) -> NDArray[np.int64] | None:
         """Numbers of the sampled rows; None for all. Files that do not say it are counted first."""
@@ -179,6 +209,7 @@ class FileSource:
             "file": str(self.path).encode("utf-8", "backslashreplace").decode(),
             "label": self.label,
             "id": self.id,
+            **({} if self.eps is None else {"eps": self.eps}),
             "rows": self.rows,
             "sample": self.sample,
             "seed": self.seed if self.sample is not None else None,

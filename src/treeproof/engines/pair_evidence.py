@@ -58,7 +58,8 @@ def write(
     answer  claim, verdict, lower, upper and witness of the result
     """
     witness = answer["witness"]
-    rows, n_features = ranges.rows, models.first.n_features
+    (low, high, rows), n_features = ranges.given, models.first.n_features
+    folded = {columns[0] for columns, _ in ranges.groups}
     document = {
         "model": models.first.fingerprint,
         "other": models.second.fingerprint if models.partners else None,
@@ -66,11 +67,12 @@ def write(
         "verdict": str(answer["verdict"]),
         "lower": float(answer["lower"]).hex(),
         "upper": float(answer["upper"]).hex(),
-        "low": _hexadecimal(ranges.low[box, :n_features]),
-        "high": _hexadecimal(ranges.high[box, :n_features]),
+        "low": _hexadecimal(low[box, :n_features]),
+        "high": _hexadecimal(high[box, :n_features]),
         "missing": np.flatnonzero(ranges.missing).tolist(),
         "integer": np.flatnonzero(ranges.integer).tolist(),
-        "values": [[f, _hexadecimal(values)] for f, values in ranges.values.items()],
+        "values": [[f, _hexadecimal(v)] for f, v in ranges.values.items() if f not in folded],
+        "groups": [[list(columns), exactly] for columns, exactly in ranges.groups],
         "row": None if rows is None else _hexadecimal(rows[box, :n_features]),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
         "statements": statements,

@@ -243,7 +243,7 @@ def aim_of(question: PairQuestion, gap: float, room: float) -> Aim:
         share=float(question.share),
         limit=float(question.limit / question.rate),
         ends_when=_ENDS_WHEN[question.ends_when],
-        ends=np.zeros(2),
+        ends=np.zeros(3),
     )
 
 

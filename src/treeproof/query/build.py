@@ -23,6 +23,7 @@ from treeproof.query.perturbations import (
     is_priced,
     resolve,
     warn_of_categories,
+    with_limit,
 )
 from treeproof.query.query import Query, categorical_features, plain_sums, resolve_query
 
@@ -122,6 +123,8 @@ def refuse_outside(
     not hold the row itself. What only the rounding to the input precision parts is inside, and
     features that do not move may have any value. `numbers` are those of the rows in their data.
     """
+    if not isinstance(perturbation, Box):
+        perturbation = with_limit(perturbation, None)  # bounds hold at any radius
     reach = resolve(perturbation, rows, ensemble.feature_names)
     shared = slice(0, 1 if reach.is_ball else None)  # balls have the same bounds for every row
     low, high = (evaluate.cast_rows(ensemble, side[shared]) for side in (reach.low, reach.high))

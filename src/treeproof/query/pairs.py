@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput, UnsupportedQuery, listed_values, nearest
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.folded import Group, choices_of, fold_rows
 from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
 from treeproof.model.sums import accumulator_grid
@@ -146,6 +147,10 @@ class Ranges:
     values : dict
         By feature, the only values that it takes, rising; of categories, codes. Around rows, other
         categories than these stay as they are unless they are what changes.
+    groups : tuple of Group
+        Groups of columns that are folded, see `treeproof.model.folded`.
+    unfolded : (low, high, rows) or None
+        The same ends and rows before that.
     """
 
     low: FloatArray
@@ -154,18 +159,64 @@ class Ranges:
     missing: NDArray[np.bool_]
     integer: NDArray[np.bool_]
     values: dict[int, FloatArray]
+    groups: tuple[Group, ...] = ()
+    unfolded: tuple[FloatArray, FloatArray, FloatArray | None] | None = None
 
     def only(self, box: int) -> "Ranges":
         """The ranges of one box."""
-        part = slice(box, box + 1)
-        rows = None if self.rows is None else self.rows[part]
-        return replace(self, low=self.low[part], high=self.high[part], rows=rows)
+        low, high, rows = _only(box, self.low, self.high, self.rows)
+        unfolded = None if self.unfolded is None else _only(box, *self.unfolded)
+        return replace(self, low=low, high=high, rows=rows, unfolded=unfolded)
+
+    @property
+    def given(self) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Ends and rows over the columns of the model."""
+        return self.unfolded or (self.low, self.high, self.rows)
+
+    def folded(self, question: "PairQuestion", ensemble: Ensemble) -> "PairQuestion":
+        """A question about these ranges, or an error where it takes a group of columns apart."""
+        for columns, _ in self.groups:
+            inside = sorted(set(columns) & set(question.changed))
+            names = [feature_name(ensemble, feature) for feature in columns]
+            if question.relation == "near" and inside:
+                if any(question.widths[feature] >= 1 for feature in inside):
+                    raise UnsupportedQuery(
+                        "Rows that are near each other must have the same choice in every group."
+                        f" Got a width of 1 or more for a column of {names}; give it a scale of 0."
+                    )
+                changed = tuple(f for f in question.changed if f not in inside)
+                question = replace(question, changed=changed)
+            elif inside and (len(inside) < len(columns) or question.relation):
+                raise InvalidInput(
+                    "Columns of a group change together, and in no order. Got"
+                    f" {[feature_name(ensemble, f) for f in inside]} of {names}."
+                )
+            elif inside and self.rows is not None and columns[0] not in self.values:
+                raise UnsupportedQuery(
+                    f"Around rows, a group that changes must be free to. Got {names}, which the"
+                    " radius or the bounds keep from some choices."
+                )
+        return question
 
 
-def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Features) -> Ranges:
+def _only(
+    box: int, low: FloatArray, high: FloatArray, rows: FloatArray | None
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    part = slice(box, box + 1)
+    return low[part], high[part], None if rows is None else rows[part]
+
+
+def resolve_ranges(
+    ensemble: Ensemble,
+    domain: Box | LInf,
+    X: Any,
+    missing: Features,
+    *,
+    takes_groups: bool = False,
+) -> Ranges:
     """Resolve a domain, or the sets around rows, into ranges of doubles.
 
-    `ensemble` is the model over doubles.
+    `ensemble` is the model over doubles. Groups of columns are folded where that is taken.
     """
     n_features, names = ensemble.n_features, ensemble.feature_names
     may_miss = np.zeros(n_features, dtype=bool)
@@ -213,24 +264,60 @@ def resolve_ranges(ensemble: Ensemble, domain: Box | LInf, X: Any, missing: Feat
         rows=rows,
         missing=may_miss | types.may_miss,
         integer=types.integer,
-        values=_listed(types),
+        values=_listed(types, takes_groups=takes_groups),
     )
     for feature in np.flatnonzero(ranges.integer).tolist() + list(ranges.values):
         _keep_to_domain(ensemble, ranges, feature)
-    return ranges
+    return _folded(ensemble, ranges, types.groups) if types.groups else ranges
 
 
-def _listed(types: ColumnTypes) -> dict[int, FloatArray]:
+def _listed(types: ColumnTypes, *, takes_groups: bool) -> dict[int, FloatArray]:
     """The values that features may take, of a domain that properties know."""
     codes = types.may_become
     listed = {feature: after for feature, after in codes.items() if not isinstance(after, dict)}
-    others = types.groups or types.rules or types.may_fill.any() or types.allow_broken_rows
-    if others or len(listed) < len(codes):
+    others = types.rules or types.may_fill.any() or types.allow_broken_rows
+    if others or len(listed) < len(codes) or (types.groups and not takes_groups):
+        taken, rest = (", groups", "rules") if takes_groups else ("", "groups, rules")
         raise UnsupportedQuery(
-            "Of a Domain, properties take 'integer', 'values', 'ranges', lists of 'categorical' and"
-            " 'may_miss'. Leave out groups, rules, transitions, 'may_fill' and 'allow_broken_rows'."
+            "Of a Domain, this question takes 'integer', 'values', 'ranges', lists of 'categorical'"
+            f"{taken} and 'may_miss'. Leave out {rest}, transitions, 'may_fill' and"
+            " 'allow_broken_rows'."
         )
     return types.values | listed
+
+
+def _folded(ensemble: Ensemble, ranges: Ranges, groups: tuple[Group, ...]) -> Ranges:
+    """Ranges over choices: those that lie within the bounds of all columns of their group."""
+    low, high = ranges.low.copy(), ranges.high.copy()
+    rows = None if ranges.rows is None else fold_rows(ranges.rows, groups)
+    values = dict(ranges.values)
+    for group in groups:
+        columns, choices = group[0], choices_of(group)
+        if ranges.missing[list(columns)].any():
+            raise InvalidInput(
+                f"'missing' must name no column of a group. Got {list(columns)}, of which one does."
+            )
+        ends = ranges.low[:, np.newaxis, columns], ranges.high[:, np.newaxis, columns]
+        is_inside = np.all((ends[0] <= choices) & (choices <= ends[1]), axis=2)
+        low[:, columns] = high[:, columns] = 0.0
+        high[:, columns[0]] = len(choices) - 1
+        if rows is None:
+            values[columns[0]] = np.flatnonzero(is_inside[0]).astype(np.float64)
+            if not is_inside.any():
+                names = [feature_name(ensemble, feature) for feature in columns]
+                raise InvalidInput(f"The domain must hold a choice of the group {names}. Got none.")
+        elif is_inside.all():
+            values[columns[0]] = np.arange(len(choices), dtype=np.float64)
+        elif (is_inside.sum(axis=1) > 1).any():
+            names = [feature_name(ensemble, feature) for feature in columns]
+            raise UnsupportedQuery(
+                f"Around rows, the group {names} must be free to take every choice, or keep to its"
+                " own. Got a radius or bounds that allow for some choices only."
+            )
+    given = (ranges.low, ranges.high, ranges.rows)
+    return replace(
+        ranges, low=low, high=high, rows=rows, values=values, groups=groups, unfolded=given
+    )
 
 
 def _keep_to_domain(ensemble: Ensemble, ranges: Ranges, feature: int) -> None:

@@ -16,15 +16,35 @@ from treeproof.query.names import feature_number, in_feature_order, numbers_of
 from treeproof.query.prices import Tariff
 from treeproof.query.rounding import FloatArray, move_rounded_down
 
+
+@dataclass(frozen=True, slots=True)
+class PerRow:
+    """A radius or budget of each row's own.
+
+    Parameters
+    ----------
+    column : str or None
+        Column of the data that holds it; None where the values were given themselves.
+    values : float64 (n_rows,) or None
+        The values; None until the rows of the data are read.
+    """
+
+    column: str | None = None
+    # Rows tell theirs in their own records.
+    values: FloatArray | None = field(default=None, compare=False, metadata={"described": False})
+
+
 PerFeature = ArrayLike | Mapping[Any, Any]
 """One number, or one for each feature: in the model's order, or by name."""
+Limit = float | ArrayLike | PerRow | None
+"""A radius or budget for all rows or for each; None where it is what is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ball:
     """What `LInf`, `L1`, `L2` and `L0` have in common: moves in units of each feature's scale."""
 
-    eps: float | None = None
+    eps: Limit = None
     scale: PerFeature | None = None
     below: PerFeature = 1.0
     above: PerFeature = 1.0
@@ -38,7 +58,7 @@ class _Ball:
 
     def __post_init__(self) -> None:
         """Refuse radii that are no distance; one feature is a sequence of one."""
-        _check_limit(type(self).__name__, "eps", self.eps)
+        _check_limit(self, "eps")
         _list_features(self)
 
 
@@ -48,8 +68,8 @@ class LInf(_Ball):
 
     Parameters
     ----------
-    eps : float or None
-        Radius of the ball; None where the radius is what is asked for.
+    eps : float, array-like of shape (n_rows,) or None
+        Radius of the ball, or of each row's own; None where the radius is what is asked for.
     scale : dict, Series or array-like of shape (n_features,), optional
         Unit of each feature (for example its standard deviation); default 1.
     below, above : float, bool, dict, Series or array-like, optional
@@ -83,7 +103,7 @@ class L1(_Ball):
 
     Parameters
     ----------
-    eps : float or None
+    eps : float, array-like of shape (n_rows,) or None
         Largest sum of moves; None where the least one is what is asked for.
     scale, below, above, frozen, low, high, moving, relative, domain
         See `LInf`; a move costs its size divided by the unit of its feature and direction.
@@ -96,7 +116,7 @@ class L2(_Ball):
 
     Parameters
     ----------
-    eps : float or None
+    eps : float, array-like of shape (n_rows,) or None
         Largest root of the sum of squares; None where the least one is what is asked for.
     scale, below, above, frozen, low, high, moving, relative, domain
         See `LInf`.
@@ -109,7 +129,7 @@ class L0(_Ball):
 
     Parameters
     ----------
-    eps : float or None
+    eps : float, array-like of shape (n_rows,) or None
         Largest number of changed features; None where the least one is what is asked for. A group
         of one-hot columns is one feature.
     scale : dict, Series or array-like of shape (n_features,), optional
@@ -125,7 +145,7 @@ class Cost:
 
     Parameters
     ----------
-    budget : float or None
+    budget : float, array-like of shape (n_rows,) or None
         Largest cost; None where the least one is what is asked for.
     up, down : float, dict, Series or array-like of shape (n_features,), optional
         Price of moving a feature by 1 upwards and downwards; infinite forbids it, 0 is free.
@@ -143,7 +163,7 @@ class Cost:
         Which rows there can be.
     """
 
-    budget: float | None = None
+    budget: Limit = None
     up: PerFeature = 1.0
     down: PerFeature = 1.0
     fixed: PerFeature = 0.0
@@ -158,11 +178,11 @@ class Cost:
 
     def __post_init__(self) -> None:
         """Refuse budgets that are no cost; one feature is a sequence of one."""
-        _check_limit("Cost", "budget", self.budget)
+        _check_limit(self, "budget")
         _list_features(self)
 
     @property
-    def eps(self) -> float | None:
+    def eps(self) -> Limit:
         """The budget, by the name that it has in the other perturbations."""
         return self.budget
 
@@ -173,9 +193,22 @@ def _list_features(perturbation: Any) -> None:
             object.__setattr__(perturbation, name, (getattr(perturbation, name),))
 
 
-def _check_limit(what: str, name: str, limit: Any) -> None:
-    if limit is not None and not (np.ndim(limit) == 0 and limit >= 0.0):
-        raise InvalidInput(f"'{name}' of {what} must be a number >= 0. Got {limit!r}.")
+def _check_limit(perturbation: Any, name: str) -> None:
+    """Refuse what is no limit; several numbers become those of each row."""
+    limit = getattr(perturbation, name)
+    if limit is None or isinstance(limit, PerRow):
+        return
+    if np.ndim(limit) == 1 and not isinstance(limit, Mapping):
+        values = np.array(limit, dtype=np.float64)
+        if np.all(values >= 0.0):
+            object.__setattr__(perturbation, name, PerRow(values=values))
+            return
+    elif np.ndim(limit) == 0 and limit >= 0.0:
+        return
+    raise InvalidInput(
+        f"'{name}' of {type(perturbation).__name__} must be a number >= 0, or one for each row."
+        f" Got {limit!r}."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +232,14 @@ class Box:
 
 Ball = LInf | L1 | L2 | L0 | Cost
 """Perturbations with a radius or budget, or without where it is what is asked for."""
+
+AnyBall = TypeVar("AnyBall", bound=Ball)
+
+
+def with_limit(ball: AnyBall, limit: Limit) -> AnyBall:
+    """Return the same ball with another radius or budget."""
+    changed: Any = {"budget" if isinstance(ball, Cost) else "eps": limit}
+    return replace(ball, **changed)
 
 
 def is_priced(perturbation: Ball | Box) -> bool:
@@ -354,7 +395,12 @@ def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
         raise InvalidInput(f"'low' of {what} must not exceed 'high', and neither may be NaN.")
     # One row for all: no table of bounds is written out.
     low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
-    radius = None if ball.eps is None else float(ball.eps)
+    if isinstance(ball.eps, PerRow):
+        raise InvalidInput(
+            f"A radius or budget of each row's own is for 'verify' and attacks. Give {what} one"
+            " number, or none where it is what is asked for."
+        )
+    radius = None if ball.eps is None else float(cast("float", ball.eps))
     return Reach(down=down, up=up, low=low, high=high, radius=radius, is_ball=True)
 
 

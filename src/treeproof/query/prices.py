@@ -661,7 +661,9 @@ def _numeric_prices(
         elif part.types.integer[feature]:
             inside &= own == np.floor(own)
         near = np.where(own < cells.first, cells.first, cells.last)
-        near = np.where((own > cells.first) & (own < cells.last), cells.first, near)
+        # Only listed values and integers lie around an own one that is not allowed.
+        between = np.floor(own) if part.types.integer[feature] else cells.first
+        near = np.where((own > cells.first) & (own < cells.last), between, near)
         value = np.where(is_home, np.where(inside, own, near), value)
         is_open = np.zeros(shape, dtype=bool)
         cost, is_exact = np.zeros(shape), np.ones(shape, dtype=bool)

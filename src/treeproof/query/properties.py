@@ -87,8 +87,8 @@ class Monotone:
         Where the score may go.
     tolerance : float
         Changes of the raw score up to this are no violation. Sums of floats are rounded, so a score
-        may fall by the last digit where it should stay: models of which every tree is monotone are
-        proved with 0, others need some 1e-6.
+        may fall by the last digit where trees that rise and trees that fall cancel; with 0 such
+        a model stays unknown, and some 1e-6 say that this does not matter.
     label : object, optional
         Class whose margin is meant, for several classes.
     """

@@ -3,6 +3,7 @@
 ```toml
 missing = ["income"]    # may be missing
 integer = ["age"]       # whole numbers
+one_hot = [["red", "green", "blue"]]    # exactly one column is 1; or at_most_one
 
 [domain]                # low and high of features; "*" for all others
 "*" = [0.0, 1.0]
@@ -57,7 +58,8 @@ KINDS: dict[str, type[Property]] = {
         ScoreRange,
     )
 }
-_KEYS = ("domain", "missing", "integer", "values", "categorical", "property")
+_GROUPS = ("one_hot", "at_most_one")
+_KEYS = ("domain", "missing", "integer", "values", "categorical", *_GROUPS, "property")
 _NAMES = {"features", "protected"}
 
 
@@ -72,6 +74,8 @@ class PropertyFile:
     integer: tuple[str | int, ...] = ()
     values: dict[str, list[Any]] = field(default_factory=dict)
     categorical: dict[str, list[Any]] = field(default_factory=dict)
+    one_hot: tuple[tuple[str | int, ...], ...] = ()
+    at_most_one: tuple[tuple[str | int, ...], ...] = ()
 
     def box(self, names: Sequence[str], n_features: int) -> Box:
         """The domain of a model, by the names of its features."""
@@ -82,12 +86,18 @@ class PropertyFile:
                 number = feature_number(known_feature(name, names), n_features, names)
                 low[number], high[number] = ends
         known = partial(known_feature, names=names)
+
+        def numbers(listed: tuple[str | int, ...]) -> list[str | int]:
+            return [known(name) if isinstance(name, str) else name for name in listed]
+
         types = Domain(
-            integer=[known(name) if isinstance(name, str) else name for name in self.integer],
+            integer=numbers(self.integer),
             values={known(name): values for name, values in self.values.items()},
             categorical={known(name): codes for name, codes in self.categorical.items()},
+            one_hot=[numbers(group) for group in self.one_hot],
+            at_most_one=[numbers(group) for group in self.at_most_one],
         )
-        is_plain = not (self.integer or self.values or self.categorical)
+        is_plain = types == Domain(integer=[], one_hot=[], at_most_one=[])
         return Box(low, high, domain=None if is_plain else types)
 
 
@@ -133,7 +143,18 @@ def _rows(document: dict[str, Any], path: Any) -> dict[str, Any]:
         "integer": _features(document, "integer", path),
         "values": _lists(document, "values", path),
         "categorical": _lists(document, "categorical", path),
+        **{key: _groups(document, key, path) for key in _GROUPS},
     }
+
+
+def _groups(document: dict[str, Any], key: str, path: Any) -> tuple[tuple[str | int, ...], ...]:
+    listed = document.get(key, [])
+    if not isinstance(listed, list) or not all(isinstance(group, list) for group in listed):
+        raise InvalidInput(
+            f"'{key}' in '{path}' must list groups of features, such as [['red', 'green']]."
+            f" Got {listed!r}."
+        )
+    return tuple(_features({key: group}, key, path) for group in listed)
 
 
 def _features(document: dict[str, Any], key: str, path: Any) -> tuple[str | int, ...]:
@@ -185,6 +206,8 @@ def _claim(table: dict[str, Any], number: int, path: Any) -> tuple[str, Property
     options = {key: _plain(value) if key in _NAMES else value for key, value in table.items()}
     try:
         claim = KINDS[kind](**options)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where[0].upper()}{where[1:]}: {error}") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"The options of {where} have the wrong type: {error}.") from error
     return name or f"{number + 1} {kind}", claim

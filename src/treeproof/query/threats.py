@@ -19,7 +19,17 @@ from treeproof.query.arithmetic import ARITHMETICS, Arithmetic
 from treeproof.query.domain import Domain
 from treeproof.query.goals import ScoreChange
 from treeproof.query.names import feature_number
-from treeproof.query.perturbations import L0, L1, L2, Ball, Cost, LInf, warn_of_no_effect
+from treeproof.query.perturbations import (
+    L0,
+    L1,
+    L2,
+    Ball,
+    Cost,
+    LInf,
+    PerRow,
+    warn_of_no_effect,
+    with_limit,
+)
 
 SCALES = ("one", "std", "range")
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
@@ -46,8 +56,9 @@ class ThreatModel:
 
     Parameters
     ----------
-    eps : float or None
-        How far every feature may move, in units of `scale`.
+    eps : float, PerRow or None
+        How far every feature may move, in units of `scale`; or the column of the data that says it
+        for each row.
     norm : {"LInf", "L1", "L2", "L0", "cost"}
         What is at most `eps`: every move, their sum, their Euclidean length, their number, or what
         they cost.
@@ -73,7 +84,7 @@ class ThreatModel:
         Which rows there can be.
     """
 
-    eps: float | None = None
+    eps: float | PerRow | None = None
     norm: Literal["LInf", "L1", "L2", "L0", "cost"] = "LInf"
     scale: Literal["one", "std", "range"] = "one"
     frozen: tuple[str | int, ...] = ()
@@ -112,7 +123,8 @@ class ThreatModel:
         model : Model
             A loaded model, whose features are meant.
         X : array-like or data frame, optional
-            Rows whose spread is the unit, for the scales "std" and "range".
+            Rows whose spread is the unit, for the scales "std" and "range", and whose column says
+            how far each may move, where `eps` is one.
         asks_radius : bool
             Leave the radius open.
 
@@ -139,7 +151,10 @@ class ThreatModel:
             )
         self.warn_of_categories(ensemble.feature_names, ensemble.is_categorical)
         names, n_features = ensemble.feature_names, ensemble.n_features
-        return self.ball(names, n_features, spread, has_radius=not asks_radius)
+        ball = self.ball(names, n_features, spread, has_radius=not asks_radius)
+        if isinstance(ball.eps, PerRow) and X is not None:
+            return with_limit(ball, _column_of(X, ball.eps))
+        return ball
 
     @property
     def options(self) -> dict[str, Any]:
@@ -227,6 +242,11 @@ class ThreatModel:
             return ball(eps, scale=spread, **shared)
         # Features with an eps of their own: everybody's eps becomes the unit, the radius is 1.
         # Without an eps for all, the others do not move.
+        if isinstance(self.eps, PerRow):
+            raise InvalidInput(
+                f"'eps' of a threat model must be a number where features have an 'eps' of their"
+                f" own. Got the column {self.eps.column!r}. Leave out the features' own."
+            )
         units = (self.eps or 0.0) * (np.ones(n_features) if spread is None else spread)
         for name, part in self.features.items():
             if part.eps is not None:
@@ -234,7 +254,7 @@ class ThreatModel:
         return ball(1.0 if has_radius else None, scale=units, **shared)
 
     def _cost(
-        self, budget: float | None, numbers: dict[str, int], n_features: int, shared: Any
+        self, budget: float | PerRow | None, numbers: dict[str, int], n_features: int, shared: Any
     ) -> Cost:
         if self.scale != "one" or self._has_own_eps:
             raise InvalidInput(
@@ -296,6 +316,18 @@ def _with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
     return replace(domain, **named)
 
 
+def _column_of(X: Any, eps: PerRow) -> PerRow:
+    """The radii of rows in memory."""
+    try:
+        values = np.asarray(X[eps.column], dtype=np.float64)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"The rows must have a column {eps.column!r} of numbers, which says how far each may"
+            f" move. Got {type(X).__name__} without it."
+        ) from error
+    return replace(eps, values=values)
+
+
 def known_feature(name: str | int, names: Sequence[str]) -> str | int:
     """A feature by its name, or by its number where no feature has that name."""
     if isinstance(name, str) and name not in names and name.isdecimal():
@@ -341,7 +373,10 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     }
     if domain is not None:
         domain = Domain(**_checked(domain, _DOMAIN_KEYS, "domain", path))
-    return ThreatModel(features=checked, domain=domain, **_checked(content, _KEYS, "", path))
+    given = _checked(content, _KEYS, "", path)
+    if isinstance(given.get("eps"), dict):
+        given["eps"] = PerRow(given["eps"]["column"])
+    return ThreatModel(features=checked, domain=domain, **given)
 
 
 def _number(value: Any) -> bool:
@@ -350,6 +385,12 @@ def _number(value: Any) -> bool:
 
 def _distance(value: Any) -> bool:
     return _number(value) and 0.0 <= value < math.inf
+
+
+def _radius(value: Any) -> bool:
+    if isinstance(value, dict):
+        return value.keys() == {"column"} and isinstance(value["column"], str)
+    return _distance(value)
 
 
 def _price(value: Any) -> bool:
@@ -392,7 +433,7 @@ def _features(value: Any) -> bool:
 
 
 _KEYS: dict[str, tuple[Any, str]] = {
-    "eps": (_distance, "a number >= 0"),
+    "eps": (_radius, 'a number >= 0, or a column of the data such as {column = "tolerance"}'),
     "scale": (SCALES.__contains__, f"one of {', '.join(SCALES)}"),
     "frozen": (_features, "a list of feature names or numbers"),
     "moving": (_features, "a list of feature names or numbers"),
@@ -440,7 +481,7 @@ def _checked(
             hint = nearest(name, keys) or f" Known are {', '.join(keys)}."
             raise InvalidInput(f"'{full}' in '{path}' is no key of a threat model.{hint}")
         is_valid, rule = keys[name]
-        is_list = keys[name][0] in _LISTS
+        is_list = is_valid in _LISTS or (is_valid is _radius and isinstance(value, dict))
         if isinstance(value, dict | list) is not is_list or not is_valid(value):
             raise InvalidInput(f"'{full}' in '{path}' must be {rule}. Got {value!r}.")
         values[name] = tuple(value) if isinstance(value, list) else value

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from treeproof.results.threat import bounds_of, movement, stillness, threat_of
+from treeproof.results.threat import bounds_of, limit_of, movement, stillness, threat_of
 
 
 def domain_words(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def domain_words(header: Mapping[str, Any]) -> dict[str, Any]:
     if threat is None:
         return {"domain": "", "bounds": []}
     if threat.kind != "Box":
-        eps = float(header["question"]["perturbation"].get("eps") or 0.0)
+        eps = limit_of(header) or 0.0
         moves = "".join(text for text, _ in movement(threat, eps))
         return {"domain": f"around each row {moves}", "bounds": []} | _said(stillness(threat))
     bounds = [bounds_of(threat, f) for f in range(len(threat.names))]

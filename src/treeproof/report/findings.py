@@ -59,7 +59,8 @@ def findings(run: Run) -> list[dict[str, Any]]:
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
         items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
-        lead = "Nearest to breaking" if run.has_radii else "Broken within the bounds"
+        is_nearest = run.results.asks_radius
+        lead = "Nearest to breaking" if is_nearest else "Broken by a change, for instance"
         said.append({"lead": lead, "items": items, "after": ""})
     return said
 

@@ -36,7 +36,7 @@ from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent, percent_down
 from treeproof.results.results import Results
-from treeproof.results.threat import movement, stillness
+from treeproof.results.threat import movement, own_limit, stillness
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -272,6 +272,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
         "stillness": [] if threat is None else stillness(threat),
         "claim": text.claim_words(run),
         "id_name": run.id_name,
+        "own_limit": own_limit(run.header),
         "rows_are": in_words(run.header),
         "identity": text.identity_lines(run),
         "findings": findings(run),
@@ -337,9 +338,16 @@ def _notes(runs: list[Run]) -> list[str]:
 def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
     first = runs[0]
     order = " of the first run" if len(runs) == 2 else ""
+    # Verdicts at one radius say which rows break, not which of them break first.
+    is_ranked = first.results.asks_radius
+    fragile, robust = (
+        ("Most fragile rows", "Most robust rows")
+        if is_ranked
+        else ("Rows that a change breaks", "Rows that are proved")
+    )
     galleries = [
-        ("fragile", f"Most fragile rows{order}", rows.fragile_rows(first)),
-        ("robust", f"Most robust rows{order}", rows.robust_rows(first)),
+        ("fragile", f"{fragile}{order}", rows.fragile_rows(first)),
+        ("robust", f"{robust}{order}", rows.robust_rows(first)),
     ]
     if len(runs) == 2 and all(run.has_radii for run in runs):
         gains = rows.largest_gains(*runs)

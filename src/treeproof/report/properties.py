@@ -1,9 +1,11 @@
 """Properties and differences on the report page: domain, verdict, bounds, inputs side by side."""
 
+import math
 from collections.abc import Collection
 from os import PathLike
 from typing import Any
 
+from treeproof.errors import listed
 from treeproof.report.domains import domain_words
 from treeproof.results.numbers import number
 from treeproof.results.property_file import load_property_records
@@ -85,10 +87,61 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
 
 
 def _words(claim: dict[str, Any]) -> str:
-    options = ", ".join(
-        f"{name} {value}" for name, value in claim.items() if name != "name" and value is not None
-    )
+    """A claim as a sentence; one that is not known here with its options."""
+    said = {name: value for name, value in claim.items() if name != "name" and value is not None}
+    sentence = _SENTENCES.get(str(claim["name"]))
+    if claim["name"] == "SameScores" and "delta" not in said:
+        return "How far the scores of both models are apart."
+    if sentence is not None:
+        return sentence.format(**_parts(said))
+    options = ", ".join(f"{name} {value}" for name, value in said.items())
     return f"{claim['name']}: {options}" if options else str(claim["name"])
+
+
+_SENTENCES = {
+    "Stable": "The score{of_label} moves by at most {delta} when nothing but {features} changes.",
+    "Fair": "The decision never depends on {features} alone{where_sure}.",
+    "Monotone": "The score{of_label} never {falls}{beyond} when {features} alone rises.",
+    "HighConfidence": "A decision{for_label} that is {sure} is never changed by {features} alone.",
+    "Redundant": "A decision{for_label} that is {sure} is never changed by one of these groups"
+    " alone: {groups}.",
+    "SmallNeighbourhood": "Rows that differ by at most {eps} in every feature{in_units} have scores"
+    "{of_label} that differ by at most {reach}.",
+    "SameLabels": "Both models decide alike.",
+    "SameScores": "The scores of both models differ by at most {delta}.",
+    "ScoreRange": "The score{of_label} is always from {low} to {high}.",
+}
+
+
+def _parts(said: dict[str, Any]) -> dict[str, str]:
+    """Options of a claim in words: features by name, numbers as readers know them."""
+    label, tolerance = said.get("label"), said.get("tolerance", 0.0)
+    sure = ""
+    if "confidence" in said:
+        sure = f"at least {100.0 * float(said['confidence']):g} % sure"
+    elif "margin" in said:
+        sure = f"{_value(said['margin'])} or more of the score away from changing"
+    return {
+        "features": _features(said.get("features", said.get("protected", []))),
+        "groups": "; ".join(_features(group) for group in said.get("groups", [])),
+        "of_label": "" if label is None else f" of class {label}",
+        "for_label": "" if label is None else f" for class {label}",
+        "sure": sure,
+        "where_sure": f", where both decisions are {sure}" if sure else "",
+        "falls": "rises" if said.get("direction") == "decreasing" else "falls",
+        "beyond": f" by more than {_value(tolerance)}" if tolerance else "",
+        "in_units": ", in its own unit," if "scale" in said else "",
+        "reach": _value(float(said.get("factor", 0.0)) * float(said.get("eps", 0.0))),
+        **{name: _value(said.get(name, 0.0)) for name in ("delta", "eps")},
+        "low": _value(float(said.get("low", -math.inf))),
+        "high": _value(float(said.get("high", math.inf))),
+    }
+
+
+def _features(given: Any) -> str:
+    names = given if isinstance(given, list | tuple) else [given]
+    words = [f"feature {name}" if isinstance(name, int) else str(name) for name in names]
+    return " and ".join(words) if len(words) == 2 else listed(words)
 
 
 def _bounds(record: dict[str, Any]) -> str:

@@ -211,6 +211,7 @@ def table_columns(run: Run) -> dict[str, Any]:
         "row": results.row.tolist(),
         "idName": run.id_name,
         "id": _texts(results.id),
+        "eps": None if results.eps is None else results.eps.tolist(),
         "label": [text_of(label) for label in results.label],
         "predicted": _texts(results.predicted),
         "becomes": _texts(results.witness_label),

@@ -28,7 +28,7 @@ from treeproof.results.curves import (
 from treeproof.results.numbers import ColumnFormat, column_formats
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
-from treeproof.results.threat import Threat, feature_name, frozen_numbers, threat_of
+from treeproof.results.threat import Threat, feature_name, frozen_numbers, limit_of, threat_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
@@ -77,10 +77,8 @@ class Run:
 
     @property
     def eps(self) -> float | None:
-        """Radius that was verified; None where the radius itself was asked for, and for boxes."""
-        asked = self.question.get("perturbation", {})
-        eps = asked.get("eps", asked.get("budget"))
-        return None if eps is None else float(eps)
+        """Radius that was verified; None where it was asked for, or each row has its own."""
+        return limit_of(self.header)
 
     @property
     def measure(self) -> str:

@@ -12,6 +12,7 @@ from treeproof.errors import listed
 from treeproof.query.arithmetic import in_words
 from treeproof.report.runs import Run
 from treeproof.results.numbers import duration, number
+from treeproof.results.threat import own_limit
 
 Lines = list[tuple[str, str]]
 
@@ -194,7 +195,7 @@ def _perturbation_lines(run: Run) -> Lines:
             ("Upper bounds", _spread(high)),
         ]
     eps = perturbation.pop("eps", perturbation.pop("budget", None))
-    by = f"the {run.measure}" if eps is None else number(float(eps), 6)
+    by = f"the {run.measure}" if eps is None else own_limit(run.header) or number(float(eps), 6)
     lines = [("Allowed changes", _ALLOWED.get(name, "{name} within {by}").format(name=name, by=by))]
     if perturbation.pop("relative", False):
         lines.append(("Units are", "multiples of the row's own values"))

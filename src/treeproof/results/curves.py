@@ -33,8 +33,11 @@ def certified_at_lower(results: "Results") -> NDArray[np.bool_]:
     return np.asarray(results.verdict == "verified")
 
 
-def certified_rows(results: "Results", eps: float) -> NDArray[np.bool_]:
-    """Which attacked rows are proved to keep their claim in the closed ball of a radius."""
+def certified_rows(results: "Results", eps: float | FloatArray) -> NDArray[np.bool_]:
+    """Which attacked rows are proved to keep their claim in the closed ball of a radius.
+
+    Of one radius for all rows, or of one for each.
+    """
     beyond = (results.lower > eps) | ((results.lower == eps) & certified_at_lower(results))
     return beyond & attacked_rows(results)
 
@@ -87,10 +90,14 @@ def resisting_share(results: "Results", radii: ArrayLike) -> FloatArray:
 
 
 def has_radii(results: "Results") -> bool:
-    """Whether the bounds are distances; boxes have none."""
+    """Whether the bounds are distances that say something at the same radius of all rows.
+
+    Boxes have none, and of rows with a radius of their own each is asked at another.
+    """
     perturbation = results.header.get("question", {}).get("perturbation") or {}
-    is_box = perturbation.get("name") == "Box"
-    return len(results) > 0 and not is_box and not bool(np.isnan(results.lower).all())
+    if perturbation.get("name") == "Box" or results.eps is not None:
+        return False
+    return len(results) > 0 and not bool(np.isnan(results.lower).all())
 
 
 def clean_share(results: "Results") -> float | None:

@@ -96,8 +96,8 @@ class VerifiedAccuracyDisplay:
         """
         if not has_radii(results):
             raise InvalidInput(
-                "A curve needs results with radii. Got none: boxes have no radius, and there must"
-                " be at least one row."
+                "A curve needs results with radii of at least one row. Got none: boxes have no"
+                " radius, and rows with an eps of their own no common one."
             )
         at = _radii(results) if radii is None else np.asarray(radii, dtype=np.float64)
         if at.ndim != 1 or len(at) == 0 or not np.all(np.isfinite(at)) or np.any(at < 0.0):
@@ -175,8 +175,8 @@ def results_html(results: Results) -> str:
         f"<p style='margin:0'>{escape(line)}</p>" for line in results.summary().split("\n")
     )
     order = np.argsort(results.lower, kind="stable")[:_ROWS_SHOWN]
-    columns = ["row", *(["id"] if results.id is not None else []), "label", "verdict"]
-    columns += ["lower", "upper"]
+    columns = ["row", "id", "label", "verdict", "eps", "lower", "upper"]
+    columns = [name for name in columns if getattr(results, name) is not None]
     head = "".join(f"<th>{name}</th>" for name in (*columns, "becomes", "changes"))
     body = "".join(
         "<tr>"

@@ -69,6 +69,8 @@ class Results:
         Proof of each answer, as text that a checker reads; None where there is none.
     id : object (n_rows,), optional
         What the user knows each row by: a number or a text.
+    eps : float64 (n_rows,), optional
+        Radius or budget of each row, where each has its own.
     """
 
     row: NDArray[np.int64]
@@ -89,6 +91,7 @@ class Results:
     witness_label: NDArray[Any] | None = None
     evidence: NDArray[Any] | None = None
     id: NDArray[Any] | None = None
+    eps: FloatArray | None = None
 
     @classmethod
     def empty(cls, n_rows: int, n_features: int) -> Results:

@@ -54,6 +54,7 @@ class _Row(msgspec.Struct, kw_only=True):
     reason: str
     statistics: dict[str, Any]
     values: list[_Value] | None = None
+    eps: _Number | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Model(msgspec.Struct, kw_only=True):
@@ -71,7 +72,7 @@ prepare_records(_Header, list[_Row])
 
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
-_OPTIONAL = ("predicted", "witness_label", "evidence", "id")
+_OPTIONAL = ("predicted", "witness_label", "evidence", "id", "eps")
 """Files without them, and without `values`, are read, too."""
 
 
@@ -291,8 +292,12 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,
-        **{name: _objects(rows, name) for name in _OPTIONAL if _all_have(rows, name)},
-        **{name: np.array([number(record[name]) for record in rows]) for name in _BOUNDS},
+        **{
+            name: _numbers(rows, name) if name == "eps" else _objects(rows, name)
+            for name in _OPTIONAL
+            if _all_have(rows, name)
+        },
+        **{name: _numbers(rows, name) for name in _BOUNDS},
     )
 
 
@@ -315,6 +320,10 @@ def _matrix(rows: list[dict[str, Any]], name: str, n_features: int) -> FloatArra
                 raise ValueError(f"{len(values)} numbers in '{name}', for {n_features} features")
             matrix[i] = values
     return matrix
+
+
+def _numbers(rows: list[dict[str, Any]], name: str) -> FloatArray:
+    return np.array([number(record[name]) for record in rows])
 
 
 def _objects(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:

@@ -54,6 +54,8 @@ class Threat:
         Whether units are multiples of the row's own value.
     n_missing : int64 (n_features,)
         Rows in which a feature is missing.
+    own_limit : str
+        What the radius or budget of each row is called, where each has its own; else empty.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Threat:
     notes: list[str]
     is_relative: bool
     n_missing: NDArray[np.int64]
+    own_limit: str = ""
 
     @property
     def movers(self) -> list[int]:
@@ -126,7 +129,26 @@ def threat_of(
         notes=_notes(header, ways, domain, missing),
         is_relative=bool(asked.get("relative")),
         n_missing=missing,
+        own_limit=own_limit(header),
     )
+
+
+def own_limit(header: Mapping[str, Any]) -> str:
+    """What the radius or budget of each row is called, where each has its own; empty otherwise."""
+    asked = header.get("question", {}).get("perturbation") or {}
+    name = "budget" if "budget" in asked else "eps"
+    limit = asked.get(name)
+    if not isinstance(limit, dict):
+        return ""
+    column = limit.get("column")
+    return f"its own {name}" + ("" if column is None else f" (column {column})")
+
+
+def limit_of(header: Mapping[str, Any]) -> float | None:
+    """The radius or budget of a question; None where it is asked for, or each row has its own."""
+    asked = header.get("question", {}).get("perturbation") or {}
+    limit = asked.get("eps", asked.get("budget"))
+    return None if limit is None or isinstance(limit, dict) else float(limit)
 
 
 def _n_features(header: Mapping[str, Any]) -> int:
@@ -279,7 +301,7 @@ def _subject(threat: Threat) -> str:
 
 def _together(threat: Threat, start: float) -> Parts:
     """The sentence where only all moves together are limited."""
-    at_most = (number(start), 1.0)
+    at_most = _amount(threat, start)
     if threat.kind == "L0":
         return [("at most ", None), at_most, (f" of {len(threat.movers):,} features change", None)]
     who = "every feature changes" if len(threat.movers) == len(threat.names) else None
@@ -311,8 +333,17 @@ def _by_up_to(threat: Threat, units: Iterable[Any], start: float, whose: str) ->
     own += "s" if whose == "their" else ""
     if len(given) == 1:
         rest = f" times {whose} own {own}" if threat.is_relative else ""
-        return [("by up to ", None), (number(start * given[0]), given[0]), (rest, None)]
-    return [("by up to ", None), (number(start), 1.0), (f" of {whose} own {own}", None)]
+        return [("by up to ", None), _amount(threat, start, given[0]), (rest, None)]
+    return [("by up to ", None), _amount(threat, start), (f" of {whose} own {own}", None)]
+
+
+def _amount(threat: Threat, start: float, factor: float = 1.0) -> tuple[str, float | None]:
+    """A multiple of the radius, which readers may change, or of each row's own."""
+    if not threat.own_limit:
+        return number(start * factor), factor
+    times = "" if factor == 1.0 else f"{number(factor)} times "
+    name = "budget" if threat.kind == "Cost" else "eps"
+    return f"{times}the row’s own {name}", None
 
 
 def _where(bounds: Iterable[Any]) -> str:
@@ -362,14 +393,16 @@ def threat_lines(header: Mapping[str, Any]) -> list[str]:
     threat = threat_of(header)
     if threat is None:
         return []
-    asked = header["question"]["perturbation"]
-    limit = asked.get("eps", asked.get("budget"))
-    start = 1.0 if limit is None else float(limit)
+    limit = limit_of(header)
+    start = 1.0 if limit is None else limit
     said = stillness(threat)
     is_plain = threat.kind == "LInf" and set(threat.ways) == {"up and down"}
-    if is_plain and not said and not threat.is_relative and np.all(threat.unit == 1.0):
+    is_plain &= not threat.is_relative and not threat.own_limit
+    if is_plain and not said and np.all(threat.unit == 1.0):
         return []
     measure = "cost" if threat.kind == "Cost" else "radius"
-    within = "in the box" if threat.kind == "Box" else f"within {measure} {number(start)}"
+    within = f"within {measure} {number(start)}"
+    if threat.own_limit or threat.kind == "Box":
+        within = f"each row within {threat.own_limit}" if threat.own_limit else "in the box"
     sentence = "".join(text for text, _ in movement(threat, start))
     return [f"{within}: {sentence}", *(text.rstrip(".") for text in said)]

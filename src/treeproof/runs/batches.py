@@ -16,7 +16,7 @@ from treeproof.query.build import refuse_outside
 from treeproof.query.perturbations import LInf
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
-from treeproof.runs.run_log import Found, row_keys
+from treeproof.runs.run_log import Found, about, row_keys
 from treeproof.search.question import Question
 
 LARGEST_BATCH = 8192
@@ -143,7 +143,7 @@ class BatchMaker:
 
     def _missing(self, rows: Rows) -> Batch:
         check_rows(self._question, self._source.ensemble, rows)
-        keys = row_keys(self._header, rows.values, rows.labels)
+        keys = row_keys(self._header, rows)
         return Batch(rows, keys).take(self._found.missing(rows.number, keys, self._path))
 
 
@@ -205,8 +205,9 @@ def _answer_in_parts(
     for start in range(0, len(batch), sizes[0]):
         part = batch.take(slice(start, start + sizes[0]))
         values, labels = part.rows.values, part.rows.labels
+        asked = about(question, part.rows)
         try:
-            answer = question.answer(model, values, labels, first_guess=batch.first_guess)
+            answer = asked.answer(model, values, labels, first_guess=batch.first_guess)
             pieces.append(answer)
         except TreeproofError:
             raise  # about the question or its input, not about a row
@@ -223,4 +224,4 @@ def failed(model: Model, question: Question, rows: Rows, why: str) -> Results:
     """Record that rows failed, with the reason."""
     said = why.split("\n", 1)[0].rstrip(": ")
     reason = f"{UnknownReason.ROW_FAILED.value}: {said}"
-    return question.unanswered(model, rows.values, rows.labels, reason)
+    return about(question, rows).unanswered(model, rows.values, rows.labels, reason)

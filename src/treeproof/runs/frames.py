@@ -10,7 +10,7 @@ from treeproof.data.sources import ArraySource
 from treeproof.errors import InvalidInput
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Box, LInf
+from treeproof.query.perturbations import Box, LInf, PerRow
 from treeproof.results.results import Results, frame_of
 from treeproof.runs.batches import Batch, answer_batch, check_rows
 from treeproof.search.question import Question
@@ -73,6 +73,7 @@ class FrameMapper:
         self._question = Question(
             kind="radius" if asks_radius else "verify", perturbation=ball, engine=engine, **options
         )
+        self._ball = ball
         self._label = label
         self._keep = list(keep)
 
@@ -98,7 +99,9 @@ class FrameMapper:
             One line per row: the columns that are kept, then verdict, reason, bounds, `exact`,
             `attained`, seconds and witness (missing where there is none).
         """
-        apart = self._keep if self._label is None else [*self._keep, self._label]
+        limits = None if isinstance(self._ball, Box) else self._ball.eps
+        column = limits.column if isinstance(limits, PerRow) else None
+        apart = [*self._keep, *(name for name in (self._label, column) if name is not None)]
         missing = [name for name in apart if name not in frame.columns]
         if missing:
             raise InvalidInput(
@@ -109,7 +112,8 @@ class FrameMapper:
             return frame_of(answers | {name: [] for name in _COLUMNS}, "pandas")
         ensemble = self._model.ensemble
         labels = None if self._label is None else frame[self._label]
-        source = ArraySource(ensemble, frame.drop(columns=apart), labels)
+        eps = None if column is None else frame[column].to_numpy(np.float64)
+        source = ArraySource(ensemble, frame.drop(columns=apart), labels, eps)
         (rows,) = source.parts()
         check_rows(self._question, ensemble, rows)
         batch = Batch(rows, np.zeros(len(rows), dtype=np.uint64))  # keys are for run files

@@ -13,7 +13,7 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,12 +21,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.data.sources import Rows
 from treeproof.errors import InvalidInput
 from treeproof.files import exclusive, replacing, unwritable
-from treeproof.model.ensemble import FloatArray
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import arithmetic_of
 from treeproof.query.description import plain
+from treeproof.query.perturbations import Box, PerRow, with_limit
 from treeproof.results.results import Results
 from treeproof.results.run_file import (
     AS_FINISHED,
@@ -38,6 +39,7 @@ from treeproof.results.run_file import (
     table_of,
 )
 from treeproof.results.summary import RunSummary
+from treeproof.results.threat import own_limit
 from treeproof.search.question import Question
 
 Record = dict[str, Any]
@@ -46,11 +48,17 @@ _BLOCK = 4096
 _STATE = re.compile(rb'"state":"\w{8}"(?:,"n_rows": *\d+)?')
 
 
-def run_header(
-    question: Question, model: Model, rows: FloatArray, labels: NDArray[Any] | None
-) -> dict[str, Any]:
+def about(question: Question, rows: Rows) -> Question:
+    """The question with the radii or budgets of some rows, where each has its own."""
+    ball = question.perturbation
+    if isinstance(ball, Box) or not isinstance(ball.eps, PerRow):
+        return question
+    return replace(question, perturbation=with_limit(ball, replace(ball.eps, values=rows.eps)))
+
+
+def run_header(question: Question, model: Model, rows: Rows) -> dict[str, Any]:
     """Header of a run; the rows are only looked at."""
-    header = question.unanswered(model, rows, labels).header
+    header = about(question, rows).unanswered(model, rows.values, rows.labels).header
     limits = {
         "time_limit_s": None if math.isinf(question.time_limit_s) else float(question.time_limit_s),
         "node_limit": None if question.node_limit >= 2**62 else int(question.node_limit),
@@ -73,19 +81,24 @@ def run_header(
     }
 
 
-def row_keys(
-    header: dict[str, Any], rows: FloatArray, labels: Sequence[Any] | NDArray[Any] | None
-) -> NDArray[np.uint64]:
-    """Key of each row in a run: a hash of the model, the question, the values and the label."""
+def row_keys(header: dict[str, Any], rows: Rows) -> NDArray[np.uint64]:
+    """Key of each row in a run: a hash of the model, the question, the values and the label.
+
+    Also of how far it may move, where each row has its own.
+    """
     identity = header["model"]["fingerprint"] + header["question_hash"]
     secret = hashlib.sha256(identity.encode()).digest()
-    values = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one number
+    values = (
+        np.ascontiguousarray(rows.values, dtype=np.float64) + 0.0
+    )  # -0.0 and 0.0 are one number
     values[np.isnan(values)] = np.nan  # and all kinds of NaN one missing entry
-    keys = np.empty(len(values), dtype=np.uint64)
+    keys, limits = np.empty(len(values), dtype=np.uint64), rows.eps if own_limit(header) else None
     for i in range(len(values)):
         digest = hashlib.blake2b(values[i].tobytes(), digest_size=8, key=secret)
-        if labels is not None:
-            digest.update(repr(plain(labels[i])).encode())
+        if rows.labels is not None:
+            digest.update(repr(plain(rows.labels[i])).encode())
+        if limits is not None:
+            digest.update(b" " + repr(float(limits[i])).encode())
         keys[i] = int.from_bytes(digest.digest(), "big")
     return keys
 

@@ -21,7 +21,7 @@ from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
-from treeproof.query.perturbations import Box, LInf, in_order, warn_of_categories
+from treeproof.query.perturbations import Box, LInf, PerRow, in_order, warn_of_categories
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
@@ -128,11 +128,13 @@ def run(
     if isinstance(ball, LInf) and ball.eps is None:
         kind = "radius"
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
+    limits = None if isinstance(ball, Box) else ball.eps
+    own = limits if isinstance(limits, PerRow) else PerRow()
     source: Source
     if isinstance(data, str | PathLike):
-        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=ids)
+        source = FileSource(asked.ensemble, data, label=label, rows=rows, id=ids, eps=own.column)
     else:
-        source = ArraySource(asked.ensemble, data, y)
+        source = ArraySource(asked.ensemble, data, y, own.values)
     path = None if out is None else Path(out)
     runner = Runner(asked, question, source, out=path, resume=resume, radii=radii)
     if client is not None:
@@ -216,7 +218,7 @@ class Runner:
         _refuse_bounds_per_row(self.question)
         look = next(iter(self.source.parts())).take(slice(0, 1))
         check_rows(self.question, self.model.ensemble, look)
-        self.header = run_header(self.question, self.model, look.values, look.labels)
+        self.header = run_header(self.question, self.model, look)
         self.header["data"] = self.source.describe()
         self.tally = RunSummary(self.question.kind == "radius", self.radii)
         with contextlib.ExitStack() as stack:

@@ -14,6 +14,7 @@ from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
+from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
 from treeproof.query.description import describe
@@ -83,14 +84,20 @@ class Inquiry:
         """The rows that are asked about."""
         return resolve_ranges(accept_float64_rows(ensemble), self.domain, self.X, self.missing)
 
+    def subject(self, ensemble: Ensemble) -> tuple[Ranges, Ensemble]:
+        """The rows that are asked about, with groups folded, and the model over them."""
+        inner = accept_float64_rows(ensemble)
+        ranges = resolve_ranges(inner, self.domain, self.X, self.missing, takes_groups=True)
+        return ranges, fold(ensemble, ranges.groups) if ranges.groups else ensemble
+
 
 def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> list[PropertyResult]:
     """Decide a property over a domain, or around each row."""
-    questions = questions_of(ensemble, claim)
-    ranges = inquiry.ranges(ensemble)
+    ranges, subject = inquiry.subject(ensemble)
+    questions = [ranges.folded(question, ensemble) for question in questions_of(ensemble, claim)]
     answers = []
     for number, question in enumerate(questions):
-        answers.append(_answer(ensemble, ranges, question, inquiry, (number, len(questions))))
+        answers.append(_answer(subject, ranges, question, inquiry, (number, len(questions))))
         if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
                for box in range(len(ranges.low))):  # fmt: skip
             break
@@ -113,16 +120,17 @@ def find_largest_change(
 ) -> list[PropertyResult]:
     """How far some features alone can move the score."""
     changed = feature_numbers(ensemble, features, "'features'")
-    ranges = inquiry.ranges(ensemble)
+    ranges, subject = inquiry.subject(ensemble)
     questions = [
-        change_question(ensemble, output, changed) for output in outputs_of(ensemble, label)
+        ranges.folded(change_question(ensemble, output, changed), ensemble)
+        for output in outputs_of(ensemble, label)
     ]
     names = ensemble.feature_names or range(ensemble.n_features)
     moved = [names[number] for number in changed]
     words: dict[str, Any] = {"name": "largest_change", "features": moved}
     words |= {} if label is None else {"label": plain_value(label)}
     answers = [
-        _answer(ensemble, ranges, question, inquiry, (number, len(questions)))
+        _answer(subject, ranges, question, inquiry, (number, len(questions)))
         for number, question in enumerate(questions)
     ]
     results = []
@@ -149,11 +157,14 @@ def with_evidence(
         return result
     from treeproof.engines import pair_evidence
 
+    subject = one_model(fold(models.first, ranges.groups)) if ranges.groups else models
     statements: list[dict[str, Any]] = []
     is_optimum = all(question.kind == "value" and question.changed for question in questions)
     if result.verdict == Verdict.VERIFIED or (is_optimum and result.upper < math.inf):
         for question, part in zip(questions, parts, strict=True):
-            found = pair_evidence.record(models, ranges, box, question, part.proved, inquiry.budget)
+            found = pair_evidence.record(
+                subject, ranges, box, question, part.proved, inquiry.budget
+            )
             if found is None:
                 return result
             statements.append(found)
@@ -174,11 +185,11 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
         raise InvalidInput(
             f"'label' must name the class whose score is meant, for a model with {len(outputs)}."
         )
-    ranges, words = inquiry.ranges(ensemble), {"name": "score_range"}
+    (ranges, subject), words = inquiry.subject(ensemble), {"name": "score_range"}
     ends = []
     for number, (sign, quantity) in enumerate(((-1.0, "smallest score"), (1.0, "largest score"))):
         question = extreme_question(ensemble, outputs[0], sign, math.inf)
-        parts = _answer(ensemble, ranges, question, inquiry, (number, 2))
+        parts = _answer(subject, ranges, question, inquiry, (number, 2))
         ends.append(
             [
                 _as_score(
@@ -191,21 +202,25 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
 
 
 def _answer(
-    ensemble: Ensemble,
+    subject: Ensemble,
     ranges: Ranges,
     question: PairQuestion,
     inquiry: Inquiry,
     place: tuple[int, int],
 ) -> list[PairOutcome]:
     """Answer a question about all sets; `place` is its number, and how many questions there are."""
-    return solve(
-        one_model(ensemble),
+    outcomes = solve(
+        one_model(subject),
         ranges,
         question,
         inquiry.budget,
         n_jobs=inquiry.n_jobs,
         on_progress=inquiry.advance(*place, len(ranges.low)),
     )
+    for outcome in outcomes:
+        if outcome.witness is not None:
+            outcome.witness = unfold_rows(outcome.witness, ranges.groups)
+    return outcomes
 
 
 def feature_names(ensemble: Ensemble) -> tuple[str, ...]:

@@ -4,22 +4,23 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
-from treeproof.errors import UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
+from treeproof.model.rows import numeric_rows
 from treeproof.prediction import Model, accumulators
 from treeproof.query.arithmetic import Arithmetic
 from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Ball, Box
+from treeproof.query.perturbations import Ball, Box, PerRow, with_limit
 from treeproof.query.query import Query, categorical_features
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
@@ -65,6 +66,8 @@ class Question:
         from treeproof.search.radius import find_radius
         from treeproof.search.relations import answer_within_rules
 
+        if self._own_limits is not None:
+            return self._answer_each(model, X, y, n_jobs, progress)
         engine, query, budget = self._resolved(model, X, y, n_jobs)
         with row_progress(progress, len(query)) as tell:
             query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
@@ -77,6 +80,61 @@ class Question:
                 found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
         proving = budget if self.evidence else None
         return assemble_results(query, found, self._words(engine), proving, n_jobs)
+
+    @property
+    def _own_limits(self) -> PerRow | None:
+        """The radii or budgets of the rows, where each has its own."""
+        limit = self.perturbation.eps if isinstance(self.perturbation, Ball) else None
+        return limit if isinstance(limit, PerRow) else None
+
+    def _answer_each(
+        self, model: Model, X: Any, y: Any, n_jobs: int, progress: Progress
+    ) -> Results:
+        """Ask about rows of the same radius or budget together, as if no others were there."""
+        limits = self._limits_of(X)
+        rows = numeric_rows(model.ensemble, X, allow_empty=False)
+        labels = None if y is None else np.asarray(y)
+        pieces, places = [], []
+        with row_progress(progress, len(rows)) as tell:
+            for limit in np.unique(limits):
+                chosen = np.flatnonzero(limits == limit)
+                own = None if labels is None else labels[chosen]
+                pieces.append(
+                    self._at(float(limit)).answer(model, rows[chosen], own, n_jobs=n_jobs)
+                )
+                places.append(chosen)
+                if tell is not None:
+                    tell(len(chosen))
+        found = Results.join(pieces).take(np.argsort(np.concatenate(places)))
+        found.row = np.arange(len(found), dtype=np.int64)
+        return self._with_limits(found, limits)
+
+    def _at(self, limit: float) -> "Question":
+        """The same question at one radius or budget."""
+        ball = cast("Ball", self.perturbation)
+        return dataclasses.replace(self, perturbation=with_limit(ball, limit))
+
+    def _limits_of(self, X: Any) -> FloatArray:
+        own = cast("PerRow", self._own_limits)
+        if own.values is None:
+            raise InvalidInput(
+                f"The radius of each row is column {own.column!r} of a data file. Rows in memory"
+                " need it as an array: 'eps' of the perturbation, or of the threat model by"
+                " ThreatModel.perturbation(model, X)."
+            )
+        if len(own.values) != len(X):
+            raise InvalidInput(
+                f"There must be one radius or budget for each of the {len(X)} rows, or one for all."
+                f" Got {len(own.values)}."
+            )
+        return own.values
+
+    def _with_limits(self, found: Results, limits: FloatArray) -> Results:
+        """Results that tell the radius or budget of each row, and that each has its own."""
+        perturbation = found.header["question"]["perturbation"]
+        name = "budget" if "budget" in perturbation else "eps"
+        perturbation[name] = describe(self._own_limits)
+        return dataclasses.replace(found, eps=limits.copy())
 
     @property
     def is_settled_in_time(self) -> bool:
@@ -102,6 +160,10 @@ class Question:
         self, model: Model, rows: NDArray[np.float64], y: Any = None, reason: str = ""
     ) -> Results:
         """Results that claim nothing, with a reason; a question that cannot be asked is refused."""
+        if self._own_limits is not None:
+            return self._with_limits(
+                self._at(0.0).unanswered(model, rows, y, reason), self._limits_of(rows)
+            )
         engine, query, _ = self._resolved(model, rows, y)
         found = Results.empty(len(query), query.rows.shape[1])
         found.reason[:] = reason

@@ -8,6 +8,7 @@ the parts, and no violation in a part costs less than the engine's lower bound f
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import heapq
 import itertools
@@ -15,7 +16,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +55,32 @@ class Part:
     chosen: tuple[Comparison, ...] = field(compare=False, default=())
 
 
+class Steps(NamedTuple):
+    """Values that are apart: some listed ones, or all whole numbers."""
+
+    listed: tuple[float, ...]  # in order; none: whole numbers
+
+    def floor(self, side: Fraction | float, *, is_strict: bool = False) -> float:
+        """The largest value up to a number, or below it; a double that is not below that value."""
+        if self.listed:
+            find = bisect.bisect_left if is_strict else bisect.bisect_right
+            count = find(self.listed, side)
+            return self.listed[count - 1] if count else -math.inf
+        if side in (math.inf, -math.inf):
+            return float(side)
+        return round_up(Fraction(math.ceil(side) - 1 if is_strict else math.floor(side)))
+
+    def ceil(self, side: Fraction | float, *, is_strict: bool = False) -> float:
+        """The least value from a number on, or above it; a double that is not above that value."""
+        if self.listed:
+            find = bisect.bisect_right if is_strict else bisect.bisect_left
+            count = find(self.listed, side)
+            return self.listed[count] if count < len(self.listed) else math.inf
+        if side in (math.inf, -math.inf):
+            return float(side)
+        return round_down(Fraction(math.floor(side) + 1 if is_strict else math.ceil(side)))
+
+
 def answer_within_rules(
     engine: Any, query: Query, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
 ) -> Results:
@@ -90,11 +117,14 @@ class RuleSearch:
         self.lower = math.inf
         self.reason = UnknownReason.NONE
         self._count = itertools.count()
+        self._steps = {
+            feature: self._steps_of(feature) for rule in self.rules for feature in rule.features
+        }
 
     def run(self, asks_radius: bool) -> None:
         """Split until the cheapest violation within rules, or whether there is one, is known."""
         self.asks_radius = asks_radius
-        parts = self._children(Part(0.0, 0, self.pricing.low[0], self.pricing.high[0]))
+        parts = self._children(Part(0.0, 0, *self._ends()))
         n_asked = 0
         heapq.heapify(parts)
         while parts:
@@ -285,9 +315,12 @@ class RuleSearch:
 
     def _halves(self, part: Part, feature: int, middle: float) -> list[Part]:
         below, above = part.high.copy(), part.low.copy()
-        if self._is_discrete(feature):
-            at = min(max(math.floor(middle), part.low[feature]), part.high[feature] - 1.0)
-            below[feature], above[feature] = at, at + 1
+        steps = self._steps[feature]
+        if steps is not None:
+            # Both parts have a value: the ends are allowed ones, and differ.
+            at = max(steps.floor(middle), float(part.low[feature]))
+            at = min(at, steps.floor(float(part.high[feature]), is_strict=True))
+            below[feature], above[feature] = at, steps.ceil(at, is_strict=True)
         else:
             if not part.low[feature] < middle < part.high[feature]:
                 ends = [v for v in (part.low[feature], part.high[feature]) if math.isfinite(v)]
@@ -299,9 +332,25 @@ class RuleSearch:
             for child in self._children(dataclasses.replace(part, low=low, high=high))
         ]
 
-    def _is_discrete(self, feature: int) -> bool:
+    def _steps_of(self, feature: int) -> Steps | None:
+        """The values of a feature, where these are apart; a row's own is always one of them."""
+        types, own = self.pricing.types, float(self.query.rows[0, feature])
         axis = self.pricing.axes.axes[int(self.pricing.axes.axis_of[feature])]
-        return bool(self.pricing.types.integer[feature]) or axis.is_group
+        if math.isnan(own):
+            return None
+        if axis.is_group or feature in types.values:
+            listed = [0.0, 1.0] if axis.is_group else types.values[feature].tolist()
+            return Steps(tuple(sorted({*listed, own})))
+        return Steps(()) if types.integer[feature] and own == math.floor(own) else None
+
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """Bounds of the row, tightened to values that there are."""
+        low, high = self.pricing.low[0].copy(), self.pricing.high[0].copy()
+        for feature, steps in self._steps.items():
+            if steps is not None:
+                low[feature] = steps.ceil(float(low[feature]))
+                high[feature] = steps.floor(float(high[feature]))
+        return low, high
 
     def _children(self, part: Part) -> list[Part]:
         """The part with what no row within rules can have cut off; nothing where none is left."""
@@ -354,18 +403,14 @@ class RuleSearch:
                 (w * Fraction(ends[f]) for f, w in others), Fraction(0)
             )
             side = -rest / weight
-            is_whole = self._is_discrete(feature)
+            steps, is_strict = self._steps[feature], comparison.is_strict
+            # Rounded outwards: nothing that is allowed is cut off.
             if weight > 0:
-                most = Fraction(math.floor(side)) if is_whole else side
-                if is_whole and comparison.is_strict and most == side:
-                    most -= 1
-                # Rounded up: nothing that is allowed is cut off.
-                high[feature] = min(high[feature], round_up(most))
+                most = round_up(side) if steps is None else steps.floor(side, is_strict=is_strict)
+                high[feature] = min(high[feature], most)
             else:
-                least = Fraction(math.ceil(side)) if is_whole else side
-                if is_whole and comparison.is_strict and least == side:
-                    least += 1
-                low[feature] = max(low[feature], round_down(least))
+                least = round_down(side) if steps is None else steps.ceil(side, is_strict=is_strict)
+                low[feature] = max(low[feature], least)
             if low[feature] > high[feature]:
                 return False
         return True

@@ -137,7 +137,7 @@ def test_batches_hold_every_missing_row_once_stage_by_stage(
     ball = tp.LInf() if kind == "radius" else tp.LInf(0.1)
     question = Question(kind=kind, perturbation=ball)
     source = ArraySource(model.ensemble, X)
-    header = run_header(question, model, X[:1], None)
+    header = run_header(question, model, next(source.parts()))
 
     def batches(found: Found, sizes: list[int]) -> Iterator[Batch]:
         maker, size = BatchMaker(source, question, header, found, ""), itertools.cycle(sizes)

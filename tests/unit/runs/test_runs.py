@@ -18,6 +18,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier
 
 import treeproof as tp
+from treeproof.data.sources import Rows
 from treeproof.results.run_file import read_records
 from treeproof.results.summary import RunSummary
 from treeproof.runs import batches as batches_module
@@ -302,10 +303,14 @@ def test_files_that_are_not_written_over(
     assert tp.run(model, *rows, out=path).n_new == N_ROWS  # a complete run is replaced
 
 
+def some_rows(X: Any, y: Any = None) -> Rows:
+    return Rows(np.arange(len(X)), X, y)
+
+
 def test_a_run_file_has_one_writer(model: tp.Model, rows: tuple[Any, Any], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     question = Question(kind="radius", perturbation=tp.LInf())
-    header = run_header(question, model, rows[0][:1], None)
+    header = run_header(question, model, some_rows(rows[0][:1]))
     with open_log(path, header, RunSummary(True)) as (_, found):
         assert len(found.row) == 0
         for resume in (False, True):
@@ -388,18 +393,19 @@ def test_a_full_disk_keeps_what_is_finished(
 def test_keys_tell_rows_labels_and_questions_apart(model: tp.Model, rows: tuple[Any, Any]) -> None:
     X, y = rows
     question = Question(kind="radius", perturbation=tp.LInf())
-    header = run_header(question, model, X[:1], None)
-    keys = row_keys(header, X, None)
+    header = run_header(question, model, some_rows(X[:1]))
+    keys = row_keys(header, some_rows(X))
     assert len(set(keys.tolist())) == N_ROWS
-    assert not np.any(keys == row_keys(header, X, y))
+    assert not np.any(keys == row_keys(header, some_rows(X, y)))
     other = Question(kind="radius", perturbation=tp.LInf(), node_limit=5)
-    assert not np.any(keys == row_keys(run_header(other, model, X[:1], None), X, None))
+    assert not np.any(keys == row_keys(run_header(other, model, some_rows(X[:1])), some_rows(X)))
     missing = X.copy()
     missing[0, 0] = np.nan
     other_nan = missing.copy()
     other_nan.view(np.uint64)[0, 0] ^= 1  # NaN with another payload
     assert np.isnan(other_nan[0, 0])
-    assert row_keys(header, missing, None)[0] == row_keys(header, other_nan, None)[0] != keys[0]
+    known, same = (row_keys(header, some_rows(some))[0] for some in (missing, other_nan))
+    assert known == same != keys[0]
 
 
 def test_batches_grow_with_speed_and_shrink_with_cost() -> None:

@@ -55,7 +55,8 @@ def with_places(boxes, memory_bytes):
     if 8.0 * size * (boxes.multiplier.shape[1] + boxes.box.shape[1] + 12) > memory_bytes:
         return boxes, False
     heap = grown(boxes.heap, 2 * size)
-    for place in range(size, len(heap)):
+    # Places that are free already stay as they are: they need not be the last ones.
+    for place in range(len(boxes.heap), len(heap)):
         heap[place] = place
     larger = OpenBoxes(
         grow_table(boxes.multiplier, 2 * size), grow_table(boxes.box, 2 * size),

@@ -58,7 +58,7 @@ from treeproof.kernels.exact.open_boxes import (
     top_bound,
     with_places,
 )
-from treeproof.kernels.exact.pairs import child_of
+from treeproof.kernels.exact.pairs import child_of, gains_nothing
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.search import (
@@ -110,8 +110,9 @@ class Aim(NamedTuple):
     share          float64               VALUE: the same, as a part of the best value known
     limit          float64               VALUE: the value that is claimed not to be exceeded
     ends_when      int                   VALUE: OPTIMAL; BELOW: or the limit is; DECIDED: or passed
-    ends           float64 (2,)          VALUE: what is below the first is of no interest, and more
-                                         than the second one decides; written by `solve_pair`
+    ends           float64 (3,)          VALUE: what is below the first is of no interest, and more
+                                         than the second one decides; the third is 1 where all that
+                                         is not below the first is; written by `solve_pair`
     """
 
     mode: int
@@ -187,6 +188,7 @@ class PairJudge(NamedTuple):
     semantics      Semantics of the first and of the second row's model
     aim            Aim
     nearest        int32   (n_columns,)  cells that a point takes where nothing else is asked for
+    leaves         PairLeaves            of the problem
     link           int64   (n, 3)        slots of both copies of related features, and the feature
     cells          int32   (n_columns,)  scratch
     total          float64 (2, n_outputs)  scratch
@@ -198,6 +200,7 @@ class PairJudge(NamedTuple):
     semantics: tuple[NamedTuple, NamedTuple]
     aim: Aim
     nearest: np.ndarray
+    leaves: NamedTuple
     link: np.ndarray
     cells: np.ndarray
     total: np.ndarray
@@ -341,6 +344,8 @@ def floor_of(aim, best):
     """Gain below which a box is of no interest; see `maximise` for the gain of needs."""
     if aim.mode != VALUE:
         return 0.0
+    if aim.ends[2] > 0.0:
+        return aim.ends[0]
     if best.value[0] == -np.inf:
         return LOWEST
     value = best.value[0]
@@ -703,13 +708,11 @@ def part_peak(state, slot, cell, is_right):
 
 
 @noalloc_kernel
-def hand_over(frontier, problem, state, box, bound):
-    """Leave the state's box to be searched with trees of its own; there must be room for it.
+def write_box(problem, state, box, row):
+    """Write the first, then the last cells of all columns in the state's box to a row.
 
     box  CellBox  of the problem, for columns that do not matter in it
     """
-    place = add_place(frontier, bound)
-    row = frontier.box[place]
     n_columns = len(box.low)
     for column in range(n_columns):
         row[column] = box.low[column]
@@ -718,6 +721,14 @@ def hand_over(frontier, problem, state, box, bound):
         column = problem.slots[slot, FEATURE]
         row[column] = problem.cells[state.box[slot, LOW], LOW]
         row[n_columns + column] = problem.cells[state.box[slot, HIGH], HIGH]
+
+
+@inner_kernel
+def is_worthless(problem, state, leaves, box):
+    """Whether no pair of leaves that meets the state's box gains anything; see `settle_tie`."""
+    row = np.empty(2 * len(box.low), dtype=np.int32)
+    write_box(problem, state, box, row)
+    return gains_nothing(leaves, row[: len(box.low)], row[len(box.low) :])
 
 
 @noalloc_kernel
@@ -846,8 +857,15 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
             # Sound: below 0 with some weight, no point of the box passes both needs.
             outcome = CLOSED if left < 0.0 else SPLIT
             above = min(above, left)
+        elif (
+            outcome == SPLIT
+            and aim.ends[2] > 0.0
+            and is_worthless(problem, state, judge.leaves, box)
+        ):
+            outcome = CLOSED
         elif outcome == SPLIT and is_inner and (above < goal or is_shrunk(problem, state)):
-            hand_over(frontier, problem, state, box, above)
+            # It is searched with trees of its own.
+            write_box(problem, state, box, frontier.box[add_place(frontier, above)])
             outcome = CLOSED
         patience = PATIENCE
         cut = (np.int64(-1), np.int64(0), 0.0, 0.0)
@@ -857,6 +875,9 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
             if verdict == BROKEN:
                 return FOUND, np.inf, frontier
             is_near_tie = is_near_tie or verdict == AMBIGUOUS
+            if cut[0] < 0 and aim.ends[2] > 0.0:
+                # Trees that cancel are left out, so that rounding differs from point to point.
+                return NEAR_TIE, above, frontier
             if is_trimmed:
                 # Sound: cells that cost too much are below the floor, and no longer in the box. All
                 # points left of a single pair of leaves have the value just considered; with needs,

@@ -23,6 +23,7 @@ from treeproof.kernels.exact.optimum import (
     VALUE,
     adapt_weight,
     choose_split,
+    is_worthless,
     new_best,
     new_target,
     reweigh,
@@ -51,9 +52,27 @@ from treeproof.kernels.exact.search import (
     with_room,
 )
 
+NOTHING = 78
+"""The letter N, of a box in which no pair of leaves gains anything."""
 SLACKS = 1.0
 """Boxes with two needs are closed with so much more room than rounding takes, in parts of it: what
 the checker allows for rounding may be a little more."""
+
+
+@noalloc_kernel
+def cut_off(problem, state, gap):
+    """Where to split cells off that cost more than the gap; slot -1 if there are none."""
+    for slot in range(problem.n_slots):
+        low, high = state.box[slot, LOW], state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        if low > state.box[slot, LOW]:
+            return slot, np.int64(low - 1)
+        if high < state.box[slot, HIGH]:
+            return slot, np.int64(high)
+    return np.int64(-1), np.int64(0)
 
 
 @noalloc_kernel
@@ -74,13 +93,15 @@ def split_in_record(problem, state, recorder, gap, best):
 
 
 @inner_kernel
-def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_points):
+def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     """Prove that a problem stays below the floor, and write the proof down.
 
-    has_points  bool  whether boxes with one pair of leaves in every tree may be left to the reader
+    ground  PairLeaves and CellBox of the problem; whether boxes in which no pair of leaves gains
+            anything are closed by that; whether those with one pair of leaves in every tree may be
+            left to the reader
 
-    Returns PROVED, UNDECIDED where such a box is met, or the limit that was reached; and the tape:
-    boxes in preorder, left ones first.
+    Returns PROVED, UNDECIDED where a box of the last kind may not, or the limit that was reached;
+    and the tape: boxes in preorder, left ones first.
     """
     clock = np.empty(2, dtype=np.int64)
     target = new_target(problem)
@@ -90,6 +111,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_point
     best = new_best(np.int64(0))
     weight = 0.5
     said = 0.5  # the weight that the reader of the tape knows
+    leaves, box, is_exact_at_zero, has_points = ground
     if is_mixed:
         problem = reweigh(problem, parts, weight)
     n_nodes = 0
@@ -101,9 +123,10 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_point
             return TIME_LIMIT, tape
         enter_box(problem, state)
         refresh(problem, state)
-        n_bytes = close_box(problem, state, recorder, floor)
+        is_closed = is_exact_at_zero and is_worthless(problem, state, leaves, box)
+        n_bytes = 0 if is_closed else close_box(problem, state, recorder, floor)
         bound, error = refresh(problem, state)
-        if n_bytes == 0:
+        if n_bytes == 0 and not is_closed:
             marginals(problem, state)
             if is_mixed:
                 problem, weight, _, _ = adapt_weight(
@@ -114,11 +137,14 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_point
                 n_bytes = close_box(problem, state, recorder, floor)
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
+        gap = bound + 2.0 * error - floor
         slot, cell = np.int64(-1), np.int64(0)
-        if n_bytes == 0:
-            slot, cell = split_in_record(
-                problem, state, recorder, bound + 2.0 * error - floor, best
-            )
+        if n_bytes == 0 and not is_closed:
+            if is_exact_at_zero:
+                # What is left without them may be closed by what its trees are.
+                slot, cell = cut_off(problem, state, gap)
+            if slot < 0:
+                slot, cell = split_in_record(problem, state, recorder, gap, best)
             if slot < 0 and not has_points:
                 return UNDECIDED, tape
         tape = with_bytes(tape, 16)
@@ -127,9 +153,13 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, has_point
             put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
             said = weight
         if slot < 0:
-            put(tape, LAMBDA if n_bytes > 0 else EXACT, 1)
-            if n_bytes > 0:
+            if is_closed:
+                put(tape, NOTHING, 1)
+            elif n_bytes > 0:
+                put(tape, LAMBDA, 1)
                 tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+            else:
+                put(tape, EXACT, 1)
             if stack.size[0] == 0:
                 return PROVED, tape
             pop(stack, state)
@@ -164,6 +194,10 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     box = CellBox(low, high)
     slack = pair_slack(forest, aim, box)
+    # Of values that exceed 0, boxes in which nothing is gained say nothing.
+    is_exact_at_zero = (
+        aim.mode == VALUE and forest.copies.is_difference and forest.is_alike and bound <= 0.0
+    )
     while True:
         has_all_trees = forest.has_all_trees
         leaves, fits = pair_leaves(
@@ -183,9 +217,9 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
         room += (1e-6 if aim.mode == VALUE else SLACKS) * (slack[0] + slack[1])
         floor = bound - room if aim.mode == VALUE else -room
         recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
-        has_points = aim.mode != VALUE and has_all_trees
+        ground = (leaves, box, is_exact_at_zero, aim.mode != VALUE and has_all_trees)
         status, tape = record_boxes(
-            problem, parts, new_state(problem), recorder, tape, floor, budget, has_points
+            problem, parts, new_state(problem), recorder, tape, floor, budget, ground
         )
         if status != UNDECIDED or has_all_trees or aim.mode == VALUE:
             return status, tape.data[: tape.used[0]].copy(), has_all_trees

@@ -338,6 +338,26 @@ def leaf_gain(trees, tree, node, weights):
     return gain_of_leaf(trees, tree, trees.leaf[node], weights)
 
 
+@noalloc_kernel
+def gains_nothing(leaves, low, high):
+    """Whether no pair of leaves that meets a box of cells gains anything, in any tree.
+
+    low, high  int32 (n_columns,)
+    """
+    for leaf in range(len(leaves.first)):
+        if leaves.first[leaf] + leaves.second[leaf] <= 0.0:
+            continue
+        is_met = True
+        for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
+            column = leaves.column[entry]
+            if leaves.low[entry] > high[column] or leaves.high[entry] < low[column]:
+                is_met = False
+                break
+        if is_met:
+            return False
+    return True
+
+
 @inner_kernel
 def with_relations(leaves, copies, box, bonus, first_share, second_share):
     """Leaves of `restrict`'s form: shares of both gains, and one more tree for each relation.

@@ -185,16 +185,20 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
     for slot in range(problem.n_slots):
         is_slot[problem.slots[slot, FEATURE]] = True
     elsewhere = 0.0
+    others = np.empty(len(is_slot) - problem.n_slots, dtype=np.int32)
+    n_others = 0
     for axis in range(len(is_slot)):
         if not is_slot[axis]:
             own = kept.cheapest[axis]
             elsewhere = max(elsewhere, own) if prices.is_max else elsewhere + own
+            others[n_others] = axis
+            n_others += 1
     has_conditions = len(problem.conditions.weight) > 1
     limit = np.empty(1, dtype=np.float64)
     limit[0] = prices.limit
     return Quest(
         forest, claim, space, prices, kept, found, pure_copy(problem, has_conditions),
-        0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, most,
+        0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
         np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
         np.empty(max(n_cells, problem.n_slots), dtype=np.float64), new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),

@@ -109,6 +109,7 @@ class Quest(NamedTuple):
     place: np.ndarray  # (n_cells,) int32; of that atom among the kept ones
     limit: np.ndarray  # (1,) float64; what slots may cost together
     elsewhere: float  # cost of the axes that are no slots
+    others: np.ndarray  # (n_axes - n_slots,) int32; the axes that are no slots
     most: float  # sum of the largest costs of all slots
     point: np.ndarray  # (n_slots,) int32; the point under consideration
     best: np.ndarray  # (n_slots,) int32; scratch: the best point so far
@@ -154,7 +155,7 @@ def set_limit(problem, quest, limit, below):
     quest.limit[0] = limit
     table = problem.conditions
     n_conditions = len(table.weight)
-    if n_conditions > 1 and not quest.prices.is_max:
+    if n_conditions > len(quest.claim.conditions.need):  # the last one is the price
         table.terms[n_conditions - 1, BASE] = limit
 
 
@@ -513,34 +514,36 @@ def side_of_limit(problem, quest):
     the limit lie above. Sound: sums are taken with their errors; what these or rounded prices leave
     unclear is not decided.
     """
-    is_max, prices, kept = quest.prices.is_max, quest.prices, quest.kept
+    prices, kept = quest.prices, quest.kept
+    if prices.is_max:
+        # Atoms at the limit were kept only if they are within it.
+        return WITHIN if point_cost(problem, quest, quest.point) <= quest.limit[0] else ABOVE
     total = 0.0
     error = 0.0
     is_open = False
     is_exact = prices.is_limit_exact
-    for slot in range(problem.n_slots):
-        cell = quest.point[slot]
-        cost = quest.cost[cell]
-        if is_max:
-            total = max(total, cost)  # atoms at the limit were kept only if they are within it
+    # A limit below a witness is one of slots, that of a question one of all axes.
+    limit = prices.limit if prices.takes_any else quest.limit[0]
+    n_axes = len(kept.bottom) if prices.takes_any else problem.n_slots
+    for number in range(n_axes):
+        if number < problem.n_slots:
+            place = quest.place[quest.point[number]]
         else:
-            total, lost = two_sum(total, cost)
-            error += lost
-            atom = kept.atom[quest.place[cell]]
-            is_open = is_open or prices.is_open[atom]
-            is_exact = is_exact and prices.is_exact[atom]
-    excess = (total - quest.limit[0]) + error
-    if prices.takes_any and not is_max:
+            place = kept.bottom[quest.others[number - problem.n_slots]]
+        total, lost = two_sum(total, kept.cost[place])
+        error += lost
+        is_open = is_open or prices.is_open[kept.atom[place]]
+        is_exact = is_exact and prices.is_exact[kept.atom[place]]
+    excess = (total - limit) + error
+    if prices.takes_any:
         # A rounded price is off by less than a unit in its last place, a limit likewise.
-        unclear = 0.0 if error == 0.0 else 2.0**-100 * problem.n_slots * total
-        unclear = unclear if is_exact else 2.0**-50 * problem.n_slots * max(total, quest.limit[0])
+        unclear = 0.0 if error == 0.0 else 2.0**-100 * n_axes * n_axes * total
+        unclear = unclear if is_exact else 2.0**-50 * n_axes * max(total, limit)
         if unclear > 0.0 and abs(excess) <= unclear:
             return AT_THE_LIMIT
         if excess == 0.0 and is_open:
             return ABOVE
-    if excess > 0.0:
-        return ABOVE
-    return WITHIN
+    return ABOVE if excess > 0.0 else WITHIN
 
 
 @noalloc_kernel

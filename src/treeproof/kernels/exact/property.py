@@ -22,7 +22,12 @@ from treeproof.kernels.exact.optimum import (
     maximise,
     new_best,
 )
-from treeproof.kernels.exact.pairs import pair_leaves, rounding_slack, with_relations
+from treeproof.kernels.exact.pairs import (
+    gains_nothing,
+    pair_leaves,
+    rounding_slack,
+    with_relations,
+)
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, build_problem
 from treeproof.kernels.exact.search import Budget
 
@@ -135,15 +140,6 @@ def linked_slots(problem, copies):
     return link[:count]
 
 
-@noalloc_kernel
-def is_never_positive(leaves):
-    """Whether no pair of leaves gains anything, in any tree."""
-    for leaf in range(len(leaves.first)):
-        if leaves.first[leaf] + leaves.second[leaf] > 0.0:
-            return False
-    return True
-
-
 @inner_kernel
 def build_pair(forest, aim, box, leaves, slack):
     """The problem of a box, and its parts where two needs are mixed."""
@@ -222,6 +218,15 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     clock = np.empty(2, dtype=np.int64)
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     slack = pair_slack(forest, aim, box)
+    total = slack[0] + slack[1]
+    if aim.mode == VALUE and forest.copies.is_difference:
+        best.value[0] = 0.0  # two equal rows
+    # Sound: with the slack of both sums on either side, and room for the rounding of these ends.
+    room = total + 2.0**-40 * (abs(aim.limit) + total)
+    aim.ends[0] = aim.limit - room if aim.ends_when >= BELOW else -np.inf
+    aim.ends[1] = aim.limit + room if aim.ends_when == DECIDED else np.inf
+    aim.ends[2] = 0.0
+    is_exact_at_zero = aim.mode == VALUE and forest.copies.is_difference and forest.is_alike
     while True:
         leaves, fits = pair_leaves(
             forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves,
@@ -229,24 +234,45 @@ def solve_pair(forest, aim, box, nearest, best, limits):
         )  # fmt: skip
         best.counts[3] = len(leaves.first)
         if not fits:
-            return TOO_LARGE, slack[0] + slack[1]
-        if aim.mode == VALUE and forest.copies.is_difference:
-            best.value[0] = 0.0  # two equal rows
-        # Sound: with the slack of both sums on either side, and room for the rounding of these
-        # ends.
-        room = slack[0] + slack[1] + 2.0**-40 * (abs(aim.limit) + slack[0] + slack[1])
-        aim.ends[0] = aim.limit - room if aim.ends_when >= BELOW else -np.inf
-        aim.ends[1] = aim.limit + room if aim.ends_when == DECIDED else np.inf
-        if forest.copies.is_difference and forest.is_alike and is_never_positive(leaves):
-            # Sound: no tree adds more to the one sum than to the other, and sums of the same order
-            # keep that, rounding included: adding and rounding are monotone.
-            best.upper[0] = 0.0
-            return PROVED, 0.0
+            return TOO_LARGE, total
+        if is_exact_at_zero and gains_nothing(leaves, box.low, box.high):
+            best.upper[0] = below_zero(total)  # as `settle_tie`, which has nothing left to search
+            return PROVED, total
         status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
-        if status != NEAR_TIE or forest.has_all_trees:
-            return status, slack[0] + slack[1]
+        if status != NEAR_TIE or forest.has_all_trees or aim.mode == VALUE:
+            break
         # Only where each of two classes beats the other one in some row do other classes matter.
         forest = with_all_trees(forest)
+    upper = best.upper[0] + total
+    is_tie = best.value[0] <= total and upper > 0.0 and (aim.limit < upper or aim.limit == np.inf)
+    if is_exact_at_zero and status == PROVED and is_tie:
+        best.upper[0] = settle_tie(forest, aim, box, leaves, nearest, best, budget, slack)
+    return status, total
+
+
+@noalloc_kernel
+def below_zero(slack):
+    """A value that slack does not lift to 0, not even the checker's, which may be larger."""
+    return -1.001 * slack
+
+
+@inner_kernel
+def settle_tie(forest, aim, box, leaves, nearest, best, budget, slack):
+    """Whether no deployed value is above 0, where real ones are not but for rounding.
+
+    A pair of equal rows has the value 0, so the slack of the sums would leave every such question
+    open. Sound: parts of the box are closed by a bound that the slack cannot lift to 0; or because
+    no tree adds more to the one sum than to the other, and sums of the same order keep that,
+    rounding included, since adding and rounding are monotone. So do the scores made of them.
+
+    Returns what all values stay below that are not at most 0 for the second reason; if there is
+    none to tell, what was known before.
+    """
+    aim.ends[0] = below_zero(slack[0] + slack[1])
+    aim.ends[1] = np.inf
+    aim.ends[2] = 1.0
+    status, _ = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
+    return aim.ends[0] if status == PROVED else best.upper[0]
 
 
 @inner_kernel
@@ -269,7 +295,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         for column in range(n_columns):
             inside[column] = min(max(nearest[column], box.low[column]), box.high[column])
         judge = PairJudge(
-            forest.tests, forest.copies, forest.semantics, aim, inside,
+            forest.tests, forest.copies, forest.semantics, aim, inside, leaves,
             linked_slots(problem, forest.copies), np.empty(n_columns, dtype=np.int32),
             np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
             forest.has_all_trees,
@@ -278,7 +304,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
             problem, parts, box, judge, best, budget, frontier, (above, goal)
         )
         ceiling = max(ceiling, upper, best.value[0])
-        if ended == NEAR_TIE:
+        if ended == NEAR_TIE and aim.ends[2] == 0.0:
             status = np.int64(NEAR_TIE)
         elif ended != PROVED:
             return ended, max(ceiling, top_bound(frontier))

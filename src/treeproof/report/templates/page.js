@@ -198,6 +198,7 @@
   const largest = (line) => { const change = changesOf(0, line.at[0])[0]; return change ? [change.name, ` ${change.original} → ${change.changed}`] : ["–", ""]; };
   const columns = [{ name: "Row", key: (l) => l.row, cell: (l) => element("td", count(l.row)) }, { name: "Label", text: true, key: (l) => l.label, cell: (l) => element("td", l.label, "text") }];
   if (runs[0].id) columns.splice(1, 0, { name: runs[0].idName, text: true, key: (l) => l.id, cell: (l) => element("td", l.id, "text") });
+  if (runs[0].eps) columns.push({ name: "Own eps", key: (l) => value(l, 0, "eps"), cell: (l) => element("td", number(value(l, 0, "eps"))) });
   runs.forEach((run, k) => {
     const prefix = several ? `${run.name}: ` : "";
     if (data.withRadii) columns.push({ name: `${prefix}${data.measure}`, key: (l) => bound(l, k), cell: (l) => element("td", radiusText(l, k)) });
