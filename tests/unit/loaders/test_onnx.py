@@ -346,6 +346,16 @@ def test_many_damaged_files_are_refused_or_loaded_as_onnxruntime_does(seed):
     assert fuzz(2_500, seed) > 100
 
 
+def test_an_attribute_with_values_of_two_types_is_refused():
+    model = cases.quietly(cases.CASES["looked up and scaled"])
+    (trees,) = (node for node in model.graph.node if node.op_type == "TreeEnsembleClassifier")
+    for attribute in trees.attribute:
+        if attribute.name == "nodes_missing_value_tracks_true":
+            attribute.floats.extend([1.0])
+    with pytest.raises(BrokenModelFile, match=r"tracks_true' .* has values of two types"):
+        load_bytes(model.SerializeToString(), LoadOptions(), source="two")
+
+
 @pytest.mark.parametrize(
     "content",
     [
