@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "L0",

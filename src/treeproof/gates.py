@@ -143,7 +143,8 @@ def assert_robust(
         rows = "attacked rows" if n < len(answers) else "rows"
         raise AssertionError(
             f"{n_verified} of {n} {rows} are verified at radius {eps:g}"
-            f" ({share_down(n_verified / n)}), but at least {at_least:g} must be."
+            f" ({share_down(n_verified / n)}), but at least {100.0 * at_least:.6g} %"
+            " must be."
             f" {n - n_verified - n_unknown} are falsified and {n_unknown} undecided:"
             f" rows {named}{more}."
         )

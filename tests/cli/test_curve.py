@@ -64,7 +64,7 @@ def test_table_and_json(run: Run, saved_run: Path) -> None:
     table = run("curve", saved_run, "--at", "0.25")
     assert table.stdout.startswith("4 rows, labels: given, arithmetic: float64 rows, which")
     assert "certified" in table.stdout
-    assert table.stdout.split()[-4:] == ["0.25", "0.5", "0.5", "0"]
+    assert table.stdout.split()[-7:] == ["0.25", "50", "%", "50", "%", "0", "%"]
     found = json.loads(run("curve", saved_run, "--at", "0.25", "--format", "json").stdout)
     assert found["rows"] == 4
     assert found["curve"] == [{"eps": 0.25, "certified": 0.5, "resisting": 0.5, "undecided": 0.0}]

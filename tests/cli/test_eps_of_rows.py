@@ -62,7 +62,9 @@ def test_words_evidence_gate_and_report(
     data, out, page = data_file(tmp_path, ".csv"), tmp_path / "run.jsonl", tmp_path / "page.html"
     words = ("verify", saved_model, data, "--threat", threat)
     result = run(*words, "--id", "name", "--out", out, "--evidence")
-    assert "verified each row within its own eps (column tolerance): 0.75" in result.stdout
+    assert (
+        "verified each row within its own eps (column tolerance): 75 % of the rows" in result.stdout
+    )
     assert "every feature moves by up to the row’s own eps" in result.stdout
     check = ("check", out, "--model", saved_model, "--data", data)
     assert "4 accepted" in run(*check).stdout

@@ -60,7 +60,7 @@ def test_the_table_begins_with_the_summary(run: Run, saved_model: Path, data: Pa
     result = run("radius", saved_model, data, "--label", "kind", "--at", "0.25")
     lines = result.stdout.splitlines()
     assert lines[0] == "4 rows: radius exact on 4, already broken 1, undecided 0"
-    assert "verified at radius 0.25: 0.5 of the rows" in lines
+    assert "verified at radius 0.25: 50 % of the rows" in lines
     assert "width [cm]: 0.25 → 0.5" in result.stdout
     assert "broken" in lines[-2]
 

@@ -267,15 +267,15 @@ def test_threat_model_files(run: Run, saved_model: Path, tmp_path: Path) -> None
     data.write_text("width [cm],kind\n0.25,ham\n0.75,spam\n1.5,spam\n0.0,spam\n")
     words = ("verify", saved_model, data, "--label", "kind", "--threat", threat)
     threat.write_text("eps = 0.3\n")
-    assert "verified at radius 0.3: 0.25 of the rows" in run(*words).stdout
-    assert "verified at radius 0.2: 0.75 of the rows" in run(*words, "--eps", "0.2").stdout
+    assert "verified at radius 0.3: 25 % of the rows" in run(*words).stdout
+    assert "verified at radius 0.2: 75 % of the rows" in run(*words, "--eps", "0.2").stdout
     threat.write_text('eps = 0\n[features."width [cm]"]\neps = 0.3\ndirection = "up"\n')
     # Upwards only the first row gets across 0.5; the last one is wrong as it stands.
-    assert "verified at radius 1: 0.5 of the rows" in run(*words).stdout
+    assert "verified at radius 1: 50 % of the rows" in run(*words).stdout
     threat.write_text("eps = 0.3\nattacker_class = 'ham'\n")
     shown = run(*words).stdout
     assert "1 of 4 rows attacked, the others stay as they are: 0 verified, 1 falsified" in shown
-    assert "verified at radius 0.3: 0 of the 1 attacked rows" in shown
+    assert "verified at radius 0.3: 0 % of the 1 attacked rows" in shown
     assert run(*words, "--fail-under", "0.5").exit_code == 1
     threat.write_text("low = 0.6\n")
     missing = run(*words)

@@ -37,7 +37,7 @@ def test_the_table_begins_with_the_summary(run: Run, saved_model: Path, data: Pa
     result = run("verify", saved_model, data, "--eps", "0.3", "--label", "kind")
     lines = result.stdout.splitlines()
     assert lines[0] == "4 rows: 1 verified, 3 falsified, 0 unknown"
-    assert "verified at radius 0.3: 0.25 of the rows" in lines
+    assert "verified at radius 0.3: 25 % of the rows" in lines
     assert "verdict" in result.stdout
 
 
@@ -66,7 +66,7 @@ def test_the_gate(run: Run, saved_model: Path, data: Path, share: float, status:
     words = ("--eps", "0.2", "--label", "kind", "--fail-under", share)
     result = run("verify", saved_model, data, *words)
     assert result.exit_code == status
-    sentence = "treeproof: the gate failed: 0.75 of the rows are verified, below 0.76.\n"
+    sentence = "treeproof: the gate failed: 75 % of the rows are verified, below 76 %.\n"
     assert result.stderr == (sentence if status else "")
 
 

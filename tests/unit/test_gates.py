@@ -86,7 +86,7 @@ def test_enough_robust_rows_pass(tree):
 
 def test_too_few_robust_rows_fail_with_a_sentence(tree):
     sentence = (
-        r"2 of 4 rows are verified at radius 0.6 \(0.5\), but at least 0.8 must be."
+        r"2 of 4 rows are verified at radius 0.6 \(50 %\), but at least 80 % must be."
         r" 2 are falsified and 0 undecided: rows 1, 2."
     )
     with pytest.raises(AssertionError, match=sentence):

@@ -99,11 +99,9 @@ def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> N
         labels = header.get("question", {}).get("labels", "given")
         rows = tally.rows_in_words()
         click.echo(printable(f"{rows}, labels: {labels}, arithmetic: {arithmetic}"))
-        written = {"certified": share_down}
-        print_table(
-            columns,
-            (
-                [written.get(name, "{:.6g}".format)(point[name]) for name in columns]
-                for point in points
-            ),
+        cells = (
+            [f"{point['eps']:.6g}", share_down(point["certified"])]
+            + [f"{100.0 * point[name]:.6g} %" for name in columns[2:]]
+            for point in points
         )
+        print_table(columns, cells)

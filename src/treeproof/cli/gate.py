@@ -80,7 +80,7 @@ class Gate:
 
         proved = f"{share_down(share)} {runner.tally.who()} are verified"
         if self.fail_under is not None and share < self.fail_under:
-            return f"{proved}, below {self.fail_under:g}"
+            return f"{proved}, below {100.0 * self.fail_under:.6g} %"
         if self.not_worse_than is None:
             return None
         before = self._baseline

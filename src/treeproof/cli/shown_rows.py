@@ -126,6 +126,9 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
             del columns[name]
     if not any(record.get("witness_label") is not None for record in records):
         del columns["becomes"]
+    if not records:
+        click.echo("There is no such row.")
+        return
     print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records))
     if n_rows > len(records):
         click.echo(f"… {n_rows - len(records)} more rows (--all-rows shows them)")

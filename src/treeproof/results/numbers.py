@@ -59,9 +59,10 @@ def percent_up(part: int, whole: int) -> str:
 
 
 def share_down(share: float) -> str:
-    """Write the share of what is proved with up to six decimals, never above what it is."""
+    """Write the share of what is proved as a percentage, never above what it is."""
     nearest = round(share, 6)
-    return f"{nearest if nearest <= share else math.floor(share * 1e6) / 1e6:.6g}"
+    whole = nearest if nearest <= share else math.floor(share * 1e6) / 1e6
+    return f"{100.0 * whole:.6g} %"
 
 
 def _tenths(share: int) -> str:

@@ -48,10 +48,10 @@ def test_shares_of_proofs_are_rounded_down_and_what_is_left_open_up():
     assert percent_up(0, 10_000) == "0.0\u00a0%"
     assert percent_down(0, 0) == percent_up(0, 0) == "–"
     assert [share_down(x) for x in (0.99999996, 1.0, 0.29, 2 / 3)] == [
-        "0.999999",
-        "1",
-        "0.29",
-        "0.666666",
+        "99.9999 %",
+        "100 %",
+        "29 %",
+        "66.6666 %",
     ]
 
 
