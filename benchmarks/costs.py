@@ -1,26 +1,28 @@
 """The cheapest change: typed columns beside OCEAN, the paper's models beside their L∞ radii.
 
 Run ``python -m benchmarks.costs [--parts tabular,paper] [--data adult,...] [--models xgb50x4,...]
-[--norms L1,L0,L2] [--rows N] [--ocean N] [--ocean-seconds S] [--milp N]`` with TREEPROOF_PAPER_DATA
-at a folder that holds ``tabular`` (Adult, COMPAS, Credit, with the types of their columns),
-``models`` and ``data``.
+[--norms L1,L0,L2] [--only NAMES] [--rows N] [--ocean N] [--ocean-seconds S] [--milp N]`` with
+TREEPROOF_PAPER_DATA at a folder that holds ``tabular`` (Adult, COMPAS, Credit, with the types of
+their columns), ``models`` and ``data``. Lines go to ``benchmarks/results/costs.json``, in the place
+of those of the same model and norm, and all of them as a page to ``costs.md`` beside it.
 
 ``tabular``: continuous columns are scaled to a range of 1, as OCEAN does; discrete ones are
 integers, binary ones 0 or 1, categories one-hot groups. A unit of a continuous column is its range,
 of a discrete one 1; another category or binary value costs 1. ``--ocean N`` asks OCEAN's CP solver
 (``oceanpy``, one worker) the same about the first N rows of each model, in the same process.
 
-``paper``: radii of L1 and L2 on the paper's models beside those of L∞; medians over rows of times
-over those of L∞, of the compiled search in one call for all rows (wall-clock time of both), and
-of each row alone; ``--milp N`` asks the engine 'milp' about the first N rows.
+``paper``: radii of L1 and L2 on the paper's models beside those of L∞ on the same rows, and medians
+over rows of times over those of L∞; ``--milp N`` asks the engine 'milp' about the first N rows.
 
 Everything runs in one thread, and all times are of the processor, since other programs may be
-running. Those of a row begin with the question in numbers and end with a replayed witness, each row
-alone; "all" is one call for all rows, with everything from data frames to results, over the number
-of rows. OCEAN's are without the making of its model, which is done once.
+running; limits are of wall-clock time. Those of a row begin with the question in numbers and end
+with a replayed witness, each row alone; "in one call" is one call for all rows, with everything
+from data frames to results, over the number of rows. OCEAN's are without the making of its model,
+which is done once.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -40,7 +42,7 @@ from treeproof.engines.exact import ExactEngine
 from treeproof.prediction import accumulators
 from treeproof.query.build import build_query
 
-RESULTS = Path(__file__).parent / "results" / "costs.txt"
+RESULTS = Path(__file__).parent / "results" / "costs.json"
 NORMS: dict[str, Any] = {"L1": tp.L1, "L0": tp.L0, "L2": tp.L2}
 TRAINED = ("xgb50x4", "xgb100x6", "rf50x6")
 
@@ -112,19 +114,55 @@ def trained(kind: str, X: Any, y: Any) -> Any:
     return RandomForestClassifier(n_trees, max_depth=depth, random_state=0).fit(X, y)
 
 
-class Table:
-    """Lines that are printed and saved at once."""
+OURS = (
+    "norm", "rows", "proved", "median ms", "90 % ms", "max ms", "in one call, ms", "mean cost",
+)  # fmt: skip
+COLUMNS = {
+    "tabular": (
+        "data", "model", *OURS, "OCEAN rows", "closed", "equal", "mean s", "times faster",
+    ),
+    "paper": ("model", *OURS, "median of times over L∞", "milp rows", "closed", "equal"),
+}  # fmt: skip
+ABOUT = {
+    "tabular": """Typed columns (integers, 0 or 1, one-hot groups), at most {seconds:g} s a row.
+OCEAN's times are means over the rows that it closed, and so are ours beside them.""",
+    "paper": """The paper's models, at most {seconds:g} s a row. The attacks that came with them
+(LT-attack) are for L∞ alone, so that radii of L1 and L2 are compared with `milp`, on its rows; they
+are never below those of L∞.""",
+}
+LIMIT_S = 10.0
 
-    def __init__(self, path: Path, head: str) -> None:
+
+class Page:
+    """Lines that are printed and saved at once, among those of other runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
         path.parent.mkdir(exist_ok=True)
-        self.file = path.open("a")
-        self.say(head)
+        self.lines: dict[str, dict[str, list[str]]] = {part: {} for part in COLUMNS}
+        if path.exists():
+            self.lines |= json.loads(path.read_text())
 
-    def say(self, line: str) -> None:
-        """Print and save a line."""
-        print(line, flush=True)
-        self.file.write(line + "\n")
-        self.file.flush()
+    def add(self, part: str, key: str, cells: list[str]) -> None:
+        """Put a line in its place."""
+        cells = cells + ["–"] * (len(COLUMNS[part]) - len(cells))
+        print(" | ".join(cells), flush=True)
+        self.lines[part][key] = [*cells, versions()]
+        self.path.write_text(json.dumps(self.lines, indent=1, ensure_ascii=False) + "\n")
+        self.path.with_suffix(".md").write_text(self.text())
+
+    def text(self) -> str:
+        """All lines as tables."""
+        found = "# Costs: the cheapest change\n\n"
+        made = sorted({line[-1] for lines in self.lines.values() for line in lines.values()})
+        found += "Made by `python -m benchmarks.costs`, one thread, processor times.\n\n"
+        found += "".join(f"* {words}\n" for words in made)
+        for part, lines in self.lines.items():
+            rows = [COLUMNS[part], ("---",) * len(COLUMNS[part])]
+            rows += [tuple(line[:-1]) for _, line in sorted(lines.items())]
+            found += f"\n## {part.capitalize()}\n\n{ABOUT[part].format(seconds=LIMIT_S)}\n\n"
+            found += "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+        return found
 
 
 class Answers(NamedTuple):
@@ -138,10 +176,10 @@ class Answers(NamedTuple):
 def asked(model: Any, rows: Any, y: Any, perturbation: Any) -> Answers:
     """Ask about all rows in one call, then about each of them alone."""
     began = time.process_time()
-    results = tp.radius(model, rows, y, perturbation, time_limit_s=10.0)
+    results = tp.radius(model, rows, y, perturbation, time_limit_s=LIMIT_S)
     per_row = (time.process_time() - began) / len(rows)
     query = build_query(model.ensemble, rows, y, perturbation, sums=accumulators)
-    engine, budget, seconds = ExactEngine(), Budget(time_limit_s=10.0), np.empty(len(rows))
+    engine, budget, seconds = ExactEngine(), Budget(time_limit_s=LIMIT_S), np.empty(len(rows))
     for row in range(len(rows)):
         began = time.process_time()
         engine.radius(query.take(slice(row, row + 1)), budget)
@@ -168,13 +206,8 @@ def ocean_answers(
         yield cost, proved, seconds
 
 
-def tabular(options: argparse.Namespace, root: Path, table: Table) -> None:
+def tabular(options: argparse.Namespace, root: Path, page: Page) -> None:
     """Typed columns of Adult, COMPAS and Credit."""
-    table.say("")
-    table.say(
-        "data     model     norm  rows proved  median ms    90 %     max  all, ms   mean cost"
-        "   OCEAN rows  closed  equal  mean s  times faster"
-    )
     for name in options.data.split(","):
         columns = typed_columns(root / "tabular" / f"{name}.csv")
         order = np.random.default_rng(0).permutation(len(columns.frame))
@@ -189,48 +222,44 @@ def tabular(options: argparse.Namespace, root: Path, table: Table) -> None:
                 perturbation = NORMS[norm](domain=columns.domain)
                 asked(model, rows.iloc[:1], None, perturbation)
                 answers = asked(model, rows, None, perturbation)
-                line = f"{name:8s} {kind:9s} {norm:4s} " + summary(answers)
+                line = [name, kind, norm, *summary(answers)]
                 if explainer is not None:
                     found = ocean_answers(
                         library_model, rows.iloc[: options.ocean], int(norm[1]),
                         options.ocean_seconds, explainer,
                     )  # fmt: skip
-                    line += compared(np.array(list(found)), answers, norm, table)
-                table.say(line)
+                    line += compared(np.array(list(found)), answers, norm)
+                page.add("tabular", f"{name} {TRAINED.index(kind)} {norm}", line)
 
 
-def summary(answers: Answers) -> str:
+def summary(answers: Answers) -> list[str]:
     """Rows, how many are proved, times and the mean cost."""
     results, ms = answers.results, 1e3 * answers.seconds
     cost = results.upper[np.isfinite(results.upper)]
-    return (
-        f"{len(ms):5d} {int(results.exact.sum()):6d} {np.median(ms):10.2f}"
-        f" {np.quantile(ms, 0.9):7.1f} {ms.max():7.1f} {1e3 * answers.per_row:8.2f}"
-        f" {cost.mean():11.5f}"
-    )
+    return [
+        f"{len(ms)}", f"{int(results.exact.sum())}", f"{np.median(ms):.2f}",
+        f"{np.quantile(ms, 0.9):.1f}", f"{ms.max():.1f}", f"{1e3 * answers.per_row:.2f}",
+        f"{cost.mean():.5f}",
+    ]  # fmt: skip
 
 
-def compared(ocean: NDArray[np.float64], answers: Answers, norm: str, table: Table) -> str:
+def compared(ocean: NDArray[np.float64], answers: Answers, norm: str) -> list[str]:
     """OCEAN's answers beside ours: rows, closed ones, equal optima, mean time, how much faster."""
     closed = ocean[:, 1] > 0.0
     own = answers.results.upper[: len(ocean)] ** (2 if norm == "L2" else 1)
     # Its costs are whole numbers of 1e-8 per feature, rounded towards 0.
     equal = closed & (np.abs(ocean[:, 0] - own) <= 1e-6 * np.maximum(own, 1.0))
     for row in np.flatnonzero(closed & ~equal):
-        table.say(f"    row {row}: {own[row]!r}, OCEAN {ocean[row, 0]!r}")
+        print(f"    row {row}: {own[row]!r}, OCEAN {ocean[row, 0]!r}")
+    line = [f"{len(ocean)}", f"{closed.sum()}", f"{equal.sum()}"]
     if not closed.any():
-        return f"{len(ocean):13d} {0:7d}"
+        return line
     mean, ours = ocean[closed, 2].mean(), answers.seconds[: len(ocean)][closed].mean()
-    return f"{len(ocean):13d} {closed.sum():7d} {equal.sum():6d} {mean:7.2f} {mean / ours:13.0f}"
+    return [*line, f"{mean:.2f}", f"{mean / ours:.0f}"]
 
 
-def paper(options: argparse.Namespace, root: Path, table: Table) -> None:
+def paper(options: argparse.Namespace, root: Path, page: Page) -> None:
     """L1 and L2 radii of the paper's models, beside those of L∞."""
-    table.say("")
-    table.say(
-        "model                            norm   rows proved  median ms    90 %     max  all, ms"
-        "   mean cost  times over L∞: search    row   milp closed  equal"
-    )
     for entry in json.loads((root / "models" / "models.json").read_text()):
         if options.only and entry["name"] not in options.only.split(","):
             continue
@@ -239,26 +268,31 @@ def paper(options: argparse.Namespace, root: Path, table: Table) -> None:
         X, y = X[: options.rows], y[: options.rows]
         right = model.predict(X) == y
         X, y = X[right], y[right]
-        for norm, perturbation in (("LInf", tp.LInf()), ("L2", tp.L2()), ("L1", tp.L1())):
+        for number, (norm, perturbation) in enumerate(
+            (("LInf", tp.LInf()), ("L2", tp.L2()), ("L1", tp.L1()))
+        ):
             asked(model, X[:1], y[:1], perturbation)
             answers = asked(model, X, y, perturbation)
             results = answers.results
-            line = f"{entry['name']:32s} {norm:4s} " + summary(answers)
+            line = [entry["name"], norm, *summary(answers)]
             if norm == "LInf":
                 plain, nearest = answers, results.lower
             else:
                 assert np.all(results.upper >= nearest * (1.0 - 1e-9))
-                search = np.median(results.seconds / plain.results.seconds)
-                line += f" {search:22.1f} {np.median(answers.seconds / plain.seconds):6.1f}"
+                line.append(f"{np.median(answers.seconds / plain.seconds):.1f}")
                 if options.milp:
-                    n = options.milp
-                    other = tp.radius(
-                        model, X[:n], y[:n], perturbation, engine="milp", time_limit_s=20.0
+                    line += by_milp(
+                        model, X[: options.milp], y[: options.milp], perturbation, results
                     )
-                    closed = other.exact & results.exact[:n]
-                    equal = closed & np.isclose(other.upper, results.upper[:n], rtol=1e-6)
-                    line += f" {closed.sum():19d} {equal.sum():6d}"
-            table.say(line)
+            page.add("paper", f"{entry['name']} {number}", line)
+
+
+def by_milp(model: Any, X: Any, y: Any, perturbation: Any, results: tp.Results) -> list[str]:
+    """How many rows 'milp' closes, and on how many it agrees."""
+    other = tp.radius(model, X, y, perturbation, engine="milp", time_limit_s=20.0)
+    closed = other.exact & results.exact[: len(X)]
+    equal = closed & np.isclose(other.upper, results.upper[: len(X)], rtol=1e-6)
+    return [f"{len(X)}", f"{closed.sum()}", f"{equal.sum()}"]
 
 
 def paper_rows(
@@ -290,12 +324,11 @@ def new_ocean(library_model: Any, columns: Columns) -> Any:
 
 def versions() -> str:
     """What the table was made with."""
-    found = []
-    for name in ("treeproof", "xgboost", "scikit-learn", "oceanpy", "ortools", "numba", "numpy"):
-        try:
+    found = [f"treeproof {tp.__version__}"]
+    names = ("xgboost", "xgboost-cpu", "scikit-learn", "oceanpy", "ortools", "numba", "numpy")
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
             found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            found.append(f"{name} {tp.__version__ if name == 'treeproof' else 'none'}")
     return f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, " + ", ".join(found)
 
 
@@ -314,9 +347,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     root = Path(os.environ.get("TREEPROOF_PAPER_DATA", "../shared"))
-    table = Table(options.output, f"# {versions()}")
+    page = Page(options.output)
     for part in options.parts.split(","):
-        {"tabular": tabular, "paper": paper}[part](options, root, table)
+        {"tabular": tabular, "paper": paper}[part](options, root, page)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ import treeproof
 from treeproof.engines.instance import rank_space
 from treeproof.kernels.core.cells import box_cells
 from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import memory_kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.loaders import load_ensemble
 from treeproof.prediction import Model
@@ -200,7 +201,7 @@ def pass_ms(subject: Subject, radii: NDArray[np.float64]) -> NDArray[np.float64]
     ones = np.ones(ensemble.n_outputs)
 
     # Compiled loops: a call from Python would cost as much as a pass.
-    @numba.njit
+    @memory_kernel
     def ours(trees, space, rows, radii, ones, times):  # type: ignore[no-untyped-def]
         clock = np.empty(2, dtype=np.int64)
         cells = np.empty((2, rows.shape[1]), dtype=np.int32)
@@ -217,7 +218,7 @@ def pass_ms(subject: Subject, radii: NDArray[np.float64]) -> NDArray[np.float64]
         plain = sketch()
         build_strict = plain.build_strict
 
-        @numba.njit
+        @memory_kernel
         def theirs(feature, threshold, left, right, value, root, rows, radii, times):  # type: ignore[no-untyped-def]
             clock = np.empty(2, dtype=np.int64)
             for number, radius in enumerate(radii):

@@ -26,6 +26,7 @@ from treeproof.engines.baselines.restricted import restricted_to
 from treeproof.engines.instance import cells_of
 from treeproof.kernels.baselines.cliques import next_clique
 from treeproof.kernels.baselines.leaves import Limits
+from treeproof.kernels.core.compiler import memory_kernel
 from treeproof.kernels.core.status import FOUND
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
@@ -233,7 +234,7 @@ def random_trees(
     )
 
 
-@numba.njit
+@memory_kernel
 def count_cliques(leaves, order, path, limits):
     found = 0
     while next_clique(leaves, order, path, limits) == FOUND:

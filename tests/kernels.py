@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from treeproof.kernels.core.compiler import memory_kernel
 
 
 def called(kernel: Any) -> Callable[..., Any]:
     """Return a function that calls an inner kernel."""
 
-    @njit
+    @memory_kernel
     def entry_point(*arguments):  # type: ignore[no-untyped-def]
         return kernel(*arguments)
 

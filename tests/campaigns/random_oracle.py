@@ -7,14 +7,20 @@ A case is a random, tie-rich model with one or two rows and a random question, s
 in turns of single nodes, which end and begin again all the time. The others go to the engines of
 the registry in turn. ``--only NUMBER`` asks about that case alone. The exit status is 1 if an
 answer differs from the oracle's.
+
+With ``--record FILE`` every block of cases adds a line to the file, a later run goes on where the
+last one of its seed ended, and the counts of all runs are added up.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -30,6 +36,8 @@ from treeproof.search.radius import find_radius
 
 BUDGET = Budget(time_limit_s=60.0)
 """A search that does not end becomes a mismatch; these models take milliseconds."""
+BLOCK = 2_000
+"""Cases of a line of the record."""
 OTHERS = 8
 """One case of so many goes to another engine than the exact one."""
 
@@ -102,6 +110,27 @@ def run(cases: range, seed: int, show: bool = False) -> tuple[Counter[str], list
     return asked, wrong
 
 
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The blocks that were asked about before."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_on_record(path: Path, seed: int, n_cases: int) -> tuple[Counter[str], list[str]]:
+    """Go on where the record of a seed ends, block by block; returns the counts of all blocks."""
+    blocks = recorded(path)
+    first = max((int(block["end"]) for block in blocks if block["seed"] == seed), default=0)
+    for start in range(first, first + n_cases, BLOCK):
+        end = min(start + BLOCK, first + n_cases)
+        asked, wrong = run(range(start, end), seed, show=True)
+        blocks.append({"seed": seed, "first": start, "end": end, "asked": asked, "wrong": wrong})
+        with path.open("a") as file:
+            file.write(json.dumps(blocks[-1]) + "\n")
+    asked = Counter()
+    for block in blocks:
+        asked.update(block["asked"])
+    return asked, [line for block in blocks for line in block["wrong"]]
+
+
 def main() -> int:
     """Run a campaign from the shell."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.random_oracle")
@@ -109,11 +138,15 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="ask about the case of this number alone")
+    parser.add_argument("--record", type=Path, help="go on where this file ends, and add to it")
     options = parser.parse_args()
-    cases = range(options.first, options.first + options.cases)
-    if options.only is not None:
-        cases = range(options.only, options.only + 1)
-    asked, wrong = run(cases, options.seed, show=True)
+    if options.record is not None:
+        asked, wrong = run_on_record(options.record, options.seed, options.cases)
+    else:
+        cases = range(options.first, options.first + options.cases)
+        if options.only is not None:
+            cases = range(options.only, options.only + 1)
+        asked, wrong = run(cases, options.seed, show=True)
     for name, count in sorted(asked.items()):
         print(f"{name}: {count:,}")
     n_refused = sum(count for name, count in asked.items() if ": refused" in name)

@@ -11,10 +11,13 @@ import pytest
 
 from tests.contract import engine_checks
 from tests.oracle import brute_force
-from tests.strategies import SMALL, Sizes, random_case
+from tests.strategies import SMALL, Sizes, random_case, random_rows, random_tree_ensemble
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
-from treeproof.query.query import Query
+from treeproof.model import evaluate
+from treeproof.query.goals import AvoidsTarget
+from treeproof.query.perturbations import LInf
+from treeproof.query.query import Query, resolve_query
 from treeproof.results.verdict import Verdict
 
 ENGINE = ExactEngine()
@@ -35,6 +38,9 @@ CROWDED = Sizes(trees=20, depth=3, features=3, outputs=2, rows=1)
 """Trees that contradict each other: bounds at the root do not suffice, boxes have to be split."""
 
 SIZES = (SMALL, MANY_TREES, DEEP, CROWDED)
+
+RIVALS = Sizes(trees=40, depth=4, features=4, outputs=4, rows=1)
+"""Targets that have to beat several classes at once, none of them alone far from it."""
 
 
 def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
@@ -68,6 +74,35 @@ def check_cases(seed: int, ask: str, n_cases: int) -> None:
 @pytest.mark.parametrize("ask", ASKS)
 def test_a_sample_agrees_with_the_oracle(ask):
     check_cases(1_000, ask, 120)
+
+
+def check_targets(seed: int, n_cases: int) -> int:
+    """Targeted questions about crowded models; returns how many searches had to split boxes."""
+    n_split = 0
+    for number in range(n_cases):
+        rng = np.random.default_rng([seed, number])
+        ensemble = random_tree_ensemble(rng, RIVALS, kind="argmax")
+        rows = random_rows(rng, ensemble, 1)
+        sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+        goal = AvoidsTarget(ensemble.classes[int(rng.integers(ensemble.n_classes))])
+        query = resolve_query(ensemble, rows, sums, None, LInf(), goal=goal)
+        try:
+            outcomes = ENGINE.radius(query, BUDGET)
+            engine_checks.check_radius(ENGINE, query, 0, outcomes)
+        except AssertionError as error:
+            raise AssertionError(f"seed [{seed}, {number}]: {error}") from error
+        n_split += outcomes.statistics["nodes"][0] > outcomes.statistics["restrictions"][0]
+    return n_split
+
+
+def test_targets_that_beat_every_class_agree_with_the_oracle():
+    assert check_targets(5_000, 150) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_many_targets_agree_with_the_oracle(seed):
+    check_targets(6_000 + seed, 1_000)
 
 
 @pytest.mark.slow

@@ -139,6 +139,16 @@ BUGS = [
         "(target.is_beyond[high] or not is_open)",
         "True",
     ),
+    Bug(
+        "nothing at the witness's own distance is kept of a ball",
+        "distance == upper and (is_beyond or not is_open)",
+        "distance == upper",
+    ),
+    Bug(
+        "one-feature trees miss their last cell in conditions",
+        "problem.cells[cell, HIGH] <= leaves.high[entry]",
+        "problem.cells[cell, HIGH] < leaves.high[entry]",
+    ),
     Bug("float32 sums are kept in float64", "np.float64(np.float32(left + right))", "left + right"),
     Bug(
         "categories move",
@@ -153,8 +163,8 @@ BUGS = [
     ),
     Bug(
         "weights of conditions fall below zero",
-        "before * max(new_weight[number] / total, LEAST)",
-        "before * (new_weight[number] / total - 0.3)",
+        "state.weight[other] = 1.0 if other == number else LEAST",
+        "state.weight[other] = 1.0 if other == number else -0.3",
     ),
     Bug(
         "only the last condition has a base",

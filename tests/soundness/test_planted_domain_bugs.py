@@ -33,11 +33,9 @@ def integer_skipped(patch: pytest.MonkeyPatch) -> None:
     """The first integer of a cell is passed over."""
     plain = prices._allowed_cells
 
-    def planted(part: Any, feature: int) -> Any:
-        found = plain(part, feature)
-        if not part.types.integer[feature]:
-            return found
-        first = found.first + 1.0
+    def planted(part: Any) -> Any:
+        found = plain(part)
+        first = found.first + part.types.integer[part.axes.cells.feature]
         return found._replace(first=first, is_any=found.is_any & (first <= found.last))
 
     patch.setattr(prices, "_allowed_cells", planted)
@@ -47,13 +45,9 @@ def integers_are_numbers(patch: pytest.MonkeyPatch) -> None:
     """Integers move as any other number."""
     plain = prices._allowed_cells
 
-    def planted(part: Any, feature: int) -> Any:
-        types = part.types
-        kept = types.integer[feature]
-        types.integer[feature] = False
-        found = plain(part, feature)
-        types.integer[feature] = kept
-        return found
+    def planted(part: Any) -> Any:
+        numbers = replace(part.types, integer=np.zeros_like(part.types.integer))
+        return plain(replace(part, types=numbers))
 
     patch.setattr(prices, "_allowed_cells", planted)
 
@@ -97,8 +91,8 @@ def direction_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Moves down cost what moves up cost."""
     plain = prices._move_costs
 
-    def planted(part: Any, feature: int, own: Any, target: Any, is_up: Any) -> Any:
-        return plain(part, feature, own, target, np.ones_like(is_up))
+    def planted(part: Any, own: Any, target: Any, is_up: Any) -> Any:
+        return plain(part, own, target, np.ones_like(is_up))
 
     patch.setattr(prices, "_move_costs", planted)
 

@@ -229,8 +229,8 @@ class RunChecker:
             case.settle("unproved", case.unproved)
         else:
             asked = self.header.question.perturbation
-            plain = not getattr(asked, "table", None) and not (asked.domain and asked.domain.rules)
-            require(plain, "claim: tables of prices and rules cannot be checked")
+            plain = not (asked.domain and asked.domain.rules)
+            require(plain, "claim: rules cannot be checked")
             require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")

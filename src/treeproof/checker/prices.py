@@ -54,6 +54,7 @@ class Tariff:
         self.values = {f: sorted(set(map(float, numbers))) for f, numbers in domain.values}
         self.becomes = {f: _changes(codes) for f, codes in domain.categorical}
         self.axes = self._axes(domain)
+        self.table = self._table(getattr(asked, "table", ()))
         self.rates = [[self._rates(asked, f, up) for up in (False, True)] for f in range(self.n)]
 
     def _axes(self, domain: Any) -> list[Axis]:
@@ -72,6 +73,18 @@ class Tariff:
                 is_choice = bool(self.forest.fixed[feature]) or feature in self.becomes
                 axes.append(Axis((feature,), is_choice=is_choice))
         return axes
+
+    def _table(self, lines: Any) -> dict[tuple[tuple[int, ...], Values, Values], Fraction | None]:
+        """Listed prices by columns and by values before and after; None: forbidden."""
+        choices = {axis.columns for axis in self.axes if axis.is_choice}
+        found = {}
+        for columns, before, after, given in lines:
+            key = tuple(columns), tuple(map(float, before)), tuple(map(float, after))
+            price = float(given)
+            fits = key[0] in choices and len(before) == len(after) == len(columns) and price >= 0.0
+            require_asked(fits, "a table of prices >= 0 between choices", columns)
+            found[key] = None if math.isinf(price) else Fraction(price)
+        return found
 
     def _rates(self, asked: Any, feature: int, up: bool) -> Rates | None:
         question, zero, one = self.question, Fraction(0), Fraction(1)
@@ -120,7 +133,14 @@ class Tariff:
         if bounds is None:
             return None
         if len(axis.columns) == 1 and not axis.needs_one and not self._is_group(axis):
-            return self._category(axis.columns[0], own[0], new[0])
+            cost = self._category(axis.columns[0], own[0], new[0])
+        else:
+            cost = self._group(axis, own, new, bounds)
+        # A table says what a change costs that is allowed without it, too.
+        is_listed = cost is not None and (axis.columns, own, new) in self.table
+        return self.table[axis.columns, own, new] if is_listed else cost
+
+    def _group(self, axis: Axis, own: Values, new: Values, bounds: Any) -> Fraction | None:
         ones = sum(value == 1.0 for value in new)
         known = all(value in (0.0, 1.0) for value in new)
         if not known or not int(axis.needs_one) <= ones <= 1:

@@ -4,7 +4,7 @@ Only what a reader of the answers relies on is listed for the header: the model,
 counts. Question and rows must hold nothing else, since an unknown field might change their meaning.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -80,13 +80,13 @@ class L0(_Ball, tag="L0"):
 
 
 class Cost(_Closed, tag_field="name", tag="Cost"):
-    """See `treeproof.Cost`; questions with a table are read, and nothing is accepted of them."""
+    """See `treeproof.Cost`; lines of its table: features of a choice, values from and to, price."""
 
     budget: Number | PerRow | None
     up: Numbers
     down: Numbers
     fixed: Numbers
-    table: list[Any]
+    table: list[tuple[list[Count], list[float], list[float], Real]]
     frozen: list[int | str]
     low: Numbers
     high: Numbers

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, example="treeproof warmup --all")
 @click.option(
-    "--all", "everything", is_flag=True, help="Also the paper's engines and robust training."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also costs, reasons, two models, the paper's engines and robust training.",
 )
 def command(everything: bool) -> None:
     """Compile what radius, verify, attack, check and report need, and keep it on disk.
@@ -40,7 +43,7 @@ def compile_kernels(*, everything: bool = False) -> None:
     model = _small_model()
     tp.radius(model, rows, labels, ball, evidence=True)
     tp.verify(model, rows, labels, tp.LInf(0.1, low=0.0, high=1.0))
-    tp.radius(_averaged(model), rows, labels, ball)
+    tp.radius(_averaged(model), rows, labels, ball, evidence=True)
     tp.radius(model, rows, labels, ball, engine="attack")
     tp.largest_change(model, 0, tp.Box(0.0, 1.0), evidence=True)
     model.margins(rows)
@@ -48,10 +51,15 @@ def compile_kernels(*, everything: bool = False) -> None:
     if everything:
         from treeproof import training
 
+        tp.radius(model, rows, labels, tp.L1(low=0.0, high=1.0), evidence=True)
+        tp.reasons(model, rows, labels, minimum=True, evidence=True)
+        tp.diff(model, _averaged(model), tp.Box(0.0, 1.0), evidence=True)
+        tp.feature_radius(model, rows, labels)
         for engine in ("single_tree", "cliques", "multilevel", "combination", "hard_label"):
             asked = _small_model(n_trees=1) if engine == "single_tree" else model
             tp.radius(asked, rows, labels, ball, engine=engine)
-        training.RobustGBDTClassifier(n_estimators=2).fit(rows, labels)
+        for classes in (labels, [0, 1, 2, 0] * 5):
+            training.RobustGBDTClassifier(n_estimators=2).fit(rows, classes).predict_proba(rows)
         training.RobustRandomForestClassifier(n_estimators=2).fit(rows, labels)
 
 

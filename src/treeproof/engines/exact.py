@@ -44,7 +44,7 @@ PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 6, 1 << 13
 and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
 leaves count alike there, and classes across trees bound far better than multipliers; elsewhere
 their first turn is smaller."""
-TARGET_PATIENCE = 1 << 6
+TARGET_PATIENCE = 1 << 9
 """Nodes of the first turn of a targeted radius: its nodes are larger, and much is known about it as
 soon as the untargeted one is."""
 MORE_PATIENCE = 8
@@ -194,29 +194,33 @@ def _take_turns(
     """Search what is open by cliques and by the dual in turn, with more patience each time.
 
     Nodes and not seconds end a turn, so that results do not depend on the machine. A search that
-    memory ended has no further turn.
+    memory ended has no further turn until a nearer witness leaves less to search.
     """
-    status = search.columns.status
+    status, upper = search.columns.status, search.columns.upper
     is_forest = limits.patience == 0
     turns = [
         (solve_batch, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
         (solve_by_cliques, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
     ]
     # Cliques would be of one sum of all conditions; only the dual weighs them in every box.
-    out_of_memory = [status == MEMORY_LIMIT, np.full(len(status), _has_conditions(query))]
+    ended_at = [
+        np.where(status == MEMORY_LIMIT, upper, np.nan),
+        np.full(len(status), -np.inf if _has_conditions(query) else np.nan),
+    ]
     kind = 0
     while True:
         is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
-        is_open &= ~(out_of_memory[0] & out_of_memory[1])
+        is_open &= ~((upper >= ended_at[0]) & (upper >= ended_at[1]))
         if not is_open.any():
             return
         kind = 1 - kind
         kernel, patience = turns[kind]
         turns[kind] = kernel, patience * MORE_PATIENCE
-        is_open &= ~out_of_memory[kind]
+        is_open &= ~(upper >= ended_at[kind])
         turn = limits._replace(patience=min(patience, limits.nodes))
         search.run(kernel, guess, turn, n_jobs=n_jobs, skip=~is_open)
-        out_of_memory[kind] |= is_open & (status == MEMORY_LIMIT)
+        is_ended = is_open & (status == MEMORY_LIMIT)
+        ended_at[kind][is_ended] = upper[is_ended]
 
 
 def limits_of(query: Query, budget: Budget) -> Limits:

@@ -46,6 +46,36 @@ class Axis(NamedTuple):
         return self.n_known > 0
 
 
+class Cells(NamedTuple):
+    """The cells of all numeric axes, one after another; their axes are counted as numeric ones."""
+
+    axis: NDArray[np.int64]  # (n_numeric,) number of each axis
+    column: NDArray[np.int64]  # (n_numeric,) its feature
+    first: NDArray[np.int64]  # (n_numeric + 1,) where its cells begin
+    missing: NDArray[np.int64]  # (n_numeric,) its atom of a missing value; -1 where there is none
+    owner: NDArray[np.int64]  # (n_cells,) axis of each cell
+    feature: NDArray[np.int64]  # (n_cells,) feature of each cell
+    atom: NDArray[np.int64]  # (n_cells,) atom of each cell, numbered through
+    number: NDArray[np.int64]  # (n_cells,) of each cell within its axis
+    start: FloatArray  # (n_cells,) least number of each cell
+    end: FloatArray  # (n_cells,) least number above each cell
+
+    def of(self, feature: int) -> slice:
+        """Where the cells of a feature are; nowhere, if it is no number."""
+        place = int(np.searchsorted(self.column, feature))
+        if place == len(self.column) or self.column[place] != feature:
+            return slice(0, 0)
+        return slice(int(self.first[place]), int(self.first[place + 1]))
+
+    def homes(self, rows: FloatArray) -> NDArray[np.int32]:
+        """Atoms, within their axes, at which rows lie: (n_rows, n_numeric)."""
+        if len(self.axis) == 0:
+            return np.zeros((len(rows), 0), dtype=np.int32)
+        begun = rows[:, self.feature] >= self.start
+        count = np.add.reduceat(begun, self.first[:-1], axis=1, dtype=np.int32)
+        return np.where(np.isnan(rows[:, self.column]), self.missing, count - 1).astype(np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class Axes:
     """The axes of a question; the same object for all questions with the same atoms.
@@ -63,6 +93,7 @@ class Axes:
     left_start: NDArray[np.int64]  # (n_nodes + 1,)
     left_runs: IntArray  # (n_runs, 2)
     cuts: Cuts
+    cells: Cells
 
     @property
     def n_axes(self) -> int:
@@ -199,6 +230,35 @@ def _assembled(ensemble: Ensemble, found: tuple[Axis, ...]) -> Axes:
         left_start=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
         left_runs=np.ascontiguousarray(flat[:, 1:]).astype(np.int32),
         cuts=cuts,
+        cells=_cells(found, cuts, np.concatenate([[0], np.cumsum(sizes)])),
+    )
+
+
+def _cells(found: tuple[Axis, ...], cuts: Cuts, atom_start: NDArray[np.int64]) -> Cells:
+    numeric = np.array([n for n, axis in enumerate(found) if axis.kind == NUMERIC], dtype=np.int64)
+    column = np.array([found[n].columns[0] for n in numeric], dtype=np.int64)
+    count = cuts.start[column + 1] - cuts.start[column] + 1
+    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    owner = np.repeat(np.arange(len(numeric)), count)
+    number = np.arange(first[-1]) - first[owner]
+    place = cuts.start[column[owner]] + number
+    start, end = np.full(len(owner), -np.inf), np.full(len(owner), np.inf)
+    inner = number > 0
+    start[inner] = cuts.cut[place[inner] - 1]
+    inner = number < count[owner] - 1
+    end[inner] = cuts.cut[place[inner]]
+    has_missing = np.array([found[n].has_missing for n in numeric], dtype=bool)
+    return Cells(
+        axis=numeric,
+        column=column,
+        first=first,
+        missing=np.where(has_missing, count, -1),
+        owner=owner,
+        feature=column[owner],
+        atom=atom_start[numeric[owner]] + number,
+        number=number,
+        start=start,
+        end=end,
     )
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InternalError, InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.query.axes import NUMERIC, Axes
+from treeproof.query.description import plain
 from treeproof.query.domain import ColumnTypes, feature_name
 from treeproof.query.rounding import (
     product_rounded_down,
@@ -30,6 +31,9 @@ from treeproof.query.rounding import (
 )
 
 Bools = NDArray[np.bool_]
+
+_AT_ONCE = 1 << 17
+"""Cells of rows that are priced together: arrays of so many stay in caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,7 @@ class Pricing:
             found["domain"] = self.types.words()
         if "table" in said:
             found["table"] = [
-                [list(axis.columns), *(axis.choices[atom].tolist() for atom in pair), price]
+                [list(axis.columns), *(axis.choices[atom].tolist() for atom in pair), plain(price)]
                 for number, prices in self.listed.items()
                 for pair, price in prices.items()
                 for axis in (self.axes.axes[number],)
@@ -200,18 +204,21 @@ class Pricing:
         cost, value = np.full(shape, np.inf), np.full(shape, np.nan)
         is_exact, is_open = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
         home = np.empty((len(part.rows), axes.n_axes), dtype=np.int32)
-        for number, axis in enumerate(axes.axes):
-            atoms, columns = axes.atoms_of(number), list(axis.columns)
-            home[:, number] = own = axes.atom_of(number, part.rows[:, columns])
-            if axis.kind == NUMERIC:
-                found = _numeric_prices(part, number, own)
-                cost[:, atoms], is_exact[:, atoms], is_open[:, atoms], value[:, atoms] = found
-            else:
-                table = self.tables[number]
-                cost[:, atoms] = np.where(
-                    _within_bounds(part, number, own), table.cost[own], np.inf
-                )
-                is_exact[:, atoms] = table.is_exact[own]
+        home[:, axes.cells.axis] = axes.cells.homes(part.rows)
+        step = max(_AT_ONCE // max(len(axes.cells.atom), 1), 1)
+        for first in range(0, len(part.rows), step):
+            rows = slice(first, first + step)
+            found = _cell_prices(part.take(rows), home[rows, axes.cells.axis])
+            for table, prices in zip((cost, is_exact, is_open, value), found, strict=True):
+                table[rows, axes.cells.atom] = prices
+        self._price_missing(part, cost, is_exact)
+        for number, choices in self.tables.items():
+            atoms = axes.atoms_of(number)
+            own = axes.atom_of(number, part.rows[:, list(axes.axes[number].columns)])
+            home[:, number] = own
+            is_inside = _within_bounds(part, number, own)
+            cost[:, atoms] = np.where(is_inside, choices.cost[own], np.inf)
+            is_exact[:, atoms] = choices.is_exact[own]
         if self.is_square:
             cost, is_exact = product_rounded_down(cost, cost, is_exact)
         if part.stays.any():
@@ -224,8 +231,8 @@ class Pricing:
                 is_out[outside[0], axes.axis_of[outside[1]]] = True
             cost[row, place] = np.where(is_out[row, kept], np.inf, 0.0)
             is_exact[row, place], is_open[row, place] = True, False
-            first = np.array([axis.columns[0] for axis in axes.axes])
-            value[row, place] = part.rows[row, first[kept]]
+            column = np.array([axis.columns[0] for axis in axes.axes])
+            value[row, place] = part.rows[row, column[kept]]
         return Prices(
             axes=axes,
             rows=part.rows,
@@ -235,6 +242,21 @@ class Pricing:
             value=value,
             home=home,
         )
+
+    def _price_missing(self, part: Pricing, cost: FloatArray, is_exact: Bools) -> None:
+        """Fill in the prices of missing numbers."""
+        cells = self.axes.cells
+        for place in np.flatnonzero(cells.missing >= 0).tolist():
+            feature = int(cells.column[place])
+            atom = int(self.axes.atom_start[cells.axis[place]] + cells.missing[place])
+            gone, exact = self._price_of_unit(feature)
+            gone = gone if self.types.may_miss[feature] else math.inf
+            own = np.isnan(part.rows[:, feature])
+            cost[:, atom], is_exact[:, atom] = np.where(own, 0.0, gone), own | exact
+
+    def _price_of_unit(self, feature: int) -> tuple[float, bool]:
+        """Price of going missing or being filled in, where it is allowed, and whether exactly."""
+        return (0.0, True) if self.is_box else _rounded(one_unit(self.tariff, feature))
 
     def exact_cost(self, row: int, point: FloatArray) -> Fraction | None:
         """Cost of a concrete row, exactly and squared for L2; None where something is forbidden.
@@ -593,8 +615,8 @@ def _within_bounds(part: Pricing, number: int, own: NDArray[np.int64]) -> Bools:
     return inside
 
 
-class _Cells(NamedTuple):
-    """Allowed values of the cells of a feature; arrays broadcast to (n_rows, n_cells)."""
+class _Allowed(NamedTuple):
+    """Allowed values of all cells of numeric axes; arrays (n_rows, n_cells)."""
 
     first: FloatArray  # least allowed value of the input precision
     last: FloatArray  # largest allowed value of the input precision
@@ -603,114 +625,112 @@ class _Cells(NamedTuple):
     is_any: Bools  # whether there is an allowed value
 
 
-def _allowed_cells(part: Pricing, feature: int) -> _Cells:
-    cuts, types = part.axes.cuts.of(feature), part.types
-    start, end = np.append(-np.inf, cuts), np.append(cuts, np.inf)
-    low, high = part.low[:, [feature]], part.high[:, [feature]]
-    least = np.maximum(start, low)
-    if feature in types.values:
-        values = types.values[feature]
-        number = np.searchsorted(values, least, side="left")
-        last_number = np.minimum(
-            np.searchsorted(values, end, side="left"), np.searchsorted(values, high, side="right")
-        )
-        is_any = number < last_number
-        first = values[np.minimum(number, len(values) - 1)]
-        last = values[np.maximum(last_number - 1, 0)]
-        return _Cells(first, last, last, np.zeros_like(is_any), is_any)
+def _allowed_cells(part: Pricing) -> _Allowed:
+    cells, types = part.axes.cells, part.types
+    start, end = cells.start, cells.end
+    low, high = part.low[:, cells.feature], part.high[:, cells.feature]
     real = np.dtype(part.ensemble.input_precision).type
     with np.errstate(over="ignore"):
         before = np.nextafter(end.astype(real), real(-np.inf)).astype(np.float64)
-    last = np.minimum(before, high)
-    if types.integer[feature]:
-        # Floats beyond 2**24 and doubles beyond 2**53 are whole, so these are of the precision.
-        first, last = np.ceil(least), np.floor(last)
-        is_any = (first <= last) & (first < end)
-        return _Cells(first, last, last, np.zeros_like(is_any), is_any)
+    first, last = np.maximum(start, low), np.minimum(before, high)
     is_open = end <= high
-    is_any = (least <= last) & (start < end)
-    return _Cells(least, last, np.where(is_open, end, high), is_open, is_any)
+    top = np.where(is_open, end, high)
+    is_any = (first <= last) & (start < end)
+    whole = np.flatnonzero(types.integer[cells.feature])
+    if len(whole):
+        # Floats beyond 2**24 and doubles beyond 2**53 are whole, so these are of the precision.
+        first[:, whole], last[:, whole] = np.ceil(first[:, whole]), np.floor(last[:, whole])
+        top[:, whole], is_open[:, whole] = last[:, whole], False
+        is_any[:, whole] = (first <= last)[:, whole] & (first[:, whole] < end[whole])
+    for feature, values in types.values.items():
+        own = cells.of(feature)
+        number = np.searchsorted(values, np.maximum(start[own], low[:, own]), side="left")
+        last_number = np.minimum(
+            np.searchsorted(values, end[own], side="left"),
+            np.searchsorted(values, high[:, own], side="right"),
+        )
+        is_any[:, own], is_open[:, own] = number < last_number, False
+        first[:, own] = values[np.minimum(number, len(values) - 1)]
+        top[:, own] = last[:, own] = values[np.maximum(last_number - 1, 0)]
+    return _Allowed(first, last, top, is_open, is_any)
 
 
-def _numeric_prices(
-    part: Pricing, number: int, home: NDArray[np.int64]
+def _cell_prices(
+    part: Pricing, home: NDArray[np.int32]
 ) -> tuple[FloatArray, Bools, Bools, FloatArray]:
-    """Cost, exactness, openness and value of the atoms of a numeric axis."""
-    feature = part.axes.axes[number].columns[0]
-    own, home = part.rows[:, [feature]], home[:, np.newaxis]
-    cells = _allowed_cells(part, feature)
-    shape = np.broadcast_shapes(own.shape, cells.is_any.shape, cells.first.shape)
-    cell = np.arange(shape[1])
-    is_up, is_down, is_home = cell > home, cell < home, cell == home
+    """Cost, exactness, openness and value of the cells of all numeric axes."""
+    cells, tariff = part.axes.cells, part.tariff
+    own, home = part.rows[:, cells.feature], home[:, cells.owner]
+    allowed = _allowed_cells(part)
+    is_up, is_down, is_home = cells.number > home, cells.number < home, cells.number == home
     if part.binds_row:
         # A home cell whose own value is out of bounds is moved within, as any other.
-        is_up = is_up | (is_home & (own < part.low[:, [feature]]))
-        is_down = is_down | (is_home & (own > part.high[:, [feature]]))
-        is_home = is_home & ~is_up & ~is_down
-    is_missing = np.isnan(own)
-    target = np.where(is_up, cells.first, np.where(is_down, cells.top, own))
-    value = np.where(is_up, cells.first, np.where(is_down, cells.last, own))
-    # Where the distance does not count, moving just below a threshold costs no more than to it.
-    is_open = is_down & cells.is_open & bool(part.tariff.weight_down[feature] > 0.0)
-    is_any = np.broadcast_to(cells.is_any, shape).copy()
+        is_up |= is_home & (own < part.low[:, cells.feature])
+        is_down |= is_home & (own > part.high[:, cells.feature])
+        is_home &= ~is_up & ~is_down
+    target = np.where(is_up, allowed.first, np.where(is_down, allowed.top, own))
+    value = np.where(is_up, allowed.first, np.where(is_down, allowed.last, own))
+    is_any = allowed.is_any
     if part.is_box:
-        # Any allowed value will do: the row's own, or the nearest.
-        inside = (cells.first <= own) & (own <= np.where(cells.is_open, np.inf, cells.top))
-        if feature in part.types.values:
-            inside &= np.isin(own, part.types.values[feature])
-        elif part.types.integer[feature]:
-            inside &= own == np.floor(own)
-        near = np.where(own < cells.first, cells.first, cells.last)
-        # Only listed values and integers lie around an own one that is not allowed.
-        between = np.floor(own) if part.types.integer[feature] else cells.first
-        near = np.where((own > cells.first) & (own < cells.last), between, near)
-        value = np.where(is_home, np.where(inside, own, near), value)
-        is_open = np.zeros(shape, dtype=bool)
-        cost, is_exact = np.zeros(shape), np.ones(shape, dtype=bool)
+        value = np.where(is_home, _nearest_in_cell(part, allowed, own), value)
+        is_open = np.zeros(own.shape, dtype=bool)
+        cost, is_exact = np.zeros(own.shape), np.ones(own.shape, dtype=bool)
     else:
-        is_any |= is_home
-        cost, is_exact = _move_costs(part, feature, own, target, is_up)
-        cost, is_exact = np.where(is_home, 0.0, cost), is_exact | is_home
         # What costs as much at any distance is not approached, but attained.
-        is_open &= part.tariff.weight_down[feature] > 0.0
+        is_open = is_down & allowed.is_open & (tariff.weight_down > 0.0)[cells.feature]
+        cost, is_exact = _move_costs(part, own, target, is_up)
+        cost, is_exact = np.where(is_home, 0.0, cost), is_exact | is_home
         # In a ball infinite values never move.
-        is_any &= is_home | ~np.isinf(own)
-    if is_missing.any():
-        fill, fill_exact = (0.0, True) if part.is_box else _rounded(one_unit(part.tariff, feature))
-        some = np.where(np.isfinite(cells.first), cells.first, cells.last)
-        value = np.where(is_missing, np.where(np.isfinite(some), some, 0.0), value)
-        cost = np.where(is_missing, fill if part.types.may_fill[feature] else np.inf, cost)
-        is_exact = np.where(is_missing, fill_exact, is_exact)
-        is_open &= ~is_missing
+        is_any = is_home | (is_any & ~np.isinf(own))
+    for feature in np.flatnonzero(np.isnan(part.rows).any(axis=0)).tolist():
+        filled = cells.of(feature)
+        gaps = np.isnan(own[:, filled])
+        price, exact = part._price_of_unit(feature)
+        price = price if part.types.may_fill[feature] else np.inf
+        first, last = allowed.first[:, filled], allowed.last[:, filled]
+        some = np.where(np.isfinite(first), first, last)
+        some = np.where(np.isfinite(some), some, 0.0)
+        value[:, filled] = np.where(gaps, some, value[:, filled])
+        cost[:, filled] = np.where(gaps, price, cost[:, filled])
+        is_exact[:, filled] = np.where(gaps, exact, is_exact[:, filled])
+        is_open[:, filled] &= ~gaps
     is_any &= np.isfinite(value) | is_home
-    cost = np.where(is_any, cost, np.inf)
-    if part.axes.axes[number].has_missing:
-        gone, exact = (0.0, True) if part.is_box else _rounded(one_unit(part.tariff, feature))
-        gone = gone if part.types.may_miss[feature] else math.inf
-        cost = np.hstack([cost, np.where(is_missing, 0.0, gone)])
-        is_exact = np.hstack([is_exact, np.where(is_missing, True, exact)])
-        is_open = np.hstack([is_open, np.zeros_like(is_missing)])
-        value = np.hstack([value, np.full(own.shape, np.nan)])
-    return cost, is_exact, is_open, value
+    return np.where(is_any, cost, np.inf), is_exact, is_open, value
+
+
+def _nearest_in_cell(part: Pricing, allowed: _Allowed, own: FloatArray) -> FloatArray:
+    """Of a box, where any allowed value will do: the row's own one, or the nearest."""
+    cells, types = part.axes.cells, part.types
+    inside = (allowed.first <= own) & (own <= np.where(allowed.is_open, np.inf, allowed.top))
+    whole = types.integer[cells.feature]
+    inside &= ~whole | (own == np.floor(own))
+    for feature, values in types.values.items():
+        listed = cells.of(feature)
+        inside[:, listed] &= np.isin(own[:, listed], values)
+    near = np.where(own < allowed.first, allowed.first, allowed.last)
+    # Only listed values and integers lie around an own one that is not allowed.
+    is_between = (own > allowed.first) & (own < allowed.last)
+    near = np.where(is_between, np.where(whole, np.floor(own), allowed.first), near)
+    return np.where(inside, own, near)
 
 
 def _move_costs(
-    part: Pricing, feature: int, own: FloatArray, target: FloatArray, is_up: Bools
+    part: Pricing, own: FloatArray, target: FloatArray, is_up: Bools
 ) -> tuple[FloatArray, Bools]:
     """Cost of moving from own values to others, rounded down, and whether it is exact."""
-    tariff = part.tariff
+    tariff, feature = part.tariff, part.axes.cells.feature
     unit = np.where(is_up, tariff.unit_up[feature], tariff.unit_down[feature])
     if part.is_relative:
         unit = unit * np.abs(own)
     weight = np.where(is_up, tariff.weight_up[feature], tariff.weight_down[feature])
-    fixed = np.broadcast_to(tariff.fixed[feature], weight.shape)
     moves = (unit > 0.0) & np.isfinite(unit) & np.isfinite(own) & np.isfinite(target)
     larger = np.where(moves, np.maximum(own, target), 0.0)
     smaller = np.where(moves, np.minimum(own, target), 0.0)
     cost, is_exact = quotient_rounded_down(larger, smaller, np.where(moves, unit, 1.0))
     if np.any(weight != 1.0):
         cost, is_exact = product_rounded_down(cost, weight, is_exact)
-    if np.any(fixed != 0.0):
+    if np.any(tariff.fixed != 0.0):
+        fixed = np.broadcast_to(tariff.fixed[feature], cost.shape)
         cost, is_exact = sum_rounded_down(cost, fixed, is_exact)
     forbidden = ~moves | np.isinf(weight)
     return np.where(forbidden, np.inf, cost), is_exact | forbidden

@@ -113,22 +113,33 @@ def quotient_rounded_down(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         difference = larger - smaller
         lost = _sum_error(larger, -smaller, difference)
+        if np.all(rate == 1.0) and np.all(np.isfinite(difference)):
+            is_less = lost < 0.0
+            return np.where(is_less, np.nextafter(difference, -np.inf), difference), lost == 0.0
         quotient = np.where(difference == 0.0, 0.0, difference / rate)
     # All products and errors of numbers of such a size are exact, so signs are.
     tame = np.ones(rate.shape, dtype=bool)
     for number in (rate, difference, quotient):
         tame &= (np.abs(number) > 1e-140) & (np.abs(number) < 1e140)
     tame |= difference == 0.0
-    for _ in range(3):
-        quotient = np.where(
-            _excess(quotient, rate, difference, lost) > 0.0,
-            np.nextafter(quotient, -np.inf),
-            quotient,
-        )
-    for _ in range(3):
-        above = np.nextafter(quotient, np.inf)
-        quotient = np.where(_excess(above, rate, difference, lost) <= 0.0, above, quotient)
     rest = _excess(quotient, rate, difference, lost)
+    is_below = rest <= 0.0
+    for _ in range(3):
+        over = np.nonzero(rest > 0.0)
+        if len(over[0]) == 0:
+            break
+        quotient[over] = np.nextafter(quotient[over], -np.inf)
+        rest[over] = _excess(quotient[over], rate[over], difference[over], lost[over])
+    # What had to be lowered is the largest; of what is below there may be a larger one.
+    below = np.nonzero(is_below)
+    for _ in range(3):
+        above = np.nextafter(quotient[below], np.inf)
+        excess = _excess(above, rate[below], difference[below], lost[below])
+        fits = excess <= 0.0
+        if not fits.any():
+            break
+        below = tuple(axis[fits] for axis in below)
+        quotient[below], rest[below] = above[fits], excess[fits]
     is_exact = rest == 0.0
     # With nothing lost by the difference, a sum of two doubles decides, whose sign is right.
     doubtful = ~tame | ((lost != 0.0) & (np.abs(rest) <= 2.0**-45 * np.abs(lost)))

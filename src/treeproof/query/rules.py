@@ -48,11 +48,7 @@ class Rule:
 
     text: str
     either: tuple[Comparison, ...]
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        """Features that it is about."""
-        return tuple(sorted({f for part in self.either for f, _ in part.weights}))
+    features: tuple[int, ...]  # that it names, also where their weights add up to nothing
 
     def holds(self, row: Sequence[float] | FloatArray) -> bool:
         """Whether a row obeys it; nothing is said of rows that miss one of its features."""
@@ -91,11 +87,15 @@ class _Reader:
             if "==" in (sign, then_sign):
                 raise self._error("'==' has no place in an implication")
             unless = _written(first, _OPPOSITE[sign], constant)
-            yield Rule(self.text, (unless, _written(then, then_sign, then_constant)))
+            yield self._rule(unless, _written(then, then_sign, then_constant))
             return
         self._end()
         for each in ("<=", ">=") if sign == "==" else (sign,):
-            yield Rule(self.text, (_written(first, each, constant),))
+            yield self._rule(_written(first, each, constant))
+
+    def _rule(self, *either: Comparison) -> Rule:
+        named = {value for kind, value in self.tokens if kind == "feature"}
+        return Rule(self.text, either, tuple(sorted(named)))
 
     def _tokens(self) -> Iterator[tuple[str, Any]]:
         place = 0

@@ -56,29 +56,25 @@ class Part:
 
 
 class Steps(NamedTuple):
-    """Values that are apart: some listed ones, or all whole numbers."""
+    """Values that are apart: some listed ones, and all whole numbers or none."""
 
-    listed: tuple[float, ...]  # in order; none: whole numbers
+    listed: tuple[float, ...]  # in order
+    has_whole: bool = False
 
     def floor(self, side: Fraction | float, *, is_strict: bool = False) -> float:
         """The largest value up to a number, or below it; a double that is not below that value."""
-        if self.listed:
-            find = bisect.bisect_left if is_strict else bisect.bisect_right
-            count = find(self.listed, side)
-            return self.listed[count - 1] if count else -math.inf
-        if side in (math.inf, -math.inf):
-            return float(side)
-        return round_up(Fraction(math.ceil(side) - 1 if is_strict else math.floor(side)))
+        find = bisect.bisect_left if is_strict else bisect.bisect_right
+        count = find(self.listed, side)
+        largest = self.listed[count - 1] if count else -math.inf
+        if not self.has_whole or side in (math.inf, -math.inf):
+            return max(largest, float(side)) if self.has_whole else largest
+        whole = math.ceil(side) - 1 if is_strict else math.floor(side)
+        return max(largest, round_up(Fraction(whole)))
 
     def ceil(self, side: Fraction | float, *, is_strict: bool = False) -> float:
         """The least value from a number on, or above it; a double that is not above that value."""
-        if self.listed:
-            find = bisect.bisect_right if is_strict else bisect.bisect_left
-            count = find(self.listed, side)
-            return self.listed[count] if count < len(self.listed) else math.inf
-        if side in (math.inf, -math.inf):
-            return float(side)
-        return round_down(Fraction(math.floor(side) + 1 if is_strict else math.ceil(side)))
+        mirrored = Steps(tuple(-value for value in reversed(self.listed)), self.has_whole)
+        return -mirrored.floor(-side, is_strict=is_strict)
 
 
 def answer_within_rules(
@@ -341,7 +337,7 @@ class RuleSearch:
         if axis.is_group or feature in types.values:
             listed = [0.0, 1.0] if axis.is_group else types.values[feature].tolist()
             return Steps(tuple(sorted({*listed, own})))
-        return Steps(()) if types.integer[feature] and own == math.floor(own) else None
+        return Steps((own,), has_whole=True) if types.integer[feature] else None
 
     def _ends(self) -> tuple[FloatArray, FloatArray]:
         """Bounds of the row, tightened to values that there are."""

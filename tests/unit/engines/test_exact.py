@@ -1,6 +1,7 @@
 """The exact engine on small models whose answers are known by hand."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import CHUNK
 from treeproof.engines.exact import ExactEngine
+from treeproof.kernels.core.status import MEMORY_LIMIT, PROVED, UNDECIDED
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import MISSING_LEFT, Aggregation, Decision, Ensemble, Provenance
 from treeproof.prediction import Model
@@ -251,6 +253,27 @@ def test_the_untargeted_radius_bounds_a_targeted_one(monkeypatch):
     assert np.all(found.lower <= truth.upper)
     assert np.any(found.lower[is_asked] < truth.upper[is_asked])
     assert not np.any(found.exact[is_asked])
+
+
+@pytest.mark.parametrize("finds_witness", [True, False])
+def test_cliques_that_memory_ended_go_on_once_less_is_left(finds_witness, monkeypatch):
+    columns = SimpleNamespace(status=np.array([UNDECIDED]), upper=np.array([np.inf]))
+    asked = []
+
+    def run(kernel, guess, limits, *, n_jobs, skip):
+        asked.append(kernel is exact.solve_by_cliques)
+        if asked[-1]:
+            columns.status[0] = MEMORY_LIMIT if columns.upper[0] == np.inf else PROVED
+        elif finds_witness:
+            columns.status[0], columns.upper[0] = UNDECIDED, 1.0
+        else:
+            columns.status[0] = MEMORY_LIMIT
+
+    monkeypatch.setattr(exact, "_has_conditions", lambda query: False)
+    search = SimpleNamespace(columns=columns, skip=np.array([False]), run=run)
+    limits = exact.Limits(np.inf, 10**9, np.inf, 0)
+    exact._take_turns(search, None, exact.FirstGuess(0.0, 1.0), limits, 1)
+    assert asked == ([True, False, True] if finds_witness else [True, False])
 
 
 def test_an_exact_tie_goes_to_the_first_class():

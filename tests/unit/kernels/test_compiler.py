@@ -13,6 +13,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from numba.core.runtime import _nrt_python as counters
 
 from treeproof.kernels.core import cache, compiler
 
@@ -77,24 +78,24 @@ def test_noalloc_kernels_count_no_references(monkeypatch: pytest.MonkeyPatch) ->
 
     def instructions(decorator) -> str:  # type: ignore[no-untyped-def]
         @decorator
-        def first(table, row):  # type: ignore[no-untyped-def]
-            return table[0][row]
+        def largest(table):  # type: ignore[no-untyped-def]
+            row = table[0]
+            for number in range(1, len(table)):
+                if table[number, 0] > row[0]:
+                    row = table[number]
+            return row[0]
 
-        @decorator
-        def both(table, row):  # type: ignore[no-untyped-def]
-            return first(table, row) + table[1][row]
+        @compiler.memory_kernel
+        def entry_point(table):  # type: ignore[no-untyped-def]
+            return largest(table)
 
-        @numba.njit
-        def entry_point(table, row):  # type: ignore[no-untyped-def]
-            return both(table, row)
-
-        assert entry_point((np.ones(2), np.ones(2)), 1) == 2.0
-        (compiled,) = both.overloads.values()
+        assert entry_point(np.array([[1.0], [3.0], [2.0]])) == 3.0
+        (compiled,) = largest.overloads.values()
         return str(compiled.library.get_llvm_str())
 
     counted = "NRT_incref"
     assert compiler._BORROWED == {"_nrt": False}
-    assert counted in instructions(compiler.kernel)
+    assert counted in instructions(compiler.inner_kernel)
     assert counted not in instructions(compiler.noalloc_kernel)
     assert counted not in instructions(compiler.inlined_kernel)
     monkeypatch.setattr(compiler, "_BORROWED", {})
@@ -228,8 +229,59 @@ def test_inner_kernels_have_no_machine_code_of_their_own_and_refuse_python() -> 
     def whole(numbers):  # type: ignore[no-untyped-def]
         return first_doubled(numbers) + 1.0
 
-    assert numba.njit(whole)(np.array([3.0, 4.0])) == 7.0
+    assert compiler.memory_kernel(whole)(np.array([3.0, 4.0])) == 7.0
     assert not double.overloads[(numba.float64,)].library._compiled
     for inner in (double, first_doubled):
         with pytest.raises(TypeError, match="only_kernels_call"):
             inner(np.array([1.0]) if inner is first_doubled else 1.0)
+
+
+@pytest.fixture
+def counted_memory() -> Iterator[None]:
+    counters.memsys_enable_stats()
+    yield
+    counters.memsys_disable_stats()
+
+
+@pytest.mark.usefixtures("counted_memory")
+def test_arguments_are_borrowed_and_all_memory_is_given_back() -> None:
+    @compiler.inner_kernel
+    def grown(numbers):  # type: ignore[no-untyped-def]
+        if len(numbers) > 16:
+            return numbers
+        larger = np.empty(2 * len(numbers), dtype=np.float64)
+        for index in range(len(larger)):
+            larger[index] = numbers[index // 2]
+        return larger
+
+    @compiler.inner_kernel
+    def exchanged(pair, n_times):  # type: ignore[no-untyped-def]
+        left, right = pair
+        for _ in range(n_times):
+            pair = (right, left)
+            left, right = pair
+        return pair
+
+    @compiler.memory_kernel
+    def entry_point(first, second, n_times):  # type: ignore[no-untyped-def]
+        for number in range(n_times):
+            first = grown(first)
+            if number == 3:
+                second = first
+        return exchanged((first, second), n_times)
+
+    def allocated() -> int:
+        return int(counters.memsys_get_stats_alloc() - counters.memsys_get_stats_free())
+
+    first, second = np.arange(3.0), np.arange(4.0)
+    before = allocated()
+    references = sys.getrefcount(first), sys.getrefcount(second)
+    for n_times in (0, 1, 2, 7):
+        one, other = entry_point(first, second, n_times)
+        expected = first.repeat(2 ** min(n_times, 3))
+        found = [expected, expected if n_times > 3 else second]
+        for answer, right in zip((one, other), found[:: 1 - 2 * (n_times % 2)], strict=True):
+            np.testing.assert_array_equal(answer, right)
+        del one, other, answer
+    assert allocated() == before
+    assert (sys.getrefcount(first), sys.getrefcount(second)) == references

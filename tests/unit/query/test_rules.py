@@ -30,6 +30,8 @@ ENSEMBLE = tp.load(DecisionTreeClassifier().fit(X, [0, 1])).ensemble
         ("x[0] <= 0.1 * 3 * x[1]", [0.3, 1, 0], True),  # in fractions: the double is below 3/10
         ("x[0] - - x[1] <= 1e1", [5, 5, 0], True),
         ("x[0] <= x[1]", [math.nan, -1, 0], True),
+        ("x[1] <= x[0] + x[1]", [-1, math.nan, 0], True),  # it names what is missing
+        ("x[1] <= x[0] + x[1]", [-1, 1, 0], False),
     ],
 )
 def test_rules_hold_exactly(text: str, row: list[float], holds: bool) -> None:

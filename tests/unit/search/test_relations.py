@@ -21,9 +21,11 @@ def stump(feature: int) -> tp.Model:
 @pytest.mark.parametrize(
     ("listed", "side", "floor", "below", "ceil", "above"),
     [
-        ((), Fraction(5, 2), 2.0, 2.0, 3.0, 3.0),
-        ((), 2.0, 2.0, 1.0, 2.0, 3.0),
-        ((), -math.inf, -math.inf, -math.inf, -math.inf, -math.inf),
+        ((0.25,), Fraction(5, 2), 2.0, 2.0, 3.0, 3.0),
+        ((0.25,), Fraction(1, 2), 0.25, 0.25, 1.0, 1.0),
+        ((0.25,), 0.25, 0.25, 0.0, 0.25, 1.0),
+        ((2.0,), 2.0, 2.0, 1.0, 2.0, 3.0),
+        ((2.0,), -math.inf, -math.inf, -math.inf, -math.inf, -math.inf),
         ((0.0, 0.5), 0.5, 0.5, 0.0, 0.5, math.inf),
         ((0.0, 0.5), Fraction(1, 3), 0.0, 0.0, 0.5, 0.5),
         ((0.0, 0.5), -1.0, -math.inf, -math.inf, 0.0, 0.0),
@@ -38,7 +40,7 @@ def test_steps_are_the_nearest_values(
     ceil: float,
     above: float,
 ) -> None:
-    steps = Steps(listed)
+    steps = Steps(listed, has_whole=len(listed) == 1)
     assert (steps.floor(side), steps.floor(side, is_strict=True)) == (floor, below)
     assert (steps.ceil(side), steps.ceil(side, is_strict=True)) == (ceil, above)
 
@@ -61,6 +63,14 @@ def test_what_a_rule_forces_counts_exactly(budget: float, verdict: str) -> None:
     domain = tp.Domain(integer=[0], values={1: [0.0, 0.5]}, rules=rules)
     results = tp.verify(stump(0), [[0.0, 0.0]], None, tp.L1(budget, domain=domain))
     assert results.verdict.tolist() == [verdict]
+
+
+def test_no_integer_lies_just_above_another_one() -> None:
+    """The row is no integer itself, so its values are whole numbers and its own one."""
+    domain = tp.Domain(integer=[0], rules="x[1] > 0 => x[0] > 0", allow_broken_rows=True)
+    results = tp.radius(stump(1), [[-0.25, 0.0]], None, tp.L1(domain=domain))
+    assert results.exact.tolist() == [True]
+    assert results.upper.tolist() == pytest.approx([1.75])
 
 
 def test_the_own_value_of_a_broken_row_may_stay_within_rules() -> None:

@@ -1,16 +1,23 @@
 """Decorators for kernels: what Python calls is compiled and kept on disk, the rest is linked in."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-import numba
+import llvmlite.binding as llvm
 import numpy as np
 from numba import njit
+from numba.core import ir, types
+from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import register_pass
+from numba.core.cpu import CPUTargetOptions
+from numba.core.lowering import Lower
+from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import NativeLowering
 
 from treeproof.kernels.core.cache import KernelCache, progress
@@ -21,14 +28,13 @@ might count from the end. Adding this keeps them unsigned; adding a plain 1 woul
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_OPTIONS = getattr(numba.core.cpu, "CPUTargetOptions", None)
-_BORROWED = {"_nrt": False} if hasattr(_OPTIONS, "_nrt") else {}
+_BORROWED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 """numba's private option for code that counts no references. A numba without it compiles the same
 code with counts, which is slower and nothing else."""
 
 
 class _Linked(JITCodeLibrary):  # type: ignore[misc]
-    """Code of an inner kernel: LLVM's intermediate form, to be linked into its callers.
+    """Code of an inner kernel: LLVM's intermediate form, to be linked into entry points.
 
     numba optimises and translates every function together with all that it calls, once for the
     function and once more for each of its callers. What no Python code calls needs no machine code
@@ -37,10 +43,20 @@ class _Linked(JITCodeLibrary):  # type: ignore[misc]
 
     codegen = SimpleNamespace(set_env=lambda name, environment: None)  # nothing runs by itself
 
-    def _optimize_final_module(self) -> None:
-        """Leave it to the entry point."""
+    def _optimize_functions(self, module: Any) -> None:
+        """Shorten what numba wrote; the rest is left to the entry point."""
+        module.data_layout = self._codegen._data_layout
+        builder = llvm.create_pass_builder(
+            self._codegen._tm, llvm.create_pipeline_tuning_options(speed_level=1)
+        )
+        steps = llvm.create_new_module_pass_manager()
+        steps.add_sroa_pass()
+        steps.add_instruction_combine_pass()
+        steps.add_refprune_pass()
+        steps.run(module, builder)
 
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Link, optimise and translate nothing."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -48,6 +64,38 @@ class _Linked(JITCodeLibrary):  # type: ignore[misc]
         """Address of what Python calls in place of an inner kernel: it refuses all arguments."""
         self._ensure_finalized()
         return _refusal_address()
+
+
+class _EntryPoint(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code of an entry point and of all inner kernels that it needs."""
+
+    def finalize(self) -> None:
+        """Link every inner kernel once, however many others call it; optimise; translate."""
+        found = dict.fromkeys(self._linking_libraries)
+        waiting = list(found)
+        while waiting:
+            library = waiting.pop()
+            if isinstance(library, _Linked):
+                new = [callee for callee in library._linking_libraries if callee not in found]
+                found.update(dict.fromkeys(new))
+                waiting.extend(new)
+        self._linking_libraries: list[Any] = list(found)
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        """Optimise as numba does, but unroll and vectorise no loops.
+
+        Most loops are short; that code takes a third of the time to translate and gains nothing.
+        """
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        # The first pass brings references that are counted and given up together, to be pruned.
+        first, its_builder = self._codegen._module_pass_manager(opt=0, cost="cheap")
+        first.run(self._final_module, its_builder)
+        steps = builder.getModulePassManager()
+        steps.add_refprune_pass()
+        steps.run(self._final_module, builder)
 
 
 @cache
@@ -61,19 +109,124 @@ def _refusal_address() -> int:
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cpython_wrapper_name))
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LinkedLowering(NativeLowering):  # type: ignore[misc]
+class _Lower(Lower):  # type: ignore[misc]
+    """numba's translation of a function to LLVM, with fewer copies of groups of arrays.
+
+    numba gives variables that are used in several blocks a place in memory, copies whole groups
+    there and back, and counts references to each of their arrays.
+
+    Sound: arguments are borrowed. The caller holds them until the call returns, and copies of them
+    are counted. A variable without counted references that is assigned in one place, from which all
+    its uses are reached, is that value.
+    """
+
+    def _find_singly_assigned_variable(self) -> None:
+        super()._find_singly_assigned_variable()
+        blocks = self.blocks.values()
+        steps = [step for block in blocks for step in block.find_insts(ir.Assign)]
+        times = Counter(step.target.name for step in steps)
+        once = {name for name, count in times.items() if count == 1}
+        self._borrowed = once & {
+            step.target.name for step in steps if isinstance(step.value, ir.Arg)
+        }
+        dominators = compute_cfg_from_blocks(self.blocks).dominators()
+        variables = compute_use_defs(self.blocks)
+        places = {name: place for place, names in variables.defmap.items() for name in names}
+        for place, names in variables.usemap.items():
+            for name in names & once:
+                if places[name] >= place or places[name] not in dominators[place]:
+                    once.remove(name)
+        self._singly_assigned_vars |= {name for name in once if not self._is_counted(name)}
+
+    def _is_counted(self, name: str) -> bool:
+        """Whether references to what a variable holds are counted."""
+        if not self.context.enable_nrt or name in self._borrowed:
+            return False
+        return bool(self.context.data_model_manager[self.typeof(name)].contains_nrt_meminfo())
+
+    def lower_assign(self, type_: Any, statement: Any) -> Any:
+        """Value of an assignment."""
+        if statement.target.name in self._borrowed:
+            value = self.fnargs[statement.value.index]
+            own = self.typeof(f"arg.{statement.value.name}")
+            return self.context.cast(self.builder, value, own, type_)
+        return super().lower_assign(type_, statement)
+
+    def delvar(self, name: str) -> None:
+        """End the life of a variable, which matters where references are counted."""
+        if self._is_counted(name):
+            super().delvar(name)
+
+
+class _Lowering(NativeLowering):  # type: ignore[misc]
     """numba's last step, with a library of our own."""
 
-    _name = "linked_lowering"
+    lowering_class = _Lower
+    library: type[JITCodeLibrary]
 
     def run_pass(self, state: Any) -> bool:
         """Translate a typed function."""
         progress.step()
         if state.library is None:
-            state.library = _Linked(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
         return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LinkedLowering(_Lowering):
+    _name = "linked_lowering"
+    library = _Linked
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _EntryLowering(_Lowering):
+    _name = "entry_lowering"
+    library = _EntryPoint
+
+
+class _SharedFlags(Flags):  # type: ignore[misc]
+    """What numba's own functions are compiled with, wherever kernels call them.
+
+    numba compares all options of all callers, and compiles a function again for each set of them.
+    """
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@cache
+def _shared_flags() -> _SharedFlags:
+    flags = _SharedFlags()
+    CPUTargetOptions.parse_as_flags(flags, _COMMON | {"nopython": True})
+    return flags
+
+
+_KNOWN: dict[Any, Any] = {}
+
+
+@contextmanager
+def _remembered_types(context: Any) -> Iterator[None]:
+    """Ask numba once for the result of one of its functions with arguments of given types."""
+    ask = context.resolve_function_type
+
+    def resolve(function: Any, arguments: Any, keywords: Any) -> Any:
+        if keywords or not isinstance(function, types.Function):
+            return ask(function, arguments, keywords)
+        if (function, arguments) not in _KNOWN:
+            _KNOWN[function, arguments] = ask(function, arguments, keywords)
+        return _KNOWN[function, arguments]
+
+    before = vars(context).get("resolve_function_type")
+    if before is None:
+        context.resolve_function_type = resolve
+    try:
+        yield
+    finally:
+        if before is None:
+            del context.resolve_function_type
 
 
 _STEPS = {
@@ -92,14 +245,23 @@ _STEPS = {
 closures, contexts, exceptions with values and expressions over whole arrays."""
 
 
-class _LinkedCompiler(CompilerBase):  # type: ignore[misc]
+class _Compiler(CompilerBase):  # type: ignore[misc]
     """numba's own steps, without those that kernels do not need and with another last one."""
+
+    lowering: type[_Lowering]
+
+    def _compile_core(self) -> Any:
+        with ConfigStack().enter(_shared_flags()), _remembered_types(self.state.typingctx):
+            (steps,) = self.define_pipelines()
+            steps.run(self.state)
+        self.state.pipeline = None
+        return self.state.cr
 
     def define_pipelines(self) -> list[Any]:
         """List the steps."""
         steps = DefaultPassBuilder.define_nopython_pipeline(self.state)
         steps.passes = [
-            (_LinkedLowering if step is NativeLowering else step, words)
+            (self.lowering if step is NativeLowering else step, words)
             for step, words in steps.passes
             if step.__name__ in _STEPS
         ]
@@ -107,17 +269,29 @@ class _LinkedCompiler(CompilerBase):  # type: ignore[misc]
         return [steps]
 
 
-_COMMON = {"nogil": True, "error_model": "numpy"}
+class _EntryCompiler(_Compiler):
+    lowering = _EntryLowering
+
+
+class _LinkedCompiler(_Compiler):
+    lowering = _LinkedLowering
+
+
+_COMMON = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _INNER = _COMMON | {
     "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
     "pipeline_class": _LinkedCompiler,
 }
 
 
+def memory_kernel(function: Function) -> Function:
+    """Compile what Python calls, anew in every process; the GIL is free while it runs."""
+    return njit(**_COMMON, pipeline_class=_EntryCompiler)(function)
+
+
 def kernel(function: Function) -> Function:
-    """Compile what Python calls: on its first call, kept on disk; the GIL is free while it runs."""
-    dispatcher = njit(**_COMMON)(function)
+    """Compile what Python calls, on its first call, and keep it on disk."""
+    dispatcher: Any = memory_kernel(function)
     dispatcher._cache = KernelCache(function)
     return dispatcher
 

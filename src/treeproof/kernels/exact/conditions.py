@@ -10,23 +10,19 @@ import math
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import (
-    Leaves,
-    combination_up,
-    gain_of_leaf,
-    summation_slack,
-)
-from treeproof.kernels.exact.dual import refresh
+from treeproof.kernels.core.compiler import ONE, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.leaves import combination_up, gain_of_leaf, summation_slack
+from treeproof.kernels.exact.dual import enter_box, new_state, refresh, sweep
 from treeproof.kernels.exact.problem import (
     BASE,
     CELL_START,
+    FEATURE,
     GROSS,
     HIGH,
     LEAF_START,
     LOW,
+    TREE,
     Problem,
-    build_problem,
     new_conditions,
 )
 
@@ -52,40 +48,107 @@ def with_conditions(problem, forest, claim, leaves, box, room):
     trees, start = forest.trees, forest.semantics.start
     n_conditions = len(claim.conditions.need)
     table = new_conditions(n_conditions, len(problem.unary), len(problem.leaf_gain))
-    gain = np.empty(len(leaves.leaf_gain), dtype=np.float64)
+    slot_of = np.zeros(len(box.low), dtype=np.int64)
+    for slot in range(problem.n_slots):
+        slot_of[problem.slots[slot, FEATURE]] = slot
     for number in range(n_conditions):
         coefficient = claim.conditions.coefficient[number]
-        for tree in range(len(leaves.leaf_start) - 1):
-            output = trees.tree_output[tree]
-            is_weighted = output < 0 or coefficient[output] != 0.0
-            for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
-                gain[leaf] = 0.0
-                if is_weighted:
-                    gain[leaf] = gain_of_leaf(trees, tree, leaves.leaf_row[leaf], coefficient)
-        own = Leaves(
-            leaves.leaf_start, gain, leaves.leaf_row, leaves.range_start, leaves.feature,
-            leaves.low, leaves.high,
-        )  # fmt: skip
         slack = summation_slack(
             trees, coefficient, start, claim.unit, leaves.leaf_start, leaves.leaf_row
         )
         base = combination_up(coefficient, start)
-        part = build_problem(base, own, box)
-        gross = part.terms[GROSS] + abs(base)
+        table.terms[number, BASE] = base
+        largest = add_gains(problem, trees, coefficient, leaves, slot_of, number, table)
+        gross = 2.0 * abs(base) + largest
         floor = claim.conditions.need[number] - slack - claim.conditions.link_slack[number]
         floor -= room * (slack + 2.0**-22 * gross)
-        table.terms[number, BASE] = part.terms[BASE] - floor
+        table.terms[number, BASE] -= floor
         # Sound: covers the rounding of the difference, and of the weighted sums of these terms.
         table.terms[number, GROSS] = (n_conditions + 3) * (gross + abs(floor))
-        for cell in range(len(part.unary)):
-            table.unary[number, cell] = part.unary[cell]
-        for leaf in range(len(part.leaf_gain)):
-            table.gain[number, leaf] = part.leaf_gain[leaf]
     return Problem(
         problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
         problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
         problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
     )  # fmt: skip
+
+
+@noalloc_kernel
+def add_gains(problem, trees, coefficient, leaves, slot_of, number, table):
+    """Add the gains of one condition where `build_problem` put their trees.
+
+    slot_of  int64 (n_features,)
+
+    Returns the sum over all trees of the largest magnitude.
+    """
+    gross = 0.0
+    factor = 0
+    for tree in range(len(leaves.leaf_start) - 1):
+        first = leaves.leaf_start[tree]
+        last = leaves.leaf_start[tree + 1]
+        is_factor = factor < problem.n_factors and problem.factors[factor, TREE] == tree
+        output = trees.tree_output[tree]
+        if output < 0 or coefficient[output] != 0.0:
+            largest = 0.0
+            for leaf in range(first, last):
+                gain = gain_of_leaf(trees, tree, leaves.leaf_row[leaf], coefficient)
+                largest = max(largest, abs(gain))
+                if is_factor:
+                    table.gain[number, problem.factors[factor, LEAF_START] + leaf - first] = gain
+                elif last - first == 1:
+                    table.terms[number, BASE] += gain
+                else:
+                    entry = leaves.range_start[leaf]
+                    cell = problem.slots[slot_of[leaves.feature[entry]], CELL_START]
+                    while problem.cells[cell, LOW] < leaves.low[entry]:
+                        cell += ONE
+                    end = problem.slots[slot_of[leaves.feature[entry]] + 1, CELL_START]
+                    while cell < end and problem.cells[cell, HIGH] <= leaves.high[entry]:
+                        table.unary[number, cell] += gain
+                        cell += ONE
+            gross += largest
+        factor += 1 if is_factor else 0
+    return gross
+
+
+@noalloc_kernel
+def begin_with(problem, state, number):
+    """Give all weight to one condition, with all multipliers 0; returns the bound.
+
+    Sound: any weights >= 0 and any multipliers give a bound.
+    """
+    for other in range(len(state.weight)):
+        state.weight[other] = 1.0 if other == number else LEAST
+    weigh(problem, state.weight)
+    copy_into(state.rest, problem.unary)
+    state.constant[0] = problem.terms[BASE]
+    for segment in range(len(state.multiplier)):
+        state.multiplier[segment] = 0.0
+    return enter_box(problem, state)
+
+
+@inner_kernel
+def choose_one(problem, preferred):
+    """Give all weight to the condition that a sweep brings lowest; the terms are its own.
+
+    preferred  int64 (1,)  the condition that is tried first; out: the one that was chosen
+
+    Best leaves do not tell which one that is, and with one condition only its trees are swept.
+    """
+    weight = problem.conditions.weight
+    state = new_state(problem)
+    least = np.inf
+    first = preferred[0]
+    for turn in range(len(weight)):
+        number = (first + turn) % len(weight)
+        bound = begin_with(problem, state, number)
+        bound = sweep(problem, state, True, bound, 0.0)
+        if bound < least:
+            least = bound
+            preferred[0] = number
+            copy_into(weight, state.weight)
+        if bound < 0.0:
+            break
+    weigh(problem, weight)
 
 
 @noalloc_kernel

@@ -30,7 +30,7 @@ from treeproof.kernels.exact.problem import (
 )
 
 LOWEST = -1e300
-FLAT = 1e-6
+FLAT = 4e-6
 """Part of the mean of all trees' largest gains below which differences of gains do not matter."""
 
 

@@ -500,7 +500,7 @@ def judge_clique(judge_of, doubt, graph, state, room, budget):
 
 
 @noalloc_kernel
-def cleared_at_root(graph, state, cleared):
+def cleared_at_root(graph, state, cleared, deadline, clock):
     """How many of the nearest pieces classes alone show to hold no violation; some are known."""
     n = len(graph.leaf)
     state.numbers[TOP] = 0
@@ -520,7 +520,7 @@ def cleared_at_root(graph, state, cleared):
             open_from = trial
         else:
             cleared = trial
-        if open_from - cleared <= 1 + n // 64:
+        if open_from - cleared <= 1 + n // 64 or seconds_now(clock) > deadline:
             return cleared
         trial = (cleared + open_from) // 2
 
@@ -574,7 +574,9 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         status = judge_clique(judge_of, doubt, graph, state, room, budget)
         return final_status(found, doubt, status), np.inf if status == PROVED else 0.0
     join_pieces(graph, state)
-    n_cleared = cleared_at_root(graph, state, n_within(graph, found.lower[0]))
+    n_cleared = cleared_at_root(
+        graph, state, n_within(graph, found.lower[0]), budget.deadline, room.clock
+    )
     step = FIRST_STEP
     work = np.int64(0)
     limit = np.int64(len(graph.leaf))

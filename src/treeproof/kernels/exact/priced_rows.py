@@ -1,5 +1,6 @@
 """The exact engine's rows where changes have prices: the cheapest violation, in batches."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,11 @@ GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
 """How a limit grows after a trial without a witness: at first, and after some trials."""
 PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
+FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
+"""The first limit over the price of one near change, how it grows, and its size over a guess."""
+PATIENCE, STEP, LONG_STEP, LEAST_STEP = 256, 1.2, 1.5, 2.0**-6
+"""Nodes after which a search below a witness gives way to ones below smaller limits; by what these
+exceed what is proved, by what where that took few nodes, and their least part of the witness."""
 
 
 class PricedBatch(NamedTuple):
@@ -110,22 +116,56 @@ def may_reach(leaves, costs, base, floor, limit):
     return total + (len(leaves.leaf_start) + 4) * 2.0**-52 * gross >= floor
 
 
+@noalloc_kernel
+def next_price(prices, limit):
+    """Smallest price above a limit; the limit itself where there is none."""
+    least = np.inf
+    for atom in range(len(prices.cost)):
+        if limit < prices.cost[atom] < least:
+            least = prices.cost[atom]
+    return least if least < np.inf else limit
+
+
+@noalloc_kernel
+def first_limit(space, prices):
+    """A few times what the nearest changes of axes typically cost; a limit to look at first."""
+    total = 0.0
+    count = 0
+    for axis in range(len(space.atom_start) - 1):
+        least = np.inf
+        for atom in range(space.atom_start[axis], space.atom_start[axis + 1]):
+            if 0.0 < prices.cost[atom] < least:
+                least = prices.cost[atom]
+        if least < np.inf:
+            total += math.log(least)
+            count += 1
+    return FEW_CHANGES * math.exp(total / count) if count > 0 else np.inf
+
+
 @inner_kernel
-def outlook_of(forest, claim, space, prices, kept, guess):
-    """`Outlook` of an alternative over all that the row may pay, from its best leaves alone."""
-    leaves = restrict_along(forest, space, kept, claim.coefficient)
-    base, floor = base_and_floor(forest, claim, leaves)
-    costs = leaf_costs(leaves, kept, prices.is_max)
-    largest = 0.0
-    for leaf in range(len(costs)):
-        largest = max(largest, costs[leaf])
-    if not may_reach(leaves, costs, base, floor, largest):
-        return Outlook(np.inf, np.inf)
+def outlook_of(forest, claim, space, prices, limit, most):
+    """`Outlook` of an alternative up to the largest cost that there is, from best leaves alone.
+
+    limit  float64  where to look first: trees are restricted to what it affords, then to more
+    most   float64  nothing costs more
+
+    Sound: best leaves that do not reach the floor within a limit say that violations cost more.
+    """
     low = 0.0
-    high = min(guess, largest) if guess > 0.0 else largest
-    while high < largest and not may_reach(leaves, costs, base, floor, high):
-        low = high
-        high = min(2.0 * high, largest)
+    while True:
+        limit = min(limit, most)
+        kept = keep_affordable(space, prices, limit)
+        if not np.isinf(kept.total):
+            leaves = restrict_along(forest, space, kept, claim.coefficient)
+            base, floor = base_and_floor(forest, claim, leaves)
+            costs = leaf_costs(leaves, kept, prices.is_max)
+            if may_reach(leaves, costs, base, floor, limit):
+                break
+        if limit >= most:
+            return Outlook(np.inf, np.inf)
+        low = limit
+        limit = max(LARGER_LIMIT * limit, next_price(prices, limit))
+    high = limit
     for _ in range(80):
         if high <= PRECISION * low or high <= 1e-300:
             break
@@ -275,16 +315,6 @@ def on_grid(prices, limit):
 
 
 @noalloc_kernel
-def next_price(prices, limit):
-    """Smallest price above a limit; the limit itself where there is none."""
-    least = np.inf
-    for atom in range(len(prices.cost)):
-        if limit < prices.cost[atom] < least:
-            least = prices.cost[atom]
-    return least if least < np.inf else limit
-
-
-@noalloc_kernel
 def highest_total(space, prices):
     """What the dearest point costs at most, rounded up."""
     total = 0.0
@@ -302,7 +332,8 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
     """Find the cheapest violation of a row, or any within its limit; ``found`` is always valid.
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
-    Limits grow until a witness is found; then every alternative is searched below its cost.
+    Limits grow until a witness is found; then every alternative is searched below its cost, or
+    where that takes long, below limits that grow anew from what is proved.
     """
     clock = np.empty(2, dtype=np.int64)
     first = alternatives.group_start[group]
@@ -311,13 +342,16 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
     trial = np.inf
     found.lower[0] = 0.0
     least = np.inf
-    everything = keep_affordable(space, prices, prices.limit)
-    if np.isinf(everything.total):
+    most = min(highest_total(space, prices), prices.limit)
+    if np.isinf(keep_affordable(space, prices, prices.limit).total):
         found.lower[0] = np.inf
         return PROVED
+    near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(space, prices)
+    if prices.takes_any:
+        near = most
     for way in range(n_ways):
         claim = claim_of(alternatives, group, first + way)
-        outlook = outlook_of(forest, claim, space, prices, everything, guess.radius)
+        outlook = outlook_of(forest, claim, space, prices, near, most)
         lowest[way] = outlook.lower
         least = min(least, outlook.lower)
         trial = min(trial, outlook.first)
@@ -325,26 +359,31 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
     found.eq6_cost[0] = trial
     if least == np.inf or least > prices.limit:
         return PROVED
-    most = min(highest_total(space, prices), prices.limit)
     is_quick = np.bool_(not prices.takes_any)
     trial = min(trial * guess.margin, most)
     if prices.takes_any:
         trial = most
     n_trials = 0
+    is_stepping = False
     while True:
         trial = min(on_grid(prices, trial), most)
         searched = trial
         worst = PROVED
         sweeps = found.counts[SWEEPS]
+        nodes = found.counts[NODES]
+        turn = budget
+        if found.upper[0] < np.inf and not prices.takes_any and not is_stepping:
+            turn = Budget(min(budget.nodes, nodes + PATIENCE), budget.memory_bytes, budget.deadline)
         for way in range(n_ways):
             if found.upper[0] < np.inf and not prices.takes_any:
                 searched = min(searched, next_limit(prices, found.upper[0]))
             if lowest[way] > searched:
                 continue
             claim = claim_of(alternatives, group, first + way)
-            status = explore_priced(
-                forest, claim, space, prices, searched, is_quick, found, budget
-            )  # fmt: skip
+            status = explore_priced(forest, claim, space, prices, searched, is_quick, found, turn)
+            if status == NODE_LIMIT and turn.nodes < budget.nodes:
+                status = UNDECIDED
+                is_stepping = True
             worst = max(worst, status)
             if status > UNDECIDED and status != NEAR_TIE:
                 return status
@@ -366,6 +405,11 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
+            if is_stepping:
+                # Much below a poor witness a search is far smaller; it proves more, or finds better
+                is_short = found.counts[NODES] - nodes < PATIENCE
+                lower = max(found.lower[0], LEAST_STEP * trial)
+                trial = min(trial, (LONG_STEP if is_short else STEP) * lower)
         elif trial >= most:
             if worst == PROVED:
                 if prices.limit == np.inf:

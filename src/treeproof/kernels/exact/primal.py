@@ -309,6 +309,7 @@ class Found(NamedTuple):
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
     # Radius from which the best leaves of all trees break the claim
     eq6_radius: np.ndarray  # (1,) float64
+    preferred: np.ndarray  # (1,) int64; of several conditions the one to begin with
 
 
 @inner_kernel
@@ -323,6 +324,7 @@ def new_found(n_features):
         np.zeros(n_features, dtype=np.int32),
         np.zeros(4, dtype=np.int64),
         np.zeros(1, dtype=np.float64),
+        np.zeros(1, dtype=np.int64),
     )
 
 

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into, sorted_order
+from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import FIXED, cell_from, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
-from treeproof.kernels.core.status import NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
-from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
+from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.conditions import choose_one, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
@@ -20,6 +21,9 @@ from treeproof.kernels.exact.search import FAR_CLOSER, Budget, new_judge, search
 
 EQ6_GROWTH, QUICK_GROWTH, GIVEN_UP_GROWTH = 1.3, 1.25, 1.2
 """How a trial radius grows after a proof by best leaves, after a quick proof, after giving up."""
+
+FAR_GROWTH = 1.5
+"""How it grows where best leaves are known to say little."""
 
 SURELY_NEARER = 0.9
 """Part of the suggested radius at which best leaves are asked for a proof."""
@@ -152,6 +156,41 @@ def ball_cells(space, region, radius, box):
         box.high[feature] = cell_from(space, feature, most, home)
 
 
+@noalloc_kernel
+def drop_reached(space, region, found, box):
+    """Drop the outer cells of a ball that are no nearer than the witness.
+
+    Sound: no point there is nearer, and distances rise outwards from the row's own cell. Cells in
+    which only the witness's own distance is attained may hold most of a box: flags change all at
+    once.
+    """
+    if found.upper[0] == np.inf:
+        return
+    for feature in range(len(region.row)):
+        home = region.home[feature]
+        if home == FIXED:
+            continue
+        while box.low[feature] < home and is_reached(
+            space, region, feature, box.low[feature], found
+        ):
+            box.low[feature] += 1
+        while box.high[feature] > home and is_reached(
+            space, region, feature, box.high[feature], found
+        ):
+            box.high[feature] -= 1
+
+
+@noalloc_kernel
+def is_reached(space, region, feature, cell, found):
+    """Whether a cell is no nearer than the witness."""
+    distance, is_beyond = cell_distance(
+        space, feature, cell, cell, region.home[feature], region.row[feature],
+        (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
+    )  # fmt: skip
+    upper, is_open = found.upper[0], found.is_open[0]
+    return distance > upper or (distance == upper and (is_beyond or not is_open))
+
+
 @inner_kernel
 def explore(forest, claim, region, box, radius, is_quick, found, budget):
     """Restrict the trees to one box of cells, bound cheaply, and `search` it."""
@@ -167,8 +206,7 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     need = claim.need
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, 0.0)
-        prefer_one(problem)
-        weigh(problem, problem.conditions.weight)
+        choose_one(problem, found.preferred)
         need = 0.0
         floor = 0.0
     target = new_target(problem, forest.space, region, need, floor, found)
@@ -199,27 +237,28 @@ def is_proved_by_eq6(forest, alternatives, group, region, radius):
 
 CLOSE = 0.97
 """Share of the upper bound from which on a lower bound is not tried to be raised."""
-FOR_LOWER, FOR_TRIAL = 4, 4
-"""Nodes of a turn over those for raising the lower bound, and over those of one trial radius."""
+FOR_LOWER, FOR_TRIAL = 8, 4
+"""Nodes and seconds of a turn over those for raising the lower bound at its end, and nodes of that
+over those of one trial radius."""
 
 
 @inner_kernel
-def raise_lower(forest, alternatives, group, order, region, found, budget):
-    """Prove balls between both bounds, with a part of the nodes.
+def raise_lower(forest, alternatives, group, region, found, budget):
+    """Prove balls between both bounds, with what nodes and time are left.
 
-    The final proof may not end in time; a ball half as far from the lower bound is far easier. One
-    that is not proved soon is not tried again, nor are larger ones.
+    A proof that does not end in time says nothing; a ball half as far from the lower bound is far
+    easier. One that is not proved soon is not tried again, nor are larger ones.
     """
     box = new_box(forest.space, region)
-    end = found.counts[NODES] + (budget.nodes - found.counts[NODES]) // FOR_LOWER
+    end = budget.nodes
     too_hard = found.upper[0]
-    while region.is_ball and found.lower[0] < CLOSE * too_hard and found.counts[NODES] < end:
+    while found.lower[0] < CLOSE * too_hard and found.counts[NODES] < end:
         radius = 0.5 * (found.lower[0] + too_hard)
         nodes = found.counts[NODES] + (end - found.counts[NODES] + FOR_TRIAL - 1) // FOR_TRIAL
         ball_cells(forest.space, region, radius, box)
         trial = Budget(nodes, budget.memory_bytes, budget.deadline)
         status = PROVED
-        for number in order:
+        for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
             claim = claim_of(alternatives, group, number)
             status = explore(
                 forest, claim, region, box, radius, np.bool_(False), found, trial
@@ -234,6 +273,25 @@ def raise_lower(forest, alternatives, group, order, region, found, budget):
         elif status == TIME_LIMIT:
             return
         too_hard = min(too_hard if status == PROVED else radius, found.upper[0])
+
+
+@inner_kernel
+def search_within(forest, alternatives, group, region, guess, found, budget):
+    """As `search_row`; in balls the last part of a limit is for the lower bound."""
+    if not region.is_ball:
+        return search_row(forest, alternatives, group, region, guess, found, budget)
+    clock = np.empty(2, dtype=np.int64)
+    nodes = budget.nodes - (budget.nodes - found.counts[NODES]) // FOR_LOWER
+    deadline = budget.deadline
+    if deadline < np.inf:
+        deadline -= (deadline - seconds_now(clock)) / FOR_LOWER
+    part = Budget(nodes, budget.memory_bytes, deadline)
+    status = search_row(forest, alternatives, group, region, guess, found, part)
+    if UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf:
+        found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
+        raise_lower(forest, alternatives, group, region, found, budget)
+        found.counts[NODES] += 1 if status == NODE_LIMIT else 0
+    return status
 
 
 @inner_kernel
@@ -252,16 +310,19 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
         found.lower[0] = np.inf
         return PROVED
     is_quick = is_ball
+    starts = alternatives.condition_start[order[0] :]
+    is_joint = starts[1] - starts[0] > 1
     found.eq6_radius[0] = radius
     if found.counts[NODES] >= budget.nodes:
         found.counts[NODES] += 1
         return NODE_LIMIT
-    radius = max(radius * guess.margin, QUICK_GROWTH * found.lower[0])
+    # With several conditions, or where another search has got farther, best leaves say little.
+    is_far = is_joint or found.lower[0] > radius
+    radius = max(radius * guess.margin, (FAR_GROWTH if is_far else QUICK_GROWTH) * found.lower[0])
     if found.upper[0] < np.inf:  # the row was searched before
         if found.lower[0] == found.upper[0] and not found.is_open[0]:
             # Sound: nothing is nearer than this, and the witness is no farther.
             return PROVED
-        raise_lower(forest, alternatives, group, order, region, found, budget)
         is_quick = False
         radius = found.upper[0]
     while True:
@@ -273,6 +334,7 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
                 radius = min(radius, found.upper[0])
                 searched = radius
                 ball_cells(forest.space, region, radius, box)
+                drop_reached(forest.space, region, found, box)
             claim = claim_of(alternatives, group, number)
             status = explore(forest, claim, region, box, radius, is_quick, found, budget)
             worst = max(worst, status)
@@ -295,6 +357,8 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
                 found.lower[0] = np.inf
                 return PROVED
             is_quick = False
+        elif is_far:
+            radius *= FAR_GROWTH
         elif found.counts[SWEEPS] == sweeps:
             radius *= EQ6_GROWTH
         else:
@@ -425,7 +489,7 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         if not radius > 0.0:
             radius = first_step(forest.space, region)
         first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
-        status = search_row(forest, alternatives, group, region, first, found, budget)
+        status = search_within(forest, alternatives, group, region, first, found, budget)
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.
         is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf

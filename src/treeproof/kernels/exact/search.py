@@ -22,7 +22,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.conditions import improve_weights, weigh
+from treeproof.kernels.exact.conditions import begin_with, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.primal import (
     NODES,
@@ -31,6 +31,8 @@ from treeproof.kernels.exact.primal import (
     Found,
     accept_point,
     decode,
+    locate,
+    meets_conditions,
     reaches_need,
     shrink_box,
     take_back,
@@ -323,8 +325,7 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
     floor = target.floor
     if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
         return CLOSED, 0.0
-    has_conditions = len(state.weight) > 1
-    if has_conditions:
+    if len(state.weight) > 1:
         weigh(problem, state.weight)
     bound = enter_box(problem, state)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
@@ -341,9 +342,6 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
         turn += 1
         if bound < floor and turn < limit:
             continue
-        if has_conditions and turn & (turn - 1) == 0:
-            # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
-            bound = improve_weights(problem, state)
         if is_root:
             if turn == (1 if history == FRESH else 2) and history != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)
@@ -383,6 +381,26 @@ def look_closer(problem, state, target, may_propose):
     return SPLIT, bound + 2.0 * error - target.floor, kept
 
 
+@noalloc_kernel
+def failed_condition(problem, state, target):
+    """The condition that the marginals' best point fails most; -1 if it has all weight already.
+
+    Must follow `marginals`.
+    """
+    value = problem.conditions.value
+    if len(value) == 1:
+        return -1
+    decode(problem, state, state.marginal, target.distance, target.point)
+    locate(problem, state, target.point, target.holders)
+    meets_conditions(problem, target)
+    worst = 0
+    heaviest = 0
+    for number in range(len(value)):
+        worst = number if value[number] < value[worst] else worst
+        heaviest = number if state.weight[number] > state.weight[heaviest] else heaviest
+    return -1 if worst == heaviest else worst
+
+
 @inner_kernel
 def search(problem, state, target, judge_of, is_quick, radius, budget):
     """Search a box of cells; what is found is written into ``judge_of.found`` at once.
@@ -410,13 +428,32 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
+        first_gap = 0.0  # of the condition that was tried first
         while True:
             outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
             if outcome == CLOSED:
+                stack.size[0] -= 1 if first_gap > 0.0 else 0
                 break
             if outcome == SPLIT:
                 if is_quick:
                     return UNDECIDED
+                if first_gap == 0.0:
+                    rival = failed_condition(problem, state, target)
+                    if rival >= 0:
+                        stack, has_room = with_room(stack, budget.memory_bytes)
+                        if not has_room:
+                            return MEMORY_LIMIT
+                        push(stack, state)
+                        first_gap = gap
+                        begin_with(problem, state, rival)
+                        continue
+                elif gap < first_gap:
+                    stack.size[0] -= 1
+                else:
+                    pop(stack, state)
+                    weigh(problem, state.weight)
+                    enter_box(problem, state)
+                    outcome, gap, _ = look_closer(problem, state, target, False)
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break

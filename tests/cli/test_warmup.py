@@ -1,0 +1,23 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import importlib, pkgutil
+import treeproof.kernels
+from treeproof.cli.warmup import compile_kernels
+from treeproof.kernels.core.cache import KernelCache
+
+compile_kernels(everything=True)
+for module in pkgutil.walk_packages(treeproof.kernels.__path__, "treeproof.kernels."):
+    for name, found in vars(importlib.import_module(module.name)).items():
+        if isinstance(getattr(found, "_cache", None), KernelCache) and not found.signatures:
+            print(f"{found.py_func.__module__}.{found.py_func.__name__}")
+"""
+
+
+def test_warmup_leaves_no_entry_point_to_be_compiled() -> None:
+    """Whatever a wheel carries and an image has compiled is what `compile_kernels` asks for."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert set(found.stdout.split()) == set()
