@@ -55,6 +55,10 @@ def bounds(kind: str, names: list[str], budget: Budget) -> Page:
     parts = [NOTE, "## All methods, on the same rows", EQUAL.format(kind=kind), equal_rows(equal)]
     parts += ["### Rows that were not finished", open_rows(equal), agreement(equal)]
     parts += ["## The two quick methods, on all rows", all_rows(lines), reasons(names)]
+    missing = [name for name in DATASETS if name not in names]
+    if missing:
+        again = f"`python -m experiments.paper {kind} --data {','.join(missing)}`"
+        parts.append(f"Not asked for this page: {', '.join(missing)} ({again} asks them).")
     return Page(TITLES[kind], parts, csv=row_by_row(equal))
 
 
