@@ -192,6 +192,7 @@ class PairJudge(NamedTuple):
     link           int64   (n, 3)        slots of both copies of related features, and the feature
     cells          int32   (n_columns,)  scratch
     total          float64 (2, n_outputs)  scratch
+    has_all_trees  bool                    whether the problem has all trees of both models
     """
 
     tests: NamedTuple
@@ -203,6 +204,7 @@ class PairJudge(NamedTuple):
     link: np.ndarray
     cells: np.ndarray
     total: np.ndarray
+    has_all_trees: bool
 
 
 @noalloc_kernel
@@ -746,6 +748,15 @@ def find_cut(problem, state, target, judge, best, gap):
         for other in range(problem.n_slots):
             target.point[other] = state.box[other, LOW]
         verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
+        # Sound: the point is one of many, since trees of other classes may tell the box apart; it
+        # stands for all of them only where the needs of these two classes are not met.
+        is_one_of_many = judge.aim.mode == LABELS and not judge.has_all_trees
+        if (
+            verdict == HOLDS
+            and is_one_of_many
+            and climb(problem, state, target, np.int64(0)) >= 0.0
+        ):
+            verdict = np.int64(AMBIGUOUS)
     return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
 
 

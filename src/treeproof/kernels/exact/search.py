@@ -401,6 +401,22 @@ def failed_condition(problem, state, target):
     return -1 if worst == heaviest else worst
 
 
+@noalloc_kernel
+def keep_better(problem, state, target, stack, gap, first_gap):
+    """Keep the state, or bring back the one that waits on the stack, whichever has the smaller gap.
+
+    Returns CLOSED or SPLIT, and the gap.
+    """
+    if gap < first_gap:
+        stack.size[0] -= 1
+        return SPLIT, gap
+    pop(stack, state)
+    weigh(problem, state.weight)
+    enter_box(problem, state)
+    outcome, gap, _ = look_closer(problem, state, target, False)
+    return outcome, gap
+
+
 @inner_kernel
 def search(problem, state, target, judge_of, is_quick, radius, budget):
     """Search a box of cells; what is found is written into ``judge_of.found`` at once.
@@ -428,32 +444,30 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
-        first_gap = 0.0  # of the condition that was tried first
+        first_gap = 0.0
+        is_tried, is_waiting = False, False  # whether the first condition's state is on the stack
         while True:
             outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
+            if outcome == SPLIT and is_waiting:
+                outcome, gap = keep_better(problem, state, target, stack, gap, first_gap)
+                is_waiting = False
             if outcome == CLOSED:
-                stack.size[0] -= 1 if first_gap > 0.0 else 0
+                stack.size[0] -= 1 if is_waiting else 0
                 break
             if outcome == SPLIT:
                 if is_quick:
                     return UNDECIDED
-                if first_gap == 0.0:
-                    rival = failed_condition(problem, state, target)
-                    if rival >= 0:
-                        stack, has_room = with_room(stack, budget.memory_bytes)
-                        if not has_room:
-                            return MEMORY_LIMIT
-                        push(stack, state)
-                        first_gap = gap
-                        begin_with(problem, state, rival)
-                        continue
-                elif gap < first_gap:
-                    stack.size[0] -= 1
-                else:
-                    pop(stack, state)
-                    weigh(problem, state.weight)
-                    enter_box(problem, state)
-                    outcome, gap, _ = look_closer(problem, state, target, False)
+                rival = -1 if is_tried else failed_condition(problem, state, target)
+                is_tried = True
+                if rival >= 0:
+                    stack, has_room = with_room(stack, budget.memory_bytes)
+                    if not has_room:
+                        return MEMORY_LIMIT
+                    push(stack, state)
+                    is_waiting = True
+                    first_gap = gap
+                    begin_with(problem, state, rival)
+                    continue
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
