@@ -22,7 +22,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.conditions import begin_with, weigh
+from treeproof.kernels.exact.conditions import begin_with, improve_weights, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.primal import (
     NODES,
@@ -314,9 +314,10 @@ def choose_branch(problem, state, gap):
 
 
 @noalloc_kernel
-def close_or_split(problem, state, target, is_root, is_quick, history):
+def close_or_split(problem, state, target, is_root, is_quick, history, mixes):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
+    mixes    bool  several conditions are weighed against each other
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
 
     Returns CLOSED, SPLIT or CANDIDATE, and for SPLIT how far the bound is above the floor, rounding
@@ -342,6 +343,9 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
         turn += 1
         if bound < floor and turn < limit:
             continue
+        if mixes and turn & (turn - 1) == 0:
+            # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
+            bound = improve_weights(problem, state)
         if is_root:
             if turn == (1 if history == FRESH else 2) and history != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)
@@ -401,6 +405,22 @@ def failed_condition(problem, state, target):
     return -1 if worst == heaviest else worst
 
 
+@noalloc_kernel
+def keep_better(problem, state, target, stack, gap, first_gap):
+    """Keep the state, or bring back the one that waits on the stack, whichever has the smaller gap.
+
+    Returns CLOSED or SPLIT, and the gap.
+    """
+    if gap < first_gap:
+        stack.size[0] -= 1
+        return SPLIT, gap
+    pop(stack, state)
+    weigh(problem, state.weight)
+    enter_box(problem, state)
+    outcome, gap, _ = look_closer(problem, state, target, False)
+    return outcome, gap
+
+
 @inner_kernel
 def search(problem, state, target, judge_of, is_quick, radius, budget):
     """Search a box of cells; what is found is written into ``judge_of.found`` at once.
@@ -419,6 +439,7 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
     stack = new_stack(state, np.int64(8))
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
+    mixes = len(state.weight) > 1 and found.preferred[0] < 0
     while True:
         found.counts[NODES] += 1
         if found.counts[NODES] > budget.nodes:
@@ -428,32 +449,30 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
-        first_gap = 0.0  # of the condition that was tried first
+        first_gap = 0.0
+        is_tried, is_waiting = False, False  # whether the first condition's state is on the stack
         while True:
-            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
+            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history, mixes)
+            if outcome == SPLIT and is_waiting:
+                outcome, gap = keep_better(problem, state, target, stack, gap, first_gap)
+                is_waiting = False
             if outcome == CLOSED:
-                stack.size[0] -= 1 if first_gap > 0.0 else 0
+                stack.size[0] -= 1 if is_waiting else 0
                 break
             if outcome == SPLIT:
                 if is_quick:
                     return UNDECIDED
-                if first_gap == 0.0:
-                    rival = failed_condition(problem, state, target)
-                    if rival >= 0:
-                        stack, has_room = with_room(stack, budget.memory_bytes)
-                        if not has_room:
-                            return MEMORY_LIMIT
-                        push(stack, state)
-                        first_gap = gap
-                        begin_with(problem, state, rival)
-                        continue
-                elif gap < first_gap:
-                    stack.size[0] -= 1
-                else:
-                    pop(stack, state)
-                    weigh(problem, state.weight)
-                    enter_box(problem, state)
-                    outcome, gap, _ = look_closer(problem, state, target, False)
+                rival = -1 if is_tried or mixes else failed_condition(problem, state, target)
+                is_tried = True
+                if rival >= 0:
+                    stack, has_room = with_room(stack, budget.memory_bytes)
+                    if not has_room:
+                        return MEMORY_LIMIT
+                    push(stack, state)
+                    is_waiting = True
+                    first_gap = gap
+                    begin_with(problem, state, rival)
+                    continue
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
