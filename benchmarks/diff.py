@@ -198,6 +198,7 @@ def seeds(data: Data, seconds: float) -> Iterator[str]:
 def differing(first: tp.Model, second: tp.Model, data: Data) -> str:
     """How many test rows have scores that differ by more than the default."""
     apart = np.abs(first.margins(data.test) - second.margins(data.test))
+    apart = apart.reshape(len(apart), -1).max(axis=1)
     return f"{int((apart > SAME_PROBABILITY).sum())} (at most {apart.max():.3g})"
 
 

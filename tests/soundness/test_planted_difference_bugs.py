@@ -47,8 +47,8 @@ BUGS = [
     ),
     Bug(
         "other classes are not looked at",
-        "        is_one_of_many = judge.aim.mode == LABELS and not judge.has_all_trees",
-        "        is_one_of_many = False",
+        "        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees",
+        "        is_partial = False",
     ),
     Bug(
         "only one side is asked about",

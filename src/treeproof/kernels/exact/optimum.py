@@ -61,12 +61,7 @@ from treeproof.kernels.exact.open_boxes import (
 from treeproof.kernels.exact.pairs import child_of, gains_nothing
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
-from treeproof.kernels.exact.search import (
-    choose_branch,
-    count_boundaries,
-    eliminate,
-    peaks_right,
-)
+from treeproof.kernels.exact.search import choose_branch, count_boundaries, eliminate, peaks_right
 
 VALUE, BOTH, LABELS = 0, 1, 2
 """What is sought: the largest value; a pair that passes both needs; two labels that differ."""
@@ -750,12 +745,8 @@ def find_cut(problem, state, target, judge, best, gap):
         verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
         # Sound: the point is one of many, since trees of other classes may tell the box apart; it
         # stands for all of them only where the needs of these two classes are not met.
-        is_one_of_many = judge.aim.mode == LABELS and not judge.has_all_trees
-        if (
-            verdict == HOLDS
-            and is_one_of_many
-            and climb(problem, state, target, np.int64(0)) >= 0.0
-        ):
+        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees
+        if verdict == HOLDS and is_partial and climb(problem, state, target, np.int64(0)) >= 0.0:
             verdict = np.int64(AMBIGUOUS)
     return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
 
