@@ -437,7 +437,7 @@ def reasons(
     domain : Domain, Box or LInf, optional
         Which values features can have; by default all numbers. Rows must lie in it. In a `Domain`,
         or a Box with one, a group of columns is one feature, and categories and missing values
-        change as it says; then one minimal set is found for each row, and one change.
+        change as it says.
     minimum : bool
         Find sets of minimum size, or weight, rather than sets of which no feature can be left out.
         With a time limit, the best set found, and a lower bound.
@@ -465,7 +465,7 @@ def reasons(
     -------
     Reasons
         Sets, intervals and changes of every row, and what is proved about them. Categories and
-        missing values never move; `kept` lists them.
+        missing values move only as a `Domain` says; `kept` lists those that do not.
     """
     from treeproof.engines.base import Budget
     from treeproof.engines.exact import ExactEngine
@@ -486,9 +486,9 @@ def reasons(
     query = _query_around(model, X, y, domain, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     if query.pricing is not None:
-        if evidence:
-            raise UnsupportedQuery("Reasons in a Domain have no evidence yet. Leave it out.")
-        return find_anchors(ExactEngine(), query, wanted, Budget(**limits), n_jobs=n_jobs)
+        return find_anchors(
+            ExactEngine(), query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs
+        )
     return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.report.made_runs import attacked_rows, many_rows, six_rows
-from tests.report.test_page import evil_results
+from tests.report.test_page import answers_file, evil_results
 
 pytestmark = pytest.mark.browser
 
@@ -296,6 +296,16 @@ def test_nothing_is_wider_than_a_phone(open_page, width, runs):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     shown = page.locator("svg.chart:visible").evaluate_all("all => all.map(s => s.classList[1])")
     assert set(shown) == {"narrow" if width <= 720 else "wide"}
+
+
+def test_domains_of_claims_are_on_paper(open_page, tmp_path):
+    answers = answers_file(tmp_path / "a.json", low=[0.0, "-inf"], high="inf")
+    opened = open_page(six_rows(), properties=[answers])
+    domain = opened.page.locator("details.domain dl")
+    assert not domain.is_visible()
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert domain.is_visible()
 
 
 def test_print_hides_controls_and_keeps_answers(open_page):

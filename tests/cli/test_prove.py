@@ -106,18 +106,24 @@ kind = "Stable"
 name = "the choice moves little"
 features = ["weight", "flag"]
 delta = 50
+
+[[property]]
+kind = "Stable"
+name = "the choice moves nothing"
+features = ["weight", "flag"]
+delta = 0
 """,
     )
     out = tmp_path / "answers.json"
     result = run("prove", model, "--property", claims, "--evidence", "--out", out)
-    assert result.exit_code == 0, result.stderr
-    assert "1 accepted, 0 rejected" in run("check", out, "--model", model).stdout
+    assert result.exit_code == 1, result.stderr
+    assert "2 accepted, 0 rejected" in run("check", out, "--model", model).stdout
     document = json.loads(out.read_text())
-    rows = [list(row.values()) for row in document["properties"][0]["witness"]["rows"]]
+    rows = [list(row.values()) for row in document["properties"][1]["witness"]["rows"]]
     assert sorted(row[1:] for row in rows) == [[0.0, 1.0], [1.0, 0.0]]
     document["domain"]["domain"]["groups"] = []
     out.write_text(json.dumps(document))
-    assert "1 rejected" in run("check", out, "--model", model).stdout
+    assert "2 rejected" in run("check", out, "--model", model).stdout
 
 
 def test_the_page_has_a_section_for_properties(run, model, tmp_path):
@@ -145,6 +151,7 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
         ("domains = 3", "Did you mean 'domain'?"),
         ("missing = []", "must have a [[property]]"),
         ("[[property", "is not valid TOML"),
+        ("one_hot = [[]]\n[[property]]\nkind = 'ScoreRange'\nhigh = 1", "must list groups"),
         ("one_hot = ['size']\n[[property]]\nkind = 'ScoreRange'", "must list groups of features"),
         (
             "one_hot = [['size', 'flak']]\n[[property]]\nkind = 'Fair'\nprotected = 'size'",

@@ -5,14 +5,17 @@ from typing import Any
 import numpy as np
 
 from tests.contract.engine_checks import may_be_near_tie
-from tests.oracle.reasons import Features, RowTruth, interval_cells
+from tests.oracle.reasons import DomainTruth, Features, RowTruth
+from treeproof.query.perturbations import Box
 from treeproof.query.query import Query
 from treeproof.results.reasons import Reasons
 from treeproof.search.reasons import NO_SET, Wanted, in_domain
 
 
-def check_reasons(query: Query, wanted: Wanted, found: Reasons) -> tuple[int, int]:
-    """Hold everything that was found within no limits against the truth.
+def check_reasons(
+    query: Query, wanted: Wanted, found: Reasons, box: Box | None = None
+) -> tuple[int, int]:
+    """Hold everything that was found within no limits against the truth; in a `box`, its domain.
 
     Returns how many rows were compared in all respects, and how many only in what is claimed: those
     in which a near tie, which only the rounding of a softmax decides, may leave something open.
@@ -22,9 +25,16 @@ def check_reasons(query: Query, wanted: Wanted, found: Reasons) -> tuple[int, in
     rows = np.flatnonzero(~query.already_broken).tolist()
     n_open = 0
     for row in rows:
-        truth = RowTruth(boxed, row, wanted.groups)
+        if box is None:
+            truth, is_open = RowTruth(boxed, row, wanted.groups), may_be_near_tie(boxed, row)
+        else:
+            truth = DomainTruth(query, row, box, wanted.groups)
+            if not truth.is_small:
+                n_open += 1
+                continue
+            is_open = query.ensemble.decision.link != "identity"
         use = Preferences(truth, wanted)
-        if may_be_near_tie(boxed, row):
+        if is_open:
             check_claims(truth, use, found, row)
             n_open += 1
             continue
@@ -70,8 +80,9 @@ class Preferences:
         self.always = truth.units(wanted.always) & frozenset(truth.movable)
         never = truth.units(wanted.never)
         self.weights = {u: float(wanted.weights[u]) for u in truth.movable}
-        for group in wanted.groups:
-            self.weights[group[0]] = max(float(wanted.weights[f]) for f in group)
+        for feature, unit in truth.first.items():
+            if unit in self.weights:
+                self.weights[unit] = max(self.weights[unit], float(wanted.weights[feature]))
         rest = [one - self.always for one in truth.sufficient_sets() if not one & never]
         self.allowed = {one | self.always for one in rest if not any(other < one for other in rest)}
         self.is_minimum, self.n_sets = wanted.minimum, wanted.n_sets
@@ -100,7 +111,11 @@ def _check_sets(truth: RowTruth, use: Preferences, found: Reasons, row: int) -> 
 
 def _changed(query: Query, row: int, point: Any) -> list[int]:
     assert query.is_broken_by(point[np.newaxis], np.array([row]))[0]
-    same = (point == query.rows[row]) | np.isnan(query.rows[row])
+    same = (point == query.rows[row]) | (np.isnan(query.rows[row]) & np.isnan(point))
+    if query.pricing is None:
+        same |= np.isnan(query.rows[row])
+    else:
+        assert query.pricing.broken_rule(row, point) is None
     return np.flatnonzero(~same).tolist()
 
 
@@ -148,13 +163,13 @@ def _check_intervals(boxed: Query, truth: RowTruth, found: Reasons, row: int) ->
     assert found.intervals is not None
     low = [cells[0] for cells in truth.cells]
     high = [cells[-1] for cells in truth.cells]
-    for feature, interval in zip(found.features[row], found.intervals[row], strict=True):
-        low[feature], high[feature] = interval_cells(boxed, feature, interval, truth.cells[feature])
+    for feature, ends in zip(found.features[row].tolist(), found.intervals[row], strict=True):
+        low[feature], high[feature] = truth.interval(boxed, feature, ends)
         assert low[feature] <= truth.home[feature] <= high[feature]
     assert truth.is_free(low, high)
-    for feature in found.features[row]:
-        for side, end, step in ((low, 0, -1), (high, -1, 1)):
-            if side[feature] != truth.cells[feature][end]:
+    for feature, ends in zip(found.features[row].tolist(), found.intervals[row], strict=True):
+        for side, end, step in ((low, ends[0], -1), (high, ends[1], 1)):
+            if np.isfinite(end):
                 side[feature] += step
                 assert not truth.is_free(low, high)
                 side[feature] -= step

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.oracle import brute_force
+from tests.oracle.domains import Words, n_points, options_of_row
+from treeproof.query.perturbations import Box
 from treeproof.query.query import Query
 
 Features = frozenset[int]
@@ -52,6 +54,13 @@ class RowTruth:
         moving = (feature for feature in range(n) if len(self.cells[feature]) > 1)
         self.movable = sorted(self.units(moving))
 
+    def interval(self, query: Query, feature: int, ends: NDArray[np.float64]) -> tuple[int, int]:
+        """First and last cell that an interval covers; infinite ends are those of the domain."""
+        cuts, cells = brute_force.thresholds(query.ensemble, feature), self.cells[feature]
+        low = cells[0] if np.isinf(ends[0]) else int(np.searchsorted(cuts, ends[0], "right"))
+        high = cells[-1] if np.isinf(ends[1]) else int(np.searchsorted(cuts, ends[1], "left"))
+        return low, high
+
     def units(self, features: Iterable[int]) -> Features:
         """Features, of which those of a group are one: the first of it."""
         return frozenset(self.first.get(feature, feature) for feature in features)
@@ -74,6 +83,93 @@ class RowTruth:
         return not bool(inside.all(axis=1).any())
 
 
+MOST_POINTS = 20_000
+MISSING = -1
+"""In place of the cell of a missing value."""
+
+
+class DomainTruth(RowTruth):
+    """The same of a row of a domain: one point for each combination of what features may become.
+
+    Cells of categories and of columns of groups are 0 for the row's own value and 1 for any other;
+    `numbers` has the cells of numbers without that of a missing value. Not `is_small`: nothing is
+    known.
+    """
+
+    def __init__(
+        self, query: Query, row: int, box: Box, groups: Iterable[Sequence[int]] = ()
+    ) -> None:
+        options = options_of_row(Words(box, query.ensemble), query.rows, row)
+        self.is_small = n_points(options) <= MOST_POINTS
+        if not self.is_small:
+            return
+        n, values = query.rows.shape[1], query.rows[row]
+        points = np.tile(values, (n_points(options), 1))
+        for number, chosen in enumerate(itertools.product(*options)):
+            for option in chosen:
+                points[number, list(option.columns)] = option.values
+        points = np.unique(np.vstack([values, points]), axis=0)
+        together = [tuple(own[0].columns) for own in options]
+        is_choice = query.ensemble.is_categorical.copy()
+        is_choice[[f for own in together if len(own) > 1 for f in own]] = True
+        is_choice[list(box.domain.categorical) if box.domain is not None else []] = True
+        for group in (box.domain.one_hot, box.domain.at_most_one) if box.domain is not None else ():
+            is_choice[[f for own in group for f in own]] = True
+        codes = self._codes(query, values, points, is_choice)
+        self.home = self._codes(query, values, values[np.newaxis], is_choice)[0].tolist()
+        self.cells = [sorted(set(codes[:, f].tolist())) for f in range(n)]
+        self.numbers = [
+            []
+            if is_choice[f] or np.isnan(values[f])
+            else [c for c in self.cells[f] if c != MISSING]
+            for f in range(n)
+        ]
+        self.broken = codes[brute_force.judge(query, row, points)]
+        changed = self.broken != np.array(self.home)
+        self.first = firsts([*together, *map(tuple, groups)])
+        self.conflicts = {self.units(np.flatnonzero(entry).tolist()) for entry in changed}
+        moving = (feature for feature in range(n) if len(self.cells[feature]) > 1)
+        self.movable = sorted(self.units(moving))
+
+    def _codes(
+        self,
+        query: Query,
+        values: NDArray[np.float64],
+        points: NDArray[np.float64],
+        is_choice: NDArray[np.bool_],
+    ) -> NDArray[np.int64]:
+        codes = np.zeros(points.shape, dtype=np.int64)
+        for feature in range(points.shape[1]):
+            column = points[:, feature]
+            if is_choice[feature]:
+                own = values[feature]
+                codes[:, feature] = ~((column == own) | (np.isnan(column) & np.isnan(own)))
+            else:
+                cuts = brute_force.thresholds(query.ensemble, feature)
+                cells = np.searchsorted(cuts, column, side="right")
+                codes[:, feature] = np.where(np.isnan(column), MISSING, cells)
+        return codes
+
+    def interval(self, query: Query, feature: int, ends: NDArray[np.float64]) -> tuple[int, int]:
+        """Cells of an interval; of what keeps its value, that of the row."""
+        if np.isnan(ends).any():
+            assert not self.numbers[feature] or len(self.cells[feature]) == 1
+            return self.home[feature], self.home[feature]
+        cuts, cells = brute_force.thresholds(query.ensemble, feature), self.numbers[feature]
+        low = cells[0] if np.isinf(ends[0]) else int(np.searchsorted(cuts, ends[0], "right"))
+        high = cells[-1] if np.isinf(ends[1]) else int(np.searchsorted(cuts, ends[1], "left"))
+        return low, high
+
+
+def firsts(groups: list[tuple[int, ...]]) -> dict[int, int]:
+    """For each feature of groups, the first of all that it is together with."""
+    joined: list[set[int]] = []
+    for group in groups:
+        met = [one for one in joined if one & set(group)]
+        joined = [one for one in joined if one not in met] + [set(group).union(*met)]
+    return {feature: min(one) for one in joined for feature in one}
+
+
 def _subsets(features: list[int]) -> list[Features]:
     """All subsets, smallest first."""
     sizes = range(len(features) + 1)
@@ -87,13 +183,3 @@ def _minimal(sets: Iterable[Features]) -> set[Features]:
         if not any(other <= one for other in found):
             found.add(one)
     return found
-
-
-def interval_cells(
-    query: Query, feature: int, interval: NDArray[np.float64], cells: list[int]
-) -> tuple[int, int]:
-    """First and last cell that an interval covers; infinite ends are those of the domain."""
-    cuts = brute_force.thresholds(query.ensemble, feature)
-    low = cells[0] if np.isinf(interval[0]) else int(np.searchsorted(cuts, interval[0], "right"))
-    high = cells[-1] if np.isinf(interval[1]) else int(np.searchsorted(cuts, interval[1], "left"))
-    return low, high

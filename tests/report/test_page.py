@@ -14,7 +14,7 @@ from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.checker import RowCheck
 from treeproof.query.description import describe
 from treeproof.report.page import write_report
-from treeproof.report.properties import _words
+from treeproof.report.properties import _card, _words
 from treeproof.report.runs import Run
 
 
@@ -668,8 +668,16 @@ def test_properties_and_differences_say_where_they_hold(tmp_path):
     assert "model.json (ffffffffffff…), where every feature lies anywhere from 0 to 1." in first
     assert "1 of 1 answers carry a proof, which was not checked for this page." in first
     assert "not about" not in first
+    assert "Claim: The score moves by at most 1" in first
+    assert "It holds for every such input." in first
+    said = [_card({"name": "x", "verdict": verdict, "claim": {"name": "SameLabels"}}, is_two=True)
+            for verdict in ("falsified", "unknown")]  # fmt: skip
+    assert [card["outcome"] for card in said] == [
+        "It does not hold.",
+        "Whether it holds is not known.",
+    ]
     second = text[text.index("Difference of two models") : text.index("What may move")]
-    assert "1 of 2 features lie within bounds, 1 are free. 2 trees differ." in second
+    assert "1 of 2 features lie within bounds, 1 is free. 2 trees differ." in second
     assert "This is about a model that the runs of this page are not about." in second
     assert "width from 0 height free" in second
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.random_domains import random_case
@@ -73,6 +76,35 @@ def test_kept_atoms_cannot_be_left_out() -> None:
             check = checker.check({**record, "evidence": with_claim(text, kept=forged)})
             assert check.status == "rejected", seed
     assert n_forged > 5
+
+
+def test_tables_of_prices_are_checked() -> None:
+    """What a table lists is derived from the question; another price makes the answer wrong."""
+    X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    ensemble = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1])).ensemble
+    cost = tp.Cost(table={0: {0: {1: 3.0}}}, domain=tp.Domain(one_hot=[[0, 1]]))
+    results = tp.radius(Model(ensemble), X, None, cost, evidence=True)
+    assert results.upper.tolist() == [3.0, 1.0]
+    (record, *_) = row_records(results)
+    assert RunChecker(results.header, ensemble).check(record).status == "accepted"
+    for price in (2.0, 4.0):
+        header = json.loads(json.dumps(results.header))
+        header["question"]["perturbation"]["table"][0][3] = price
+        assert RunChecker(header, ensemble).check(record).status == "rejected"
+
+
+def test_targets_among_classes_have_evidence() -> None:
+    """Proofs about a target are accepted; without what it must beat, they prove something else."""
+    X, y = load_iris(return_X_y=True)
+    ensemble = tp.load(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y)).ensemble
+    goal = tp.AvoidsTarget(2)
+    results = tp.radius(Model(ensemble), X[:100:20], None, tp.L1(), goal=goal, evidence=True)
+    checker = RunChecker(results.header, ensemble)
+    for record in row_records(results):
+        assert checker.check(record).status == "accepted"
+        forged = {**record, "lower": 1.01 * record["lower"], "upper": 1.01 * record["upper"]}
+        forged["evidence"] = with_claim(record["evidence"], radius=(1.01 * record["lower"]).hex())
+        assert checker.check(forged).status == "rejected"
 
 
 def claim_of(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.oracle import pairs
 from tests.soundness.test_properties import ROUNDING, random_domain
 from tests.strategies import Sizes, random_rows, random_tree_ensemble
 from treeproof.model import evaluate
-from treeproof.model.ensemble import Aggregation, Ensemble, TreeArrays
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance, TreeArrays
 from treeproof.model.joined import join
 from treeproof.prediction import Model
 from treeproof.query.differences import score_questions
@@ -79,6 +79,51 @@ def random_pair(rng: np.random.Generator, sizes: Sizes) -> tuple[Ensemble, Ensem
     return None if second is None else (first, second)
 
 
+def with_hidden_classes(rng: np.random.Generator) -> tuple[Ensemble, Ensemble]:
+    """Two models of four classes that disagree only where two large classes are both out of it."""
+    leaves = np.array(
+        [
+            [-0.39, 0.54, 5.19, -5.57, 6.31, -20.09],
+            [0.47, -0.24, 5.58, -5.22, 7.74, -20.25],
+        ]
+    )
+    leaves += rng.choice([0.01, 0.1, 0.5]) * rng.normal(size=leaves.shape)
+    models = []
+    for own in leaves:
+        feature = np.array([-1, -1, 0, -1, -1, 1, -1, -1], dtype=np.int32)
+        nothing = np.full(8, -1, dtype=np.int32)
+        trees = TreeArrays(
+            root=np.array([0, 1, 2, 5, 8], dtype=np.int32),
+            feature=feature,
+            threshold=np.where(feature < 0, 0.0, 0.5),
+            left=np.array([-1, -1, 3, -1, -1, 6, -1, -1], dtype=np.int32),
+            right=np.array([-1, -1, 4, -1, -1, 7, -1, -1], dtype=np.int32),
+            flags=np.zeros(8, dtype=np.uint8),
+            category_set=nothing,
+            set_offset=np.zeros(1, dtype=np.int64),
+            set_words=np.zeros(0, dtype=np.uint32),
+            leaf=np.array([0, 1, -1, 2, 3, -1, 4, 5], dtype=np.int32),
+            leaf_value=own[:, np.newaxis].copy(),
+            leaf_source=np.arange(6, dtype=np.int32),
+            tree_output=np.arange(4, dtype=np.int32),
+        )
+        models.append(
+            Ensemble(
+                trees=trees,
+                n_features=2,
+                n_outputs=4,
+                input_precision="float64",
+                aggregation=Aggregation(precision="float64", start=(0.0,) * 4),
+                decision=Decision(kind="argmax"),
+                classes=(0, 1, 2, 3),
+                missing_allowed=False,
+                infinite_allowed=True,
+                provenance=Provenance(library="treeproof"),
+            )
+        )
+    return models[0], models[1]
+
+
 def points_of(models: Any, domain: tp.Box, missing: list[int]) -> np.ndarray:
     low, high = np.asarray(domain.low), np.asarray(domain.high)
     joint = models.joint
@@ -92,11 +137,15 @@ def check_case(seed: int, **options: Any) -> tp.DiffResult | None:
     """One random pair of models and a domain: scores and labels."""
     rng = np.random.default_rng(seed)
     pair = random_pair(rng, LARGE if seed % 3 == 0 else SIZES)
+    if seed % 20 == 7:
+        pair = with_hidden_classes(rng)
     if pair is None:
         return None
     first, second = pair
     n_features = first.n_features
     domain = random_domain(rng, n_features)
+    if seed % 20 == 7:
+        domain = tp.Box([0.0, 0.0], [1.0, 1.0])
     if (first.is_categorical | second.is_categorical).any():
         domain = tp.Box(np.zeros(n_features), np.full(n_features, 2.0))
     may_miss = first.missing_allowed and second.missing_allowed
@@ -156,6 +205,26 @@ def test_answers_equal_the_enumeration_of_all_cells(block: int) -> None:
 def test_answers_equal_the_enumeration_of_all_cells_at_length(block: int) -> None:
     for seed in range(1000 + 400 * block, 1000 + 400 * (block + 1)):
         check_case(seed)
+
+
+def test_other_classes_count_where_two_do_not_settle_a_box() -> None:
+    verdicts = set()
+    for seed in range(7, 1000, 20):
+        result = check_case(seed, evidence=True)
+        assert result is not None
+        assert result.labels is not None
+        assert result.labels.evidence is not None
+        verdicts.add(result.labels.verdict)
+    assert len(verdicts) == 2
+
+
+@pytest.mark.slow
+def test_nearly_all_that_is_decided_has_evidence() -> None:
+    results = [check_case(seed, evidence=True) for seed in range(600)]
+    parts = [part for result in results if result is not None for part in result.parts]
+    decided = [part for part in parts if part.verdict != Verdict.UNKNOWN]
+    missing = sum(part.evidence is None for part in decided)
+    assert missing * 200 < len(decided)
 
 
 def check_rows(seed: int) -> None:

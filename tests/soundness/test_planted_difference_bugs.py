@@ -46,6 +46,11 @@ BUGS = [
         "theirs = _preference(models.second, one, other)",
     ),
     Bug(
+        "other classes are not looked at",
+        "        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees",
+        "        is_partial = False",
+    ),
+    Bug(
         "only one side is asked about",
         "for pair in outputs for sign in (1.0, -1.0)",
         "for pair in outputs for sign in (1.0, 1.0)",

@@ -6,7 +6,7 @@ Nothing of the engine is used: cells, leaves of pairs, rounding and needs are wo
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -85,6 +85,7 @@ class Cells:
         self.trees, self.n_features = trees, ensemble.n_features
         self.starts: list[list[float]] = []
         self.ends: list[list[float]] = []
+        self.points: list[list[float]] = []  # one value of each cell
         self.n_numbers: list[int] = []
         self.box: dict[int, Range] = {}
         self.runs: dict[int, list[tuple[int, int, bool]]] = {}
@@ -122,6 +123,7 @@ class Cells:
             self.starts.append(starts)
             self.ends.append([domain.numbers_below(feature, start) for start in starts])
             self.box[feature] = ends
+            self.points.append(points)
             sides = _sides(ensemble, nodes, np.array(points))
             for place, node in enumerate(nodes.tolist()):
                 self.runs[node] = _runs(sides[place].tolist())
@@ -243,6 +245,28 @@ class PairTrees:
             if trees.feature[node] >= 0:
                 self.is_below[node] |= self.is_below[node + 1] or self.is_below[trees.right[node]]
 
+    def only_pair(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Two rows in a box of cells in which every tree has one leaf for each row.
+
+        Sound: what reaches the same leaves has the same sums, rounding included, so that these two
+        rows, (2, n_features), stand for all pairs of rows in the box. Others are rejected.
+        """
+        cells, trees = self.cells, self.cells.trees
+        rows = np.empty((2, cells.n_features))
+        place = {column: number for number, column in enumerate(sorted(self.box))}
+        for side in range(2):
+            column = {f: self.column.get(f, f) if side else f for f in range(cells.n_features)}
+            box = {f: (int(low[place[c]]), int(high[place[c]])) for f, c in column.items()}
+            rows[side] = [cells.points[f][box[f][0]] for f in range(cells.n_features)]
+            for root in trees.root[:-1].tolist():
+                node = root
+                while trees.feature[node] >= 0:
+                    first, last = box[int(trees.feature[node])]
+                    sides = {left for a, b, left in cells.runs[node] if a <= last and b >= first}
+                    require(len(sides) == 1, "proof: trees tell a box with exact sums apart")
+                    node = node + 1 if sides.pop() else int(trees.right[node])
+        return rows
+
     def leaves(self, tree: int) -> Iterator[Pair]:
         """Pairs of leaves of a tree; together they hold every pair of rows."""
         trees = self.cells.trees
@@ -313,7 +337,8 @@ class Gains(NamedTuple):
 class Bounder:
     """Upper bounds of the sum over boxes of columns, from multipliers, in integers of 64 bits.
 
-    `weights` are those of both rows' sums, by output; `unit` is what the integers count.
+    `weights` are those of both rows' sums, by output; `unit` is what the integers count; trees of
+    outputs without a weight add nothing, and multipliers tell of them only with `has_all_trees`.
     """
 
     def __init__(
@@ -322,8 +347,10 @@ class Bounder:
         ensemble: Ensemble,
         weights: Weights,
         unit: Fraction,
+        *,
+        has_all_trees: bool = False,
     ) -> None:
-        self.box, self.unit = trees.box, unit
+        self.box, self.unit, self.has_all_trees = trees.box, unit, has_all_trees
         columns = sorted(trees.box)
         self.place = {column: number for number, column in enumerate(columns)}
         self.sizes = np.array([trees.box[c][1] + 1 for c in columns], dtype=np.int64)
@@ -358,7 +385,8 @@ class Bounder:
         tree: int,
     ) -> None:
         output = int(ensemble.trees.tree_output[tree])
-        if output >= 0 and all(output not in part for part in weights):
+        is_idle = output >= 0 and all(output not in part for part in weights)
+        if is_idle and not self.has_all_trees:
             return
         if trees.is_difference and not trees.is_below[ensemble.trees.root[tree]]:
             return
@@ -538,6 +566,10 @@ def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
 
 
+PointCheck = Callable[[NDArray[np.int64], NDArray[np.int64]], None]
+"""Rejects a box, by its first and last cells, unless its only pair of leaves meets no two needs."""
+
+
 class Proof:
     """Follows the bytes of a proof: a tree of boxes, closed by multipliers."""
 
@@ -568,13 +600,15 @@ class Proof:
         require(largest < LARGEST, "proof: a multiplier is too large")
         return prices << (shift if largest else 0)
 
-    def follow(self, floors: tuple[int, int], *, is_mixed: bool) -> None:
+    def follow(self, floors: tuple[int, int], check_point: PointCheck | None = None) -> None:
         """Reject the proof unless every box is closed.
 
-        Closed is a box in which the gain is below the first floor; or, with two needs, a mixture of
-        what exceeds both floors is below 0. With one gain, boxes in which no tree gains anything
-        are closed, too, and counted in `n_worthless`.
+        Closed is a box in which the gain is below the first floor; or, with two needs, one in which
+        a mixture of what exceeds both floors is below 0, or that `check_point` does not reject.
+        With one gain, boxes in which no tree gains anything are closed, too, and counted in
+        `n_worthless`.
         """
+        is_mixed = check_point is not None
         bounder = self.bounder
         columns = sorted(bounder.box)
         low = np.array([bounder.box[c][0] for c in columns], dtype=np.int64)
@@ -605,6 +639,11 @@ class Proof:
                     bound, floor = bounder.bound(low, high, prices, (1, 1)), floors[0]
                 is_closed = bound is None or bound < floor
                 require(is_closed, f"proof: box {self.n_nodes} is not closed by its multipliers")
+                continue
+            if letter == ord("E"):
+                require(check_point is not None, "proof: exact sums have no meaning here")
+                if check_point is not None:
+                    check_point(low, high)
                 continue
             require(letter == ord("S"), "proof: an unknown letter")
             column, cut = self._take(4), self._take(4)

@@ -185,7 +185,6 @@ class PricedWay:
     """One way to break a claim, over the kept atoms."""
 
     def __init__(self, prover: PricedProver, way: Way) -> None:
-        require(len(way.losers) <= 1, "claim: targets among several classes have no prices here")
         self.prover, self.way, self.forest = prover, way, prover.forest
         self.box = [(0, len(axis.prices) - 1) for axis in prover.axes]
         self.is_empty, self.n_prices = any(last < 0 for _, last in self.box), 0

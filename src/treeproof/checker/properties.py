@@ -4,6 +4,7 @@ import base64
 import math
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import Way, first_sum, float_before, require
+from treeproof.checker.claims import Way, first_sum, float_before, happens, require
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
     Bounder,
@@ -38,11 +39,15 @@ LARGEST_RATIO = 128
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The proof of one part of a property: bytes of pairs.py over multiples of 2**exponent."""
+    """The proof of one part of a property: bytes of pairs.py over multiples of 2**exponent.
+
+    `whole`: they are about trees of all outputs, also those that the part gives no weight.
+    """
 
     exponent: int
     bound: str
     proof: str
+    whole: bool = False
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -376,7 +381,8 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
     is_difference = part.ways is None and bool(part.changed)
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
     weights, rate = _weights(models, part, is_difference=is_difference)
-    bounder = Bounder(trees, models.joint, weights, Fraction(2) ** statement.exponent)
+    unit = Fraction(2) ** statement.exponent
+    bounder = Bounder(trees, models.joint, weights, unit, has_all_trees=statement.whole)
     proof = Proof(bounder, base64.b64decode(statement.proof, validate=True), statement.exponent)
     sums = []
     for side, model in enumerate((models.first, models.second)):
@@ -389,12 +395,22 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
             - math.ceil(own.begins / bounder.unit)
             for own, way in zip(sums, part.ways, strict=True)
         ]
-        proof.follow((floors[0], floors[1]), is_mixed=True)
+        ways = [_winning(own.forest, way) for own, way in zip(sums, part.ways, strict=True)]
+
+        def check_point(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
+            totals = models.sums(trees.only_pair(low, high)[:, : models.first.n_features])
+            is_met = all(
+                happens(own.forest, way, total[0].tolist())
+                for own, way, total in zip(sums, ways, totals, strict=True)
+            )
+            require(not is_met, "proof: the only pair of leaves of a box meets both needs")
+
+        proof.follow((floors[0], floors[1]), check_point)
         return Fraction(0)
     bound = Fraction(float.fromhex(statement.bound))
     constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
     begin = sums[0].begins + sums[1].begins + constant
-    proof.follow((math.floor((bound - begin) / bounder.unit), 0), is_mixed=False)
+    proof.follow((math.floor((bound - begin) / bounder.unit), 0))
     error = sums[0].error + sums[1].error
     is_plain = all(own.model.aggregation.finish == "none" for own in sums)
     if error == 0 and (is_plain or not models.partners):
@@ -491,6 +507,12 @@ def _difference_parts(models: PairModels, claim: dict[str, Any]) -> list[Part]:
         for two in numbers
         if one != two
     ]
+
+
+def _winning(forest: Forest, way: Way) -> Way:
+    """A way in which a class wins against all others, not only against one of them."""
+    others = tuple(k for k in range(forest.ensemble.n_outputs) if k != way.winner)
+    return replace(way, losers=others) if way.winner >= 0 else way
 
 
 def _preferring(ensemble: Ensemble, winner: int, loser: int) -> Way:

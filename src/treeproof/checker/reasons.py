@@ -6,12 +6,13 @@ file is one verified and several falsified rows of a run, which are checked as t
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from treeproof.checker import schema
 from treeproof.checker.answers import RowCheck, RunChecker
@@ -36,7 +37,7 @@ class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     kept: list[schema.Count]
     sufficient: bool
     minimal: bool
-    intervals: list[tuple[schema.Real, schema.Real]] | None
+    intervals: list[tuple[schema.Real | None, schema.Real | None]] | None
     widest: bool
     size_lower_bound: schema.Real
     sets: list[list[schema.Count]]
@@ -97,14 +98,20 @@ def _checked(line: bytes, header: dict[str, Any], ensemble: Ensemble) -> RowChec
     if not texts or texts[0] is None:
         return RowCheck(row.row, "unproved", "no evidence")
     try:
-        ends, records = _expanded(row, header, ensemble)
-        checker = RunChecker(_header(header, ends, row.row), ensemble)
+        runs = _expanded(row, header, ensemble)
+        checked = [
+            (check, record)
+            for run, records in runs
+            for check, record in zip(
+                RunChecker(run, ensemble).check_all(records), records, strict=True
+            )
+        ]
     except (CertificateRejected, InvalidInput) as error:
         return RowCheck(row.row, "rejected", str(error))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Sound: what cannot be followed is not accepted.
         return RowCheck(row.row, "rejected", f"record: it cannot be checked ({error!r})")
-    for check, record in zip(checker.check_all(records), records, strict=True):
+    for check, record in checked:
         if check.status != "accepted":
             what = "" if record["witness"] is None else "a witness that a feature is needed: "
             return RowCheck(row.row, check.status, what + check.reason)
@@ -113,8 +120,11 @@ def _checked(line: bytes, header: dict[str, Any], ensemble: Ensemble) -> RowChec
 
 def _expanded(
     row: ReasonsRow, header: dict[str, Any], ensemble: Ensemble
-) -> tuple[list[Ends], list[dict[str, Any]]]:
-    """Boxes and records of the run that a row stands for: the set, then without each feature."""
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Headers and records of the runs that a row stands for: the set, then without each feature.
+
+    In a domain each record has a run, and a domain, of its own.
+    """
     size, texts, n_features = len(row.features), row.evidence or [], ensemble.n_features
     require(len(row.values) == n_features, "record: one value per feature")
     require(
@@ -123,25 +133,85 @@ def _expanded(
     )
     require(len(row.witnesses) == size and len(texts) == size + 1, "record: one witness each")
     values = [math.nan if value is None else float(value) for value in row.values]
-    is_code = ensemble.is_categorical.tolist()
-    stays = {f for f in range(n_features) if is_code[f] or math.isnan(values[f])}
+    domain = header["question"].get("perturbation", {}).get("domain")
+    stays = _stays(ensemble, values, domain or {})
     used = set(ensemble.trees.feature.tolist())
     require(set(row.kept) == stays & used, "record: what is kept besides is not all that is")
-    require(not stays & set(row.features), "record: categories and missing values are kept anyway")
+    require(not stays & set(row.features), "record: what never moves is kept anyway")
     low, high = (_domain(header, side, row.row, n_features) for side in ("low", "high"))
     # Values of the row are always allowed; a missing one is no number to compare with.
     low = [a if math.isnan(v) else min(a, v) for a, v in zip(low, values, strict=True)]
     high = [b if math.isnan(v) else max(b, v) for b, v in zip(high, values, strict=True)]
-    groups = _groups(header, n_features)
-    ends = [_box(row, values, low, high, frozenset())]
-    records = [_record(row, 0, texts[0], None)]
+    groups, before = _groups(header, n_features), _number_before(header, ensemble, domain)
+    left_out = [frozenset[int]()]
     # Of features that the question wants in every set, nobody asks whether they are needed.
     asked = set(range(n_features)) - set(header["question"].get("always", ()))
+    records = [_record(row, 0, texts[0], None)]
     for place, feature in enumerate(row.features):
         if row.minimal and feature in asked:
-            ends.append(_box(row, values, low, high, groups.get(feature, frozenset([feature]))))
+            left_out.append(groups.get(feature, frozenset([feature])))
             records.append(_record(row, len(records), texts[place + 1], row.witnesses[place]))
-    return ends, records
+    boxes = [_box(row, values, (low, high), without, before) for without in left_out]
+    if domain is None:
+        return [(_header(header, boxes, row.row), records)]
+    return [
+        (
+            _header(header, [box], row.row, _kept_in(domain, row, values, without)),
+            [record | {"row": 0}],
+        )
+        for without, box, record in zip(left_out, boxes, records, strict=True)
+    ]
+
+
+def _stays(ensemble: Ensemble, values: Floats, domain: dict[str, Any]) -> set[int]:
+    """Categories and missing values that a domain does not let change."""
+    changes = {feature for feature, _ in domain.get("categorical", ())}
+    changes |= set(domain.get("may_miss", ()))
+    fills = set(domain.get("may_fill", ()))
+    return {
+        feature
+        for feature, value in enumerate(values)
+        if (feature not in fills if math.isnan(value) else
+            bool(ensemble.is_categorical[feature]) and feature not in changes)
+    }  # fmt: skip
+
+
+def _number_before(
+    header: dict[str, Any], ensemble: Ensemble, domain: Any
+) -> Callable[[float], float]:
+    """What gives the last number before one; in a domain, of the precision of its rows."""
+    arithmetic = header["question"].get("arithmetic")
+    is_double = domain is None or "float64" in (arithmetic, ensemble.input_precision)
+    real = np.dtype("float64" if is_double else "float32").type
+    return lambda end: float(np.nextafter(real(end), real(-np.inf)))
+
+
+def _kept_in(
+    domain: dict[str, Any], row: ReasonsRow, values: Floats, without: frozenset[int]
+) -> dict[str, Any]:
+    """A domain in which features of a set keep their values, or at least do not go missing."""
+    kept = {feature for feature in row.features if feature not in without}
+    fixed = kept - (_moving(row) if not without else set())
+    return domain | {
+        "may_miss": [f for f in domain.get("may_miss", ()) if f not in kept],
+        "may_fill": [f for f in domain.get("may_fill", ()) if f not in kept],
+        "categorical": [
+            [f, [values[f]] if f in fixed and not math.isnan(values[f]) else codes]
+            for f, codes in domain.get("categorical", ())
+        ],
+    }
+
+
+def _moving(row: ReasonsRow) -> set[int]:
+    """Features of a set that may move in their intervals."""
+    if row.intervals is None:
+        return set()
+    require(len(row.intervals) == len(row.features), "record: one interval per feature")
+    return {
+        feature
+        for feature, ends in zip(row.features, row.intervals, strict=True)
+        if None not in ends
+    }
 
 
 def _groups(header: dict[str, Any], n_features: int) -> dict[int, frozenset[int]]:
@@ -157,23 +227,29 @@ def _groups(header: dict[str, Any], n_features: int) -> dict[int, frozenset[int]
 
 
 def _box(
-    row: ReasonsRow, values: Floats, low: Floats, high: Floats, without: frozenset[int]
+    row: ReasonsRow,
+    values: Floats,
+    ends: Ends,
+    without: frozenset[int],
+    before: Callable[[float], float],
 ) -> Ends:
     """Ends of what a set leaves open, without some of its features."""
-    least, most = list(low), list(high)
+    least, most = (list(side) for side in ends)
+    moving = _moving(row) if not without else set()
     for at, feature in enumerate(row.features):
-        if feature in without:
+        value = values[feature]
+        if feature in without or math.isnan(value):
+            require(feature in without or feature not in moving, "record: no number has intervals")
             continue
-        if row.intervals is None or without:
-            least[feature] = most[feature] = values[feature]
+        if feature not in moving:
+            least[feature] = most[feature] = value
             continue
-        require(len(row.intervals) == len(row.features), "record: one interval per feature")
-        first, end = map(float, row.intervals[at])
-        require(first <= values[feature] < end, "record: intervals hold the values of the row")
+        first, end = (float(e or 0.0) for e in (row.intervals or [])[at])
+        require(first <= value < end, "record: intervals hold the values of the row")
         if math.isfinite(first):
             least[feature] = first
         if math.isfinite(end):
-            most[feature] = math.nextafter(end, -math.inf)
+            most[feature] = before(end)
     return least, most
 
 
@@ -198,8 +274,10 @@ def _record(row: ReasonsRow, number: int, evidence: str | None, witness: Any) ->
     }
 
 
-def _header(header: dict[str, Any], ends: list[Ends], row: int) -> dict[str, Any]:
-    """The header of the run that a row stands for."""
+def _header(
+    header: dict[str, Any], ends: list[Ends], row: int, domain: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The header of a run that a row stands for."""
     asked = {name: header["question"].get(name) for name in ("goal", "labels", "arithmetic")}
     goal = asked["goal"]
     if isinstance(goal, dict):
@@ -211,7 +289,7 @@ def _header(header: dict[str, Any], ends: list[Ends], row: int) -> dict[str, Any
     asked |= {
         "kind": "verify",
         "engine": {"name": "exact"},
-        "perturbation": {"name": "Box", "low": low, "high": high},
+        "perturbation": {"name": "Box", "low": low, "high": high, "domain": domain},
     }
     return {"record": "header", "format": 1, "model": header["model"], "question": asked}
 

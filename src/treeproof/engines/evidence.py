@@ -115,8 +115,7 @@ def _record_costs(
         claimed[outcomes.lower <= 0.0] = CLAIM_NOTHING
     n_rows = len(query)
     status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
-    is_target = query.alternatives.judgement == LABEL_IS_TARGET and query.ensemble.n_outputs > 2
-    is_left = is_target or bool(pricing.types.rules)
+    is_left = bool(pricing.types.rules)
     tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
     claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
     found: dict[int, tuple[str, bytes]] = {}
@@ -141,8 +140,7 @@ def _record_costs(
     for row in np.flatnonzero((claimed != CLAIM_NOTHING) | has_witness).tolist():
         kept, proof = found.get(row, ("[]", b""))
         if is_left:
-            what = "targets among several classes, and rules,"
-            outcomes.evidence[row] = f"{NO_EVIDENCE}{what} are not proved on record"
+            outcomes.evidence[row] = f"{NO_EVIDENCE}rules are not proved on record"
         elif status[row] != PROVED:
             outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
         else:

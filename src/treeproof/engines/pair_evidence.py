@@ -36,13 +36,14 @@ def record(
     low, high, _ = boxes_of(cells, question)
     exponent = math.frexp(2.0 * magnitude(models, question) + 1e-300)[1] - UNIT_BITS
     limits = limits_of(budget)
-    status, data = record_pair(
+    status, data, has_all_trees = record_pair(
         forest, aim_of(question, 0.0, 0.0), low[0], high[0], float(bound), limits, exponent
     )
     if status != PROVED:
         return None
     proof = base64.b64encode(np.asarray(data).tobytes()).decode()
-    return {"exponent": exponent, "bound": float(bound).hex(), "proof": proof}
+    found = {"exponent": exponent, "bound": float(bound).hex(), "proof": proof}
+    return found | ({"whole": True} if has_all_trees else {})
 
 
 def write(

@@ -167,6 +167,8 @@ def forest_of(models: PairModels, cells: PairCells, question: PairQuestion) -> P
         copies=copies_of(cells, question),
         semantics=(semantics_of(models.first, 0), semantics_of(models.second, 0)),
         is_alike=one == other,
+        # Of two classes among more, trees of others matter only where these two settle nothing.
+        has_all_trees=question.kind != "value" and models.joint.n_outputs <= 2,
     )
 
 

@@ -212,10 +212,14 @@ def _preference(ensemble: Ensemble, winner: int, loser: int) -> _Need:
     table, _ = alternatives_of(ensemble, None, np.arange(k), np.zeros((k, k)))
     # Group g lists the other classes in order: which of them beats g.
     number = int(table.group_start[loser]) + (winner if winner < loser else winner - 1)
+    weights = table.coefficient[number]
+    # Counted in sums, as proofs do, so that needs of two models can be mixed.
+    rate = Fraction(float(np.abs(weights).max()))
+    # Sound: the need is rounded down, and what rounding may hide is rounded up.
     return _Need(
-        table.coefficient[number],
-        float(table.need[number]),
-        link_rounding(ensemble),
+        np.sign(weights),
+        round_down(Fraction(float(table.need[number])) / rate),
+        -round_down(-Fraction(link_rounding(ensemble)) / rate),
         float(table.unit[number]),
     )
 

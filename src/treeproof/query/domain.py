@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -166,9 +166,9 @@ def column_types(domain: Domain | None, ensemble: Ensemble) -> ColumnTypes:
     if not isinstance(domain, Domain):
         raise InvalidInput(f"'domain' must be a Domain. Got {domain!r}.")
     groups = tuple(
-        (_group(name, group, ensemble), name == "one_hot")
+        (columns, name == "one_hot")
         for name in ("one_hot", "at_most_one")
-        for group in getattr(domain, name)
+        for columns in _groups(name, getattr(domain, name), ensemble)
     )
     low, high = _ranges(domain.ranges, ensemble)
     types = ColumnTypes(
@@ -212,6 +212,7 @@ def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
                 f"'values' of Domain must be whole for {feature_name(ensemble, feature)}, which is"
                 f" an integer. Got {values.tolist()}."
             )
+    _refuse_empty_ranges(types, ensemble)
     for rule in types.rules:
         for feature in rule.features:
             changes = types.may_miss[feature] or types.may_fill[feature]
@@ -228,6 +229,22 @@ def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
                     f"'{name}' of Domain must name features that the model accepts as missing, and"
                     f" none of a group. Got {feature_name(ensemble, feature)}."
                 )
+
+
+def _refuse_empty_ranges(types: ColumnTypes, ensemble: Ensemble) -> None:
+    """Refuse ranges without a value that a feature may take."""
+    for feature in np.flatnonzero(~np.isneginf(types.low) | ~np.isposinf(types.high)).tolist():
+        low, high = types.low[feature], types.high[feature]
+        values = types.values.get(feature)
+        is_empty = types.integer[feature] and np.ceil(low) > np.floor(high)
+        if values is not None:
+            is_empty = not np.any((low <= values) & (values <= high))
+        if is_empty:
+            kind = "whole number" if values is None else "listed value"
+            raise InvalidInput(
+                f"'ranges' of Domain must hold a {kind} of {feature_name(ensemble, feature)}."
+                f" Got {low} to {high}."
+            )
 
 
 def feature_name(ensemble: Ensemble, feature: int) -> str:
@@ -249,12 +266,22 @@ def _mask(name: str, given: Any, ensemble: Ensemble) -> NDArray[np.bool_]:
     return mask
 
 
-def _group(name: str, given: Any, ensemble: Ensemble) -> tuple[int, ...]:
-    if isinstance(given, str | int | np.integer):
-        raise InvalidInput(
-            f"'{name}' of Domain must list groups, such as [['red', 'green']]. Got {given!r}."
-        )
-    return tuple(_numbers(name, given, ensemble))
+def _groups(name: str, given: Any, ensemble: Ensemble) -> list[tuple[int, ...]]:
+    rule = f"'{name}' of Domain must list groups of features, such as [['red', 'green']]"
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidInput(f"{rule}. Got {given!r}.")
+    for group in given:
+        if isinstance(group, str) or not isinstance(group, Sequence | np.ndarray) or not len(group):
+            raise InvalidInput(f"{rule}. Got the group {group!r}.")
+    return [tuple(_numbers(name, group, ensemble)) for group in given]
+
+
+def _listed(name: str, feature: Any, given: Any) -> FloatArray:
+    """Numbers that a dict of a domain lists for a feature."""
+    what = f"'{name}' of Domain for {feature!r}"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} must be a list of numbers. Got {given!r}.")
+    return numbers_of(what, list(given))
 
 
 def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArray]:
@@ -263,7 +290,7 @@ def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArra
     found = {}
     for feature, values in given.items():
         number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
-        array = numbers_of(f"'values' of Domain for {feature!r}", list(values))
+        array = _listed("values", feature, values)
         if array.ndim != 1 or len(array) == 0 or not np.all(np.isfinite(array)):
             raise InvalidInput(
                 f"'values' of Domain for {feature!r} must be a list of finite numbers."
@@ -281,7 +308,7 @@ def _ranges(given: Mapping[Any, Any], ensemble: Ensemble) -> tuple[FloatArray, F
     high = np.full(ensemble.n_features, np.inf)
     for feature, ends in given.items():
         number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
-        array = numbers_of(f"'ranges' of Domain for {feature!r}", list(ends))
+        array = _listed("ranges", feature, ends)
         if array.shape != (2,) or not array[0] <= array[1]:
             raise InvalidInput(
                 f"'ranges' of Domain for {feature!r} must be (low, high) with low <= high."

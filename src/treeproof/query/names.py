@@ -27,8 +27,9 @@ def feature_number(feature: int | str, n_features: int, names: Sequence[str]) ->
                 f" Its names are: {listed(names)}."
             )
         return number
-    if not 0 <= int(feature) < n_features:
-        raise InvalidInput(f"A feature number must be from 0 to {n_features - 1}. Got {feature}.")
+    is_number = isinstance(feature, int | np.integer) and not isinstance(feature, bool)
+    if not is_number or not 0 <= int(feature) < n_features:
+        raise InvalidInput(f"A feature number must be from 0 to {n_features - 1}. Got {feature!r}.")
     return int(feature)
 
 

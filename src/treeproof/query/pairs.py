@@ -177,19 +177,19 @@ class Ranges:
         """A question about these ranges, or an error where it takes a group of columns apart."""
         for columns, _ in self.groups:
             inside = sorted(set(columns) & set(question.changed))
-            names = [feature_name(ensemble, feature) for feature in columns]
+            names = ", ".join(feature_name(ensemble, feature) for feature in columns)
             if question.relation == "near" and inside:
                 if any(question.widths[feature] >= 1 for feature in inside):
                     raise UnsupportedQuery(
                         "Rows that are near each other must have the same choice in every group."
-                        f" Got a width of 1 or more for a column of {names}; give it a scale of 0."
+                        f" Got a width of 1 or more for one of {names}; give it a scale of 0."
                     )
                 changed = tuple(f for f in question.changed if f not in inside)
                 question = replace(question, changed=changed)
             elif inside and (len(inside) < len(columns) or question.relation):
+                own = ", ".join(feature_name(ensemble, feature) for feature in inside)
                 raise InvalidInput(
-                    "Columns of a group change together, and in no order. Got"
-                    f" {[feature_name(ensemble, f) for f in inside]} of {names}."
+                    f"Columns of a group change together, and in no order. Got {own} of {names}."
                 )
             elif inside and self.rows is not None and columns[0] not in self.values:
                 raise UnsupportedQuery(
@@ -293,10 +293,9 @@ def _folded(ensemble: Ensemble, ranges: Ranges, groups: tuple[Group, ...]) -> Ra
     values = dict(ranges.values)
     for group in groups:
         columns, choices = group[0], choices_of(group)
+        names = ", ".join(feature_name(ensemble, feature) for feature in columns)
         if ranges.missing[list(columns)].any():
-            raise InvalidInput(
-                f"'missing' must name no column of a group. Got {list(columns)}, of which one does."
-            )
+            raise InvalidInput(f"'missing' must name no column of a group. Got one of {names}.")
         ends = ranges.low[:, np.newaxis, columns], ranges.high[:, np.newaxis, columns]
         is_inside = np.all((ends[0] <= choices) & (choices <= ends[1]), axis=2)
         low[:, columns] = high[:, columns] = 0.0
@@ -304,12 +303,10 @@ def _folded(ensemble: Ensemble, ranges: Ranges, groups: tuple[Group, ...]) -> Ra
         if rows is None:
             values[columns[0]] = np.flatnonzero(is_inside[0]).astype(np.float64)
             if not is_inside.any():
-                names = [feature_name(ensemble, feature) for feature in columns]
                 raise InvalidInput(f"The domain must hold a choice of the group {names}. Got none.")
         elif is_inside.all():
             values[columns[0]] = np.arange(len(choices), dtype=np.float64)
         elif (is_inside.sum(axis=1) > 1).any():
-            names = [feature_name(ensemble, feature) for feature in columns]
             raise UnsupportedQuery(
                 f"Around rows, the group {names} must be free to take every choice, or keep to its"
                 " own. Got a radius or bounds that allow for some choices only."

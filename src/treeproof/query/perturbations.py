@@ -188,6 +188,11 @@ class Cost:
 
 
 def _list_features(perturbation: Any) -> None:
+    if not isinstance(perturbation.relative, bool | np.bool_):
+        raise InvalidInput(
+            f"'relative' of {type(perturbation).__name__} must be True or False."
+            f" Got {perturbation.relative!r}."
+        )
     for name in ("frozen", "moving"):
         if isinstance(getattr(perturbation, name), str | int | np.integer):
             object.__setattr__(perturbation, name, (getattr(perturbation, name),))
@@ -203,7 +208,7 @@ def _check_limit(perturbation: Any, name: str) -> None:
         if np.all(values >= 0.0):
             object.__setattr__(perturbation, name, PerRow(values=values))
             return
-    elif np.ndim(limit) == 0 and limit >= 0.0:
+    elif np.ndim(limit) == 0 and np.asarray(limit).dtype.kind in "biuf" and limit >= 0.0:
         return
     raise InvalidInput(
         f"'{name}' of {type(perturbation).__name__} must be a number >= 0, or one for each row."

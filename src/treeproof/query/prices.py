@@ -366,6 +366,11 @@ class Pricing:
     def _refuse_broken_rules(self) -> None:
         for rule in self.types.rules:
             for number, row in enumerate(self.rows):
+                if np.isinf(row[list(rule.features)]).any():
+                    raise InvalidInput(
+                        f"Features that the rule {rule.text!r} is about must be finite. Got"
+                        f" {[float(row[f]) for f in rule.features]} in row {number}; leave it out."
+                    )
                 if not rule.holds(row):
                     raise InvalidInput(
                         f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."

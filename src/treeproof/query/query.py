@@ -149,7 +149,7 @@ class Query:
         never = (np.isnan(self.rows) | categorical_features(self.ensemble)) & is_used
         if self.pricing is not None:
             types = self.pricing.types
-            changes = types.may_fill & np.isnan(self.rows)
+            changes = np.where(np.isnan(self.rows), types.may_fill, types.may_miss)
             changes[:, list(types.may_become)] |= ~np.isnan(self.rows[:, list(types.may_become)])
             never &= ~changes
         return never

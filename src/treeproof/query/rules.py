@@ -62,6 +62,8 @@ def read_rules(texts: Any, ensemble: Ensemble) -> tuple[Rule, ...]:
     if isinstance(texts, str):
         texts = [texts]
     found: list[Rule] = []
+    if not isinstance(texts, Sequence):
+        raise InvalidInput(f"'rules' of Domain must be texts. Got {texts!r}.")
     for text in texts:
         if not isinstance(text, str):
             raise InvalidInput(f"'rules' of Domain must be texts. Got {text!r}.")

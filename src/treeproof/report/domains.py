@@ -22,7 +22,7 @@ def domain_words(header: Mapping[str, Any]) -> dict[str, Any]:
     if len(set(bounds)) == 1:
         return {"domain": f"every feature lies anywhere {bounds[0] or 'at all'}", "bounds": []}
     n_free = sum(not words for words in bounds)
-    free = f", {n_free:,} are free" if n_free else ""
+    free = f", {n_free:,} {'is' if n_free == 1 else 'are'} free" if n_free else ""
     return {
         "domain": f"{len(bounds) - n_free:,} of {len(bounds):,} features lie within bounds{free}",
         "bounds": [

@@ -60,6 +60,7 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
         "verdict": str(record["verdict"]),
         "reason": str(record.get("reason") or ""),
         "claim": _words(record["claim"]),
+        "outcome": _OUTCOMES.get(str(record["verdict"]), ""),
         "bounds": _bounds(record),
         "rows": [],
         "n_hidden": 0,
@@ -84,6 +85,13 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
             for side, label, score in zip(sides, labels, witness["scores"], strict=True)
         ]
     return card
+
+
+_OUTCOMES = {
+    "verified": "It holds for every such input.",
+    "falsified": "It does not hold.",
+    "unknown": "Whether it holds is not known.",
+}
 
 
 def _words(claim: dict[str, Any]) -> str:

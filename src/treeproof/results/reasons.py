@@ -66,8 +66,8 @@ class Reasons(FeatureTable):
         Why the set is not sufficient or minimality is not shown; empty otherwise.
     intervals : list of float64 arrays (n, 2), or None
         How far each feature of the set may still move: from the first number, inclusive, to the
-        second, exclusive; infinite where the domain ends. All may move at once. None where this
-        was not asked for.
+        second, exclusive; infinite where the domain ends, NaN for what keeps its value: categories,
+        columns of a group, missing values. All may move at once. None where this was not asked for.
     widest : bool (n_rows,)
         Whether it is shown that no end of any interval can be moved further out.
     size_lower_bound : float64 (n_rows,)
@@ -231,8 +231,15 @@ class Reasons(FeatureTable):
         for features, point in zip(self.changes[row], self.change_rows[row], strict=True):
             same = (point == self.values[row]) | (np.isnan(point) & np.isnan(self.values[row]))
             moved = [f for f in features.tolist() if not same[f] and self._tells(f, point)]
-            texts.append(_joined([f"{self.name(f)} {_equals(point[f])}" for f in moved]))
+            texts.append(_joined([f"{self.name(f)} {self._is(f, point[f])}" for f in moved]))
         return texts
+
+    def _is(self, feature: int, value: float) -> str:
+        """That a feature has a value; a category by its name, where the model has names."""
+        names = (self.header.get("model") or {}).get("categories", {}).get(str(feature), ())
+        if value in range(len(names)):
+            return f"= {names[int(value)]!r}"
+        return _equals(value)
 
     def _tells(self, feature: int, point: Floats) -> bool:
         """Whether a feature says what a group of the domain is: the one that is 1, or the first."""
@@ -255,11 +262,11 @@ class Reasons(FeatureTable):
         parts = []
         for place, feature in enumerate(self.features[row].tolist()):
             value = float(self.values[row, feature])
-            if self.intervals is None:
+            ends = None if self.intervals is None else self.intervals[row][place]
+            if ends is None or np.isnan(ends).any():
                 if self._tells(feature, self.values[row]):
-                    parts.append((feature, _equals(value)))
+                    parts.append((feature, self._is(feature, value)))
                 continue
-            ends = self.intervals[row][place]
             decimals = column_format(self.values[:, feature]).decimals
             low, high = (_inwards(end, value, decimals) for end in ends.tolist())
             if low == high:

@@ -22,6 +22,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.description import describe, plain
 from treeproof.query.names import feature_number, in_feature_order
+from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.numbers import column_format
 from treeproof.results.reasons import Reasons
@@ -240,7 +241,7 @@ def find_reasons(
     in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
     describe_reasons(query, results, wanted)
     if evidence:
-        _record(query, results, budget, n_jobs)
+        record_reasons(query, results, budget, n_jobs)
     return results
 
 
@@ -251,11 +252,12 @@ def describe_reasons(query: Query, results: Reasons, wanted: Wanted) -> None:
     results.header = header_record(model_words(query), words | query.description)
 
 
-def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None:
+def record_reasons(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None:
     """Prove on record that sets suffice, and that no feature can be left out: a run of its own.
 
     For every set a verified row, whose box holds what the set leaves open; and for each of its
-    features a falsified one, with the witness that the feature is needed.
+    features a falsified one, with the witness that the feature is needed. In a `Domain`, each of
+    them has a domain of its own, in which features of the set keep their values.
     """
     results.evidence = np.full(len(query), None, dtype=object)
     entries = [
@@ -264,15 +266,29 @@ def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None
         for place in range(-1, len(results.features[row]))
         if place < 0 or not np.isnan(results.witnesses[row][place]).all()
     ]
-    if not entries:
+    size = 1 if query.pricing is not None else max(len(entries), 1)
+    for first in range(0, len(entries), size):
+        _record(query, results, entries[first : first + size], budget, n_jobs)
+
+
+def _record(
+    query: Query, results: Reasons, entries: list[tuple[int, int]], budget: Budget, n_jobs: int
+) -> None:
+    """Record some sets (place -1) and witnesses of their features, by row and place."""
+    if results.evidence is None:
         return
-    rows = np.array([row for row, _ in entries])
+    asked = query.take(np.array([row for row, _ in entries]))
     boxes = [left_open(query, results, row, place) for row, place in entries]
     low, high = (np.array(side) for side in zip(*boxes, strict=True))
     box = {"name": "Box", "low": plain(low.tolist()), "high": plain(high.tolist())}
+    if asked.pricing is not None:
+        pricing = _kept_in(asked.pricing, results, *entries[0])
+        pricing = dataclasses.replace(pricing, low=low, high=high)
+        asked = dataclasses.replace(asked, pricing=pricing)
+        box["domain"] = pricing.types.words()
     asked = dataclasses.replace(
-        query.take(rows),
-        reach=dataclasses.replace(query.reach, low=low, high=high),
+        asked,
+        reach=dataclasses.replace(asked.reach, low=low, high=high),
         description=query.description | {"perturbation": box},
     )
     found = Results.empty(*asked.rows.shape)
@@ -298,26 +314,59 @@ def _record(query: Query, results: Reasons, budget: Budget, n_jobs: int) -> None
             results.sufficient[row] &= place >= 0
 
 
+def _kept(results: Reasons, row: int, place: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Features that a row's set keeps, and which of these may move in their intervals.
+
+    Without one of its features, by place, those that are left: then none of them moves. What is
+    left out with a feature is its whole group.
+    """
+    features = results.features[row]
+    if place >= 0:
+        kept = features[~np.isin(features, results.group_of(features[place]))]
+        return kept, np.zeros(len(kept), dtype=bool)
+    if results.intervals is None:
+        return features, np.zeros(len(features), dtype=bool)
+    return features, ~np.isnan(results.intervals[row][:, 0])
+
+
+def _kept_in(pricing: Pricing, results: Reasons, row: int, place: int) -> Pricing:
+    """The domain of one row, in which features of its set keep their values, or do not go missing.
+
+    The checker makes the same of the words of the question.
+    """
+    kept, moves = _kept(results, row, place)
+    types, values = pricing.types, pricing.rows[0]
+    may_miss, may_fill = types.may_miss.copy(), types.may_fill.copy()
+    may_miss[kept] = may_fill[kept] = False
+    fixed = kept[~moves].tolist()
+    own = {f: np.array([values[f]]) for f in fixed if not np.isnan(values[f])}
+    may_become = {f: own.get(f, codes) for f, codes in types.may_become.items()}
+    stays = np.zeros_like(pricing.stays)
+    stays[0, pricing.axes.axis_of[fixed]] = True
+    changed = dataclasses.replace(
+        types, may_miss=may_miss, may_fill=may_fill, may_become=may_become
+    )
+    return dataclasses.replace(pricing, types=changed, stays=stays)
+
+
 def left_open(
     query: Query, results: Reasons, row: int, place: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the box that a row's set leaves open; without one of its features, by place.
-
-    What is left out with a feature is its whole group.
-    """
-    features, values = results.features[row], query.rows[row]
-    low, high = query.reach.low[row].copy(), query.reach.high[row].copy()
-    kept = (
-        features[~np.isin(features, results.group_of(features[place]))] if place >= 0 else features
-    )
-    if results.intervals is None or place >= 0:
-        low[kept] = high[kept] = values[kept]
-        return low, high
-    ends = results.intervals[row]
-    is_low, is_high = np.isfinite(ends[:, 0]), np.isfinite(ends[:, 1])
-    low[features[is_low]] = ends[is_low, 0]
-    # Sound: an interval ends before a threshold, so at the last double before it.
-    high[features[is_high]] = np.nextafter(ends[is_high, 1], -np.inf)
+    """Ends of the box that a row's set leaves open; without one of its features, by place."""
+    sides: Any = query.reach if query.pricing is None else query.pricing
+    low, high, values = sides.low[row].copy(), sides.high[row].copy(), query.rows[row]
+    kept, moves = _kept(results, row, place)
+    fixed = kept[~moves & ~np.isnan(values[kept])]
+    low[fixed] = high[fixed] = values[fixed]
+    if moves.any() and results.intervals is not None:
+        real = (
+            np.float64 if query.pricing is None else np.dtype(query.ensemble.input_precision).type
+        )
+        for feature, (first, end) in zip(kept[moves], results.intervals[row][moves], strict=True):
+            low[feature] = first if np.isfinite(first) else low[feature]
+            # Sound: an interval ends before a threshold, so at the last number before it.
+            if np.isfinite(end):
+                high[feature] = np.nextafter(real(end), real(-np.inf))
     return low, high
 
 

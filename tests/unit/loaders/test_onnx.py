@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+import treeproof as tp
 from tests.stress_rows import stress_rows
 from tests.unit.loaders import onnx_cases as cases
 from treeproof.errors import BrokenModelFile, ModelWarning, TreeproofError, UnsupportedModel
@@ -95,6 +96,33 @@ def test_labels_and_scores_are_those_of_onnxruntime(name):
         found = np.array(ensemble.classes)[evaluate.label_indices(ensemble, margins)]
         assert np.array_equal(found, labels)
         assert len(np.unique(found)) > 1
+
+
+def check_radii(name, n):
+    """Witnesses flip the label that onnxruntime gives; returns how many did."""
+    model = cases.quietly(cases.CASES[name])
+    loaded = load(model)
+    ensemble = loaded.ensemble
+    if ensemble.decision.kind == "score":
+        return 0
+    rows = loaded.reference.feedable(stress_rows(ensemble, 2_000))
+    rows = rows[(np.nan_to_num(np.abs(rows)) < 1e6).all(axis=1)][:n]
+    labels = Model(ensemble).predict(rows)
+    found = tp.radius(Model(ensemble), rows, labels, time_limit_s=5.0)
+    witnesses = np.array(found.witness)
+    # What onnxruntime cannot be fed as it is, such as fractions of integers, is left out.
+    fed = loaded.reference.feedable(witnesses.copy())
+    tried = np.isfinite(found.witness_distance) & (
+        (fed == witnesses) | (np.isnan(fed) & np.isnan(witnesses))
+    ).all(axis=1)
+    if tried.any():
+        assert (answers(model, loaded, witnesses[tried])[0] != labels[tried]).all()
+    return int(tried.sum())
+
+
+@pytest.mark.parametrize("name", ["forest, named classes", "columns, one-hot"])
+def test_witnesses_flip_labels_of_onnxruntime(name):
+    assert check_radii(name, 6) > 0
 
 
 @pytest.mark.parametrize("name", ["forest, named classes", "looked up and scaled", "version 5"])
@@ -316,6 +344,16 @@ def test_damaged_files_are_refused_or_loaded_as_onnxruntime_does():
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_many_damaged_files_are_refused_or_loaded_as_onnxruntime_does(seed):
     assert fuzz(2_500, seed) > 100
+
+
+def test_an_attribute_with_values_of_two_types_is_refused():
+    model = cases.quietly(cases.CASES["looked up and scaled"])
+    (trees,) = (node for node in model.graph.node if node.op_type == "TreeEnsembleClassifier")
+    for attribute in trees.attribute:
+        if attribute.name == "nodes_missing_value_tracks_true":
+            attribute.floats.extend([1.0])
+    with pytest.raises(BrokenModelFile, match=r"tracks_true' .* has values of two types"):
+        load_bytes(model.SerializeToString(), LoadOptions(), source="two")
 
 
 @pytest.mark.parametrize(

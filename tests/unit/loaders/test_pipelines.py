@@ -149,8 +149,11 @@ def test_scores_and_labels_on_ten_thousand_rows(name):
     compare(name, 10_000)
 
 
-def check_radii(name: str, n: int) -> None:
-    """Witnesses flip the deployed object, and nothing tried inside a radius does."""
+def check_radii(name: str, n: int) -> int:
+    """Witnesses flip the deployed object, and nothing tried inside a radius does.
+
+    Returns how many witnesses there were.
+    """
     deployed, case = fitted(name)
     ensemble = tp.load(deployed, self_test=False).ensemble
     rows = rows_for(ensemble, case, 2_000)
@@ -186,6 +189,7 @@ def check_radii(name: str, n: int) -> None:
     is_number = (trees.feature >= 0) & (trees.category_set < 0) & np.isfinite(trees.threshold)
     # Codes of categories and what is missing never move, and may be all that is looked at.
     assert n_witnesses > n // 2 or not is_number.any()
+    return n_witnesses
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Domains: what contradicts itself or the model, rows that break theirs, guesses from frames."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,18 @@ def ask(model: tp.Model, rows: Any = ROW, **domain: Any) -> Any:
     [
         ({"integer": "agee"}, "must have a feature named 'agee'. Did you mean 'age'"),
         ({"integer": 3.5}, "'integer' of Domain must list features"),
-        ({"one_hot": JOB}, "must list groups, such as"),
+        ({"integer": [1.5]}, "A feature number must be from 0 to"),
+        ({"one_hot": JOB}, "must list groups of features, such as"),
+        ({"one_hot": None}, "must list groups of features, such as"),
+        ({"at_most_one": [[]]}, r"Got the group \[\]"),
         ({"one_hot": [JOB, ["job_clerk", "age"]]}, "one group, or categorical, or integer"),
         ({"integer": "job_none", "one_hot": [JOB]}, "one group, or categorical, or integer"),
         ({"values": {"age": []}}, "list of finite numbers"),
         ({"values": [1]}, "'values' of Domain must be a dict"),
+        ({"values": {"age": 3}}, "must be a list of numbers. Got 3"),
+        ({"values": {"age": [1, 2]}, "ranges": {"age": (5, 9)}}, "must hold a listed value"),
+        ({"integer": "age", "ranges": {"age": (0.2, 0.8)}}, "must hold a whole number of 'age'"),
+        ({"ranges": {"age": 5}}, "must be a list of numbers. Got 5"),
         ({"values": {"age": [1.5]}, "integer": ["age"]}, "must be whole for 'age'"),
         ({"values": {"job_none": [0]}, "one_hot": [JOB]}, "for features that are numbers"),
         ({"ranges": {"age": (5, 1)}}, "with low <= high"),
@@ -53,6 +61,7 @@ def ask(model: tp.Model, rows: Any = ROW, **domain: Any) -> Any:
         ({"categorical": {"age": ["old"]}}, "The model has codes, from 0"),
         ({"may_miss": [], "may_fill": ["job_none"], "one_hot": [JOB]}, "none of a group"),
         ({"rules": ["age <"]}, "ule"),
+        ({"rules": 3}, "'rules' of Domain must be texts. Got 3"),
     ],
 )
 def test_contradictions_get_one_sentence(
@@ -117,3 +126,15 @@ def test_a_domain_is_guessed_from_a_frame() -> None:
 def test_only_frames_can_be_guessed_from() -> None:
     with pytest.raises(tp.InvalidInput, match="takes a data frame"):
         tp.Domain.from_frame([[1, 2]])
+
+
+def test_options_of_costs_are_refused_in_one_sentence(model: tp.Model) -> None:
+    with pytest.raises(tp.InvalidInput, match="'eps' of L1 must be a number >= 0"):
+        tp.L1("much")  # type: ignore[arg-type]
+    with pytest.raises(tp.InvalidInput, match="'relative' of Cost must be True or False"):
+        tp.Cost(relative="yes")  # type: ignore[arg-type]
+    rows = [[np.inf, 1.0, 1.0, 0.0, 0.0]]
+    allowing = dataclasses.replace(model.ensemble, infinite_allowed=True)
+    perturbation = tp.L1(domain=tp.Domain(rules="age <= amount + 1"))
+    with pytest.raises(tp.InvalidInput, match=r"is about must be finite. Got .* in row 0"):
+        build_query(allowing, rows, None, perturbation)

@@ -1,106 +1,18 @@
 """Reasons in a domain, found in rounds, against the enumeration of all rows of the domain."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import treeproof as tp
-from tests import random_domains
-from tests.oracle.brute_force import judge
-from tests.oracle.domains import Words, n_points, options_of_row
-from treeproof.engines.base import Budget
-from treeproof.engines.exact import ExactEngine
-from treeproof.query.build import build_query
-from treeproof.query.perturbations import Box
-from treeproof.search.anchors import find_anchors
-from treeproof.search.reasons import Wanted
-
-MOST_POINTS = 20_000
+from tests.campaigns.reasons import check_domain_question
 
 
-def minimal(sets):
-    found = []
-    for one in sorted(set(sets), key=len):
-        if not any(other <= one for other in found):
-            found.append(one)
-    return set(found)
-
-
-class Truth:
-    """Sets of units whose change can break the claim, from all rows of the domain."""
-
-    def __init__(self, query, box, row):
-        options = options_of_row(Words(box, query.ensemble), query.rows, row)
-        self.is_small = n_points(options) <= MOST_POINTS
-        if not self.is_small:
-            return
-        self.units = [options_of_unit[0].columns for options_of_unit in options]
-        values = query.rows[row]
-        points = []
-        for chosen in itertools.product(*options):
-            point = values.copy()
-            for option in chosen:
-                point[list(option.columns)] = option.values
-            points.append(point)
-        points = np.unique(np.array(points), axis=0)
-        broken = points[judge(query, row, points)]
-        same = (broken == values) | (np.isnan(broken) & np.isnan(values))
-        self.changes = minimal(
-            frozenset(
-                number for number, unit in enumerate(self.units) if not entry[list(unit)].all()
-            )
-            for entry in same
-        )
-
-    def numbers(self, features):
-        units = {number for number, unit in enumerate(self.units) if set(unit) & set(features)}
-        assert sorted(f for number in units for f in self.units[number]) == sorted(features)
-        return frozenset(units)
-
-    def suffices(self, kept):
-        return all(change & kept for change in self.changes)
-
-
-def asked(seed):
-    rng = np.random.default_rng(seed)
-    case = random_domains.random_case(rng, kinds=("Box",))
-    box = case.perturbation
-    low, high = np.fmin(box.low, case.rows), np.fmax(box.high, case.rows)
-    box = Box(low, high, box.domain)
-    query = build_query(case.ensemble, case.rows, None, box)
-    return query, box, rng
-
-
-@pytest.mark.parametrize("seed", range(150))
-def test_sets_and_changes_of_rows_of_a_domain(seed):
-    query, box, rng = asked(seed)
-    n = query.rows.shape[1]
-    wanted = Wanted(weights=np.ones(n), n_changes=int(rng.integers(2)))
-    found = find_anchors(ExactEngine(), query, wanted, Budget())
-    for row in np.flatnonzero(~query.already_broken).tolist():
-        truth = Truth(query, box, row)
-        if not truth.is_small:
-            continue
-        kept = truth.numbers(found.features[row].tolist())
-        assert found.sufficient[row]
-        assert truth.suffices(kept)
-        if not found.minimal[row]:
-            assert query.ensemble.decision.link != "identity"
-            continue
-        assert not any(truth.suffices(kept - {unit}) for unit in kept)
-        for feature, point in zip(found.features[row].tolist(), found.witnesses[row], strict=True):
-            assert query.is_broken_by(point[np.newaxis], np.array([row]))[0]
-            assert query.pricing.broken_rule(row, point) is None
-            same = (point == query.rows[row]) | (np.isnan(point) & np.isnan(query.rows[row]))
-            changed = {u for u, unit in enumerate(truth.units) if not same[list(unit)].all()}
-            assert changed & kept <= truth.numbers(found.group_of(feature))
-        if wanted.n_changes and found.changes_minimal[row]:
-            known = [truth.numbers(features.tolist()) for features in found.changes[row]]
-            assert len(known) == bool(kept)
-            assert set(known) <= truth.changes
+@pytest.mark.parametrize("block", range(3))
+def test_reasons_in_random_domains_equal_the_enumeration(block):
+    for seed in range(50 * block, 50 * (block + 1)):
+        check_domain_question(seed, evidence=seed % 5 == 0)
 
 
 def people():
@@ -146,19 +58,29 @@ def test_preferences_and_limits_in_a_domain():
     assert np.all(late.reason != "")
 
 
-@pytest.mark.parametrize(
-    "wish",
-    [{"minimum": True}, {"intervals": True}, {"n_sets": 2}, {"n_changes": 2}, {"groups": [[0, 4]]}],
-)
-def test_what_is_only_found_in_plain_boxes_is_refused(wish):
+def test_minimum_intervals_and_groups_in_a_domain():
     model, rows = people()
-    domain = tp.Domain(one_hot=[[1, 2, 3]])
-    with pytest.raises(tp.UnsupportedQuery, match=r"In a Domain, .* Got"):
-        tp.reasons(model, rows[:1], domain=domain, **wish)
-    with pytest.raises(tp.UnsupportedQuery, match="no evidence yet"):
-        tp.reasons(model, rows[:1], domain=domain, evidence=True)
+    domain = tp.Domain(integer=[0], one_hot=[[1, 2, 3]])
+    options = {"minimum": True, "n_changes": 2, "n_sets": 3, "intervals": True}
+    found = tp.reasons(model, rows[:10], domain=domain, evidence=True, **options)
+    assert found.is_minimum().all()
+    assert found.widest.all()
+    assert all(texts is not None and None not in texts for texts in found.evidence)
+    for features, ends in zip(found.features, found.intervals, strict=True):
+        # The columns of a group keep their values, numbers move.
+        for feature, interval in zip(features.tolist(), ends, strict=True):
+            assert np.isnan(interval).all() == (feature in (1, 2, 3))
+    joined = tp.reasons(model, rows[:10], domain=domain, groups=[[3, 4]])
+    assert joined.question["groups"] == [[1, 2, 3, 4]]
+    assert all(len(np.intersect1d(f, [1, 2, 3, 4])) in (0, 4) for f in joined.features)
+
+
+def test_what_cannot_be_is_refused():
+    model, rows = people()
     with pytest.raises(tp.UnsupportedQuery, match="must be of the Domain"):
         tp.reasons(model, rows[:1], domain=tp.Domain(integer=[0], allow_broken_rows=True))
+    with pytest.raises(tp.InvalidInput, match="in both 'always' and 'never'"):
+        tp.reasons(model, rows[:1], domain=tp.Domain(one_hot=[[1, 2, 3]]), always=1, never=2)
 
 
 def test_rules_are_refused():

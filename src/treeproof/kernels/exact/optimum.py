@@ -61,12 +61,7 @@ from treeproof.kernels.exact.open_boxes import (
 from treeproof.kernels.exact.pairs import child_of, gains_nothing
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
-from treeproof.kernels.exact.search import (
-    choose_branch,
-    count_boundaries,
-    eliminate,
-    peaks_right,
-)
+from treeproof.kernels.exact.search import choose_branch, count_boundaries, eliminate, peaks_right
 
 VALUE, BOTH, LABELS = 0, 1, 2
 """What is sought: the largest value; a pair that passes both needs; two labels that differ."""
@@ -192,6 +187,7 @@ class PairJudge(NamedTuple):
     link           int64   (n, 3)        slots of both copies of related features, and the feature
     cells          int32   (n_columns,)  scratch
     total          float64 (2, n_outputs)  scratch
+    has_all_trees  bool                    whether the problem has all trees of both models
     """
 
     tests: NamedTuple
@@ -203,6 +199,7 @@ class PairJudge(NamedTuple):
     link: np.ndarray
     cells: np.ndarray
     total: np.ndarray
+    has_all_trees: bool
 
 
 @noalloc_kernel
@@ -746,6 +743,11 @@ def find_cut(problem, state, target, judge, best, gap):
         for other in range(problem.n_slots):
             target.point[other] = state.box[other, LOW]
         verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
+        # Sound: the point is one of many, since trees of other classes may tell the box apart; it
+        # stands for all of them only where the needs of these two classes are not met.
+        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees
+        if verdict == HOLDS and is_partial and climb(problem, state, target, np.int64(0)) >= 0.0:
+            verdict = np.int64(AMBIGUOUS)
     return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict
 
 

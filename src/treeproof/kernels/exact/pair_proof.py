@@ -1,14 +1,22 @@
 """Proofs about pairs written down: boxes, and rounded multipliers that close them.
 
-As proof.py, without trimmed boxes; with two needs, a box may change the weight of the first one.
+As proof.py, without trimmed boxes. With two needs, a box may change the weight of the first one;
+and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
 import numpy as np
 
+from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
+from treeproof.kernels.core.status import (
+    MEMORY_LIMIT,
+    NODE_LIMIT,
+    PROVED,
+    TIME_LIMIT,
+    UNDECIDED,
+)
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh
 from treeproof.kernels.exact.optimum import (
     PARTS_OF_WEIGHT,
@@ -23,8 +31,10 @@ from treeproof.kernels.exact.optimum import (
 from treeproof.kernels.exact.pairs import pair_leaves
 from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.proof import (
+    EXACT,
     LAMBDA,
     SPLIT,
+    WEIGHTS,
     close_box,
     new_recorder,
     new_tape,
@@ -32,11 +42,21 @@ from treeproof.kernels.exact.proof import (
     put_multipliers,
     with_bytes,
 )
-from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack
-from treeproof.kernels.exact.search import Budget, new_stack, pop, push_part, with_room
+from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack, with_all_trees
+from treeproof.kernels.exact.search import (
+    Budget,
+    choose_branch,
+    new_stack,
+    pop,
+    push_part,
+    with_room,
+)
 
-NOTHING, WEIGHT = 78, 87
-"""The letters N, of a box in which no pair of leaves gains anything, and W."""
+NOTHING = 78
+"""The letter N, of a box in which no pair of leaves gains anything."""
+SLACKS = 1.0
+"""Boxes with two needs are closed with so much more room than rounding takes, in parts of it: what
+the checker allows for rounding may be a little more."""
 
 
 @noalloc_kernel
@@ -49,20 +69,39 @@ def cut_off(problem, state, gap):
         while high > low and state.marginal[high] < -gap:
             high -= 1
         if low > state.box[slot, LOW]:
-            return slot, low - 1
+            return slot, np.int64(low - 1)
         if high < state.box[slot, HIGH]:
-            return slot, high
-    return np.int64(-1), np.int32(0)
+            return slot, np.int64(high)
+    return np.int64(-1), np.int64(0)
+
+
+@noalloc_kernel
+def split_in_record(problem, state, recorder, gap, best):
+    """Where to split a box; slot -1 when all its points reach the same leaves.
+
+    A search goes on with the cells whose marginals are within the gap alone, which a proof does not
+    tell of: where these need no split, the others are split off.
+    """
+    for place in range(problem.n_slots):
+        recorder.before[place, LOW] = state.box[place, LOW]
+    slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
+    if slot < 0:
+        for place in range(problem.n_slots):
+            state.box[place, LOW] = recorder.before[place, LOW]
+        slot, cell = choose_branch(problem, state, np.inf)
+    return slot, cell
 
 
 @inner_kernel
 def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     """Prove that a problem stays below the floor, and write the proof down.
 
-    ground  PairLeaves and CellBox of the problem, and whether boxes in which no pair of leaves
-            gains anything are closed by that
+    ground  PairLeaves and CellBox of the problem; whether boxes in which no pair of leaves gains
+            anything are closed by that; whether those with one pair of leaves in every tree may be
+            left to the reader
 
-    Returns PROVED, or the limit that was reached, and the tape: boxes in preorder, left ones first.
+    Returns PROVED, UNDECIDED where a box of the last kind may not, or the limit that was reached;
+    and the tape: boxes in preorder, left ones first.
     """
     clock = np.empty(2, dtype=np.int64)
     target = new_target(problem)
@@ -72,7 +111,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     best = new_best(np.int64(0))
     weight = 0.5
     said = 0.5  # the weight that the reader of the tape knows
-    leaves, box, is_exact_at_zero = ground
+    leaves, box, is_exact_at_zero, has_points = ground
     if is_mixed:
         problem = reweigh(problem, parts, weight)
     n_nodes = 0
@@ -98,17 +137,29 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 n_bytes = close_box(problem, state, recorder, floor)
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
+        gap = bound + 2.0 * error - floor
+        slot, cell = np.int64(-1), np.int64(0)
+        if n_bytes == 0 and not is_closed:
+            if is_exact_at_zero:
+                # What is left without them may be closed by what its trees are.
+                slot, cell = cut_off(problem, state, gap)
+            if slot < 0:
+                slot, cell = split_in_record(problem, state, recorder, gap, best)
+            if slot < 0 and not has_points:
+                return UNDECIDED, tape
         tape = with_bytes(tape, 16)
         if weight != said:
-            put(tape, WEIGHT, 1)
+            put(tape, WEIGHTS, 1)
             put(tape, np.int64(np.rint(weight * PARTS_OF_WEIGHT)), 2)
             said = weight
-        if is_closed:
-            put(tape, NOTHING, 1)
-        elif n_bytes > 0:
-            put(tape, LAMBDA, 1)
-            tape = put_multipliers(problem, state, recorder, tape, n_bytes)
-        if is_closed or n_bytes > 0:
+        if slot < 0:
+            if is_closed:
+                put(tape, NOTHING, 1)
+            elif n_bytes > 0:
+                put(tape, LAMBDA, 1)
+                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+            else:
+                put(tape, EXACT, 1)
             if stack.size[0] == 0:
                 return PROVED, tape
             pop(stack, state)
@@ -117,17 +168,11 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 weight = said
                 problem = reweigh(problem, parts, weight)
             continue
-        gap = bound + 2.0 * error - floor
-        slot, cell = np.int64(-1), np.int32(0)
-        if is_exact_at_zero:
-            # What is left without them may be closed by what its trees are.
-            slot, cell = cut_off(problem, state, gap)
-        if slot < 0:
-            slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
         stack, has_room = with_room(stack, budget.memory_bytes)
-        if slot < 0 or not has_room or stack.size[0] >= len(inherited):
-            # What only exact sums could close is not recorded.
+        if not has_room:
             return MEMORY_LIMIT, tape
+        if stack.size[0] >= len(inherited):
+            inherited = grown(inherited, stack.size[0] + 1)
         put(tape, SPLIT, 1)
         put(tape, problem.slots[slot, FEATURE], 4)
         put(tape, problem.cells[cell, HIGH], 4)
@@ -143,33 +188,39 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     limits         PairLimits
     unit_exponent  int      multipliers are multiples of 2**unit_exponent
 
-    Returns a status, and the bytes.
+    Returns a status, the bytes, and whether these are about trees of all outputs.
     """
     clock = np.empty(2, dtype=np.int64)
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     box = CellBox(low, high)
     slack = pair_slack(forest, aim, box)
-    leaves, fits = pair_leaves(
-        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
-    )
-    tape = new_tape(4096)
-    if not fits:
-        return TOO_LARGE, tape.data[:0].copy()
-    problem, parts = build_pair(forest, aim, box, leaves, slack)
-    gross = problem.terms[GROSS]
-    if aim.mode != VALUE:
-        gross = parts.gross[0] + parts.gross[1]
-    # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it is.
-    room = 4.0 * (len(forest.tests.trees.tree_output) + 8) * 2.0**unit_exponent + 2.0**-40 * gross
-    room += 1e-6 * (slack[0] + slack[1])
-    floor = bound - room if aim.mode == VALUE else -room
-    recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
-    # Of values that exceed 0 such boxes say nothing.
+    # Of values that exceed 0, boxes in which nothing is gained say nothing.
     is_exact_at_zero = (
         aim.mode == VALUE and forest.copies.is_difference and forest.is_alike and bound <= 0.0
     )
-    status, tape = record_boxes(
-        problem, parts, new_state(problem), recorder, tape, floor, budget,
-        (leaves, box, is_exact_at_zero),
-    )  # fmt: skip
-    return status, tape.data[: tape.used[0]].copy()
+    while True:
+        has_all_trees = forest.has_all_trees
+        leaves, fits = pair_leaves(
+            forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves, has_all_trees
+        )
+        tape = new_tape(4096)
+        if not fits:
+            return TOO_LARGE, tape.data[:0].copy(), has_all_trees
+        problem, parts = build_pair(forest, aim, box, leaves, slack)
+        gross = problem.terms[GROSS]
+        if aim.mode != VALUE:
+            gross = parts.gross[0] + parts.gross[1]
+        # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it
+        # is.
+        n_trees = len(forest.tests.trees.tree_output)
+        room = 4.0 * (n_trees + 8) * 2.0**unit_exponent + 2.0**-40 * gross
+        room += (1e-6 if aim.mode == VALUE else SLACKS) * (slack[0] + slack[1])
+        floor = bound - room if aim.mode == VALUE else -room
+        recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
+        ground = (leaves, box, is_exact_at_zero, aim.mode != VALUE and has_all_trees)
+        status, tape = record_boxes(
+            problem, parts, new_state(problem), recorder, tape, floor, budget, ground
+        )
+        if status != UNDECIDED or has_all_trees or aim.mode == VALUE:
+            return status, tape.data[: tape.used[0]].copy(), has_all_trees
+        forest = with_all_trees(forest)

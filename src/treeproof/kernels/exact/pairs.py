@@ -143,19 +143,20 @@ def grow_pair_buffer(buffer):
 
 
 @inner_kernel
-def pair_leaves(tests, copies, box, first, second, most_leaves):
+def pair_leaves(tests, copies, box, first, second, most_leaves, has_all_trees):
     """`PairLeaves` of a box of columns, and whether there are at most that many.
 
     box            CellBox (n_columns)     of shared and changed features, then of second copies
     first, second  float64 (n_outputs,)    weights of what the first and the second row add
     most_leaves    int                     trees from the one on that exceeds it are left out
+    has_all_trees  bool                    also trees of outputs without a weight, that add nothing
     """
     n_trees = len(tests.trees.tree_output)
     buffer = new_pair_buffer(n_trees, len(box.low), tests, 1024 + 16 * n_trees, 4096 + 64 * n_trees)
     tree = np.int64(0)
     while tree < n_trees and buffer.leaf_start[tree] <= most_leaves:
         output = tests.trees.tree_output[tree]
-        is_wanted = output < 0 or first[output] != 0.0 or second[output] != 0.0
+        is_wanted = output < 0 or first[output] != 0.0 or second[output] != 0.0 or has_all_trees
         n_leaves = buffer.leaf_start[tree]
         if is_wanted and not (copies.is_difference and not copies.is_below[tests.trees.root[tree]]):
             n_leaves = pair_tree(tests, copies, box, first, second, tree, buffer)

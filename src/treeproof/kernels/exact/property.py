@@ -43,12 +43,22 @@ class PairForest(NamedTuple):
     tests, copies  `Tests` and `Copies` of pairs.py
     semantics      `Semantics` of the first and of the second row's model
     is_alike       whether both add and finish their leaves alike, from the same start
+    has_all_trees  whether problems have trees of outputs that the question gives no weight, too
     """
 
     tests: NamedTuple
     copies: NamedTuple
     semantics: tuple[NamedTuple, NamedTuple]
     is_alike: bool
+    has_all_trees: bool
+
+
+@inner_kernel
+def with_all_trees(forest):
+    """The same models, of which no tree is left out."""
+    return PairForest(
+        forest.tests, forest.copies, forest.semantics, forest.is_alike, np.bool_(True)
+    )
 
 
 class PairBatch(NamedTuple):
@@ -208,25 +218,31 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     clock = np.empty(2, dtype=np.int64)
     budget = Budget(limits.nodes, limits.memory_bytes, seconds_now(clock) + limits.time_s)
     slack = pair_slack(forest, aim, box)
-    leaves, fits = pair_leaves(
-        forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves
-    )
-    best.counts[3] = len(leaves.first)
-    if not fits:
-        return TOO_LARGE, slack[0] + slack[1]
+    total = slack[0] + slack[1]
     if aim.mode == VALUE and forest.copies.is_difference:
         best.value[0] = 0.0  # two equal rows
     # Sound: with the slack of both sums on either side, and room for the rounding of these ends.
-    total = slack[0] + slack[1]
     room = total + 2.0**-40 * (abs(aim.limit) + total)
     aim.ends[0] = aim.limit - room if aim.ends_when >= BELOW else -np.inf
     aim.ends[1] = aim.limit + room if aim.ends_when == DECIDED else np.inf
     aim.ends[2] = 0.0
     is_exact_at_zero = aim.mode == VALUE and forest.copies.is_difference and forest.is_alike
-    if is_exact_at_zero and gains_nothing(leaves, box.low, box.high):
-        best.upper[0] = below_zero(total)  # as `settle_tie`, which has nothing left to search
-        return PROVED, total
-    status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
+    while True:
+        leaves, fits = pair_leaves(
+            forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves,
+            forest.has_all_trees,
+        )  # fmt: skip
+        best.counts[3] = len(leaves.first)
+        if not fits:
+            return TOO_LARGE, total
+        if is_exact_at_zero and gains_nothing(leaves, box.low, box.high):
+            best.upper[0] = below_zero(total)  # as `settle_tie`, which has nothing left to search
+            return PROVED, total
+        status, best.upper[0] = search_boxes(forest, aim, box, leaves, nearest, best, budget, slack)
+        if status != NEAR_TIE or forest.has_all_trees or aim.mode == VALUE:
+            break
+        # Only where each of two classes beats the other one in some row do other classes matter.
+        forest = with_all_trees(forest)
     upper = best.upper[0] + total
     is_tie = best.value[0] <= total and upper > 0.0 and (aim.limit < upper or aim.limit == np.inf)
     if is_exact_at_zero and status == PROVED and is_tie:
@@ -282,6 +298,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
             forest.tests, forest.copies, forest.semantics, aim, inside, leaves,
             linked_slots(problem, forest.copies), np.empty(n_columns, dtype=np.int32),
             np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
+            forest.has_all_trees,
         )  # fmt: skip
         ended, upper, frontier = maximise(
             problem, parts, box, judge, best, budget, frontier, (above, goal)
@@ -303,8 +320,9 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         box = CellBox(row[:n_columns].copy(), row[n_columns:].copy())
         # A part has no more leaves than the whole.
         leaves, _ = pair_leaves(
-            forest.tests, forest.copies, box, aim.first, aim.second, most_leaves
-        )
+            forest.tests, forest.copies, box, aim.first, aim.second, most_leaves,
+            forest.has_all_trees,
+        )  # fmt: skip
 
 
 @kernel

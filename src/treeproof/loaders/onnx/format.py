@@ -30,6 +30,8 @@ ML = "ai.onnx.ml"
 _MODEL = {"producer": 2, "producer_version": 3, "graph": 7, "opsets": 8, "functions": 25}
 _GRAPH = {"node": 1, "initializer": 5, "input": 11, "output": 12, "sparse": 15}
 _NODE = {"input": 1, "output": 2, "op": 4, "attribute": 5, "domain": 7}
+_TYPES = {2: 1, 3: 2, 4: 3, 5: 4, 7: 6, 8: 7, 9: 8}
+"""Types of attributes, by the field that holds the value."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,10 @@ def _node(message: Message) -> Node:
         # Graphs within graphs, references to attributes of functions, sparse tensors.
         if any(number in found for number in (6, 11, 21, 22, 23)):
             raise UnsupportedModel(f"The attribute '{name}' of an operator holds a graph.")
+        held = [kind for field, kind in _TYPES.items() if field in found]
+        # Sound: onnxruntime takes the value of the type that is named, whatever else there is.
+        if len(held) > 1 or (held and 20 in found and held != [found.integer(20)]):
+            raise BrokenModelFile(f"The attribute '{name}' of an operator has values of two types.")
         attributes[name] = Attribute(found)
     return Node(
         op=message.text(_NODE["op"]),

@@ -157,6 +157,9 @@
     $("curve-table").closest("details").addEventListener("toggle", fill);
   }
 
+  // On paper nobody can open what is folded, and claims hold within their domain only.
+  addEventListener("beforeprint", () => document.querySelectorAll("details.domain").forEach((part) => { part.open = true; }));
+
   // The table: one line per row number, whichever runs know it.
   const known = new Map();
   runs.forEach((run, k) => run.row.forEach((row, i) => {
