@@ -70,8 +70,11 @@ def check_bounds(ensemble: Ensemble, result: PropertyResult, truth: float, case:
     assert result.exact, (case, result)
     scale = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees + 1.0
     assert result.upper - result.lower <= 1e-5 * scale, (case, result, truth)
-    if accumulator_grid(ensemble) > 0.0 and ensemble.aggregation.finish == "none":
-        assert result.lower == truth == result.upper, (case, result, truth)
+    grid = accumulator_grid(ensemble)
+    if grid > 0.0 and ensemble.aggregation.finish == "none":
+        assert result.lower == truth, (case, result, truth)
+        # Bounds are computed in doubles, which cannot tell values apart on the finest of grids.
+        assert result.upper == truth or grid < 2.0**-48 * scale, (case, result, truth)
 
 
 def check_range(model: Model, domain: tp.Box, scores: np.ndarray, options: dict, seed: int) -> None:

@@ -38,7 +38,7 @@ def compile_kernels(*, everything: bool = False) -> None:
     """Ask one small question of each kind."""
     import treeproof as tp
 
-    rows, labels = [[0.25], [0.75]] * 10, [0, 1] * 10
+    rows, labels = [[0.25], [0.75]] * 10, [1, 0] * 10  # as the model says, or nothing is searched
     ball = tp.LInf(low=0.0, high=1.0)
     model = _small_model()
     tp.radius(model, rows, labels, ball, evidence=True)

@@ -96,8 +96,6 @@ class ExactEngine:
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Find the minimal perturbation of every row."""
         search, limits = BatchSearch(query, asks_radius=True), limits_of(query, budget)
-        if _has_conditions(query) and query.pricing is None:
-            limits = limits._replace(patience=TARGET_PATIENCE)
         if query.first_guess is None:
             self._search_in_stages(search, limits, query, n_jobs)
         else:
@@ -191,22 +189,23 @@ def _kernel(query: Query) -> Any:
 def _take_turns(
     search: BatchSearch, query: Query, guess: FirstGuess, limits: Limits, n_jobs: int
 ) -> None:
-    """Search what is open by cliques and by the dual in turn, with more patience each time.
+    """Search what is open in two ways in turn, with more patience each time.
+
+    One is the dual search, the other one are cliques; for targets, which are no single sum, the
+    dual with conditions that are weighed against each other, which closes other rows.
 
     Nodes and not seconds end a turn, so that results do not depend on the machine. A search that
     memory ended has no further turn until a nearer witness leaves less to search.
     """
     status, upper = search.columns.status, search.columns.upper
     is_forest = limits.patience == 0
-    turns = [
-        (solve_batch, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
-        (solve_by_cliques, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
+    turns: list[tuple[Any, FirstGuess, int]] = [
+        (solve_batch, guess, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
+        (solve_by_cliques, guess, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
     ]
-    # Cliques would be of one sum of all conditions; only the dual weighs them in every box.
-    ended_at = [
-        np.where(status == MEMORY_LIMIT, upper, np.nan),
-        np.full(len(status), -np.inf if _has_conditions(query) else np.nan),
-    ]
+    if _has_conditions(query):
+        turns[1] = solve_batch, guess._replace(mixes=True), limits.patience
+    ended_at = [np.where(status == MEMORY_LIMIT, upper, np.nan), np.full(len(status), np.nan)]
     kind = 0
     while True:
         is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
@@ -214,11 +213,11 @@ def _take_turns(
         if not is_open.any():
             return
         kind = 1 - kind
-        kernel, patience = turns[kind]
-        turns[kind] = kernel, patience * MORE_PATIENCE
+        kernel, option, patience = turns[kind]
+        turns[kind] = kernel, option, patience * MORE_PATIENCE
         is_open &= ~(upper >= ended_at[kind])
         turn = limits._replace(patience=min(patience, limits.nodes))
-        search.run(kernel, guess, turn, n_jobs=n_jobs, skip=~is_open)
+        search.run(kernel, option, turn, n_jobs=n_jobs, skip=~is_open)
         is_ended = is_open & (status == MEMORY_LIMIT)
         ended_at[kind][is_ended] = upper[is_ended]
 
@@ -227,7 +226,7 @@ def limits_of(query: Query, budget: Budget) -> Limits:
     """Limits as kernels take them."""
     patience = 0 if query.ensemble.aggregation.finish == "divide" else PATIENCE
     if _has_conditions(query):
-        patience = int(budget.node_limit)
+        patience = TARGET_PATIENCE if query.pricing is None else int(budget.node_limit)
     return Limits(
         time_s=float(budget.time_limit_s),
         nodes=int(budget.node_limit),

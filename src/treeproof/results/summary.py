@@ -79,7 +79,7 @@ class RunSummary:
 
     Of the `n_rows` rows only those that are attacked count in all else: by verdict, by the reason
     why they are undecided, and `proved` and `broken` at each of `radii`; `upper` is over the finite
-    bounds.
+    bounds, and `n_never` rows are broken by nothing that is allowed.
     """
 
     asks_radius: bool
@@ -87,6 +87,7 @@ class RunSummary:
     n_rows: int = 0
     n_attacked: int = 0
     n_exact: int = 0
+    n_never: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     lower: RunningStats = field(default_factory=RunningStats)
@@ -106,6 +107,7 @@ class RunSummary:
         if self.asks_radius:
             # Sound: where no bound is known, nothing is proved.
             self.lower.add(np.where(np.isnan(results.lower), 0.0, results.lower))
+            self.n_never += int(np.isposinf(results.lower).sum())
             self.upper.add(results.upper[np.isfinite(results.upper)])
         self.seconds.add(results.seconds)
         proved = count_certified(results, self.radii)
@@ -143,6 +145,8 @@ class RunSummary:
                 f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
                 f"lower bound: {_format(self.lower)}",
             ]
+            if self.n_never:
+                lines.append(f"no allowed change breaks {self.n_never} rows")
             if self.upper.count:
                 lines.append(f"upper bound: {_format(self.upper)} ({self.upper.count} rows)")
         else:
@@ -162,7 +166,9 @@ class RunSummary:
 
 
 def _format(stats: RunningStats) -> str:
-    return f"mean {stats.mean:.6g}, median {stats.median:.6g}, least {stats.least:.6g}"
+    # A mean with infinite ones among them says nothing.
+    mean = "" if stats.largest == np.inf else f"mean {stats.mean:.6g}, "
+    return f"{mean}median {stats.median:.6g}, least {stats.least:.6g}".replace("inf", "∞")
 
 
 def _time(seconds: float) -> str:

@@ -285,3 +285,22 @@ def test_arguments_are_borrowed_and_all_memory_is_given_back() -> None:
         del one, other, answer
     assert allocated() == before
     assert (sys.getrefcount(first), sys.getrefcount(second)) == references
+
+
+def test_a_kernel_is_linked_however_early_a_call_that_never_happens_names_it() -> None:
+    @compiler.inner_kernel
+    def increased(number):  # type: ignore[no-untyped-def]
+        return number + 1
+
+    @compiler.inner_kernel
+    def doubled(number):  # type: ignore[no-untyped-def]
+        return 2 * increased(number)
+
+    @compiler.memory_kernel
+    def entry_point(number):  # type: ignore[no-untyped-def]
+        is_plain = False
+        if is_plain:
+            return increased(number)
+        return doubled(number)
+
+    assert entry_point(3) == 8

@@ -144,3 +144,15 @@ def test_summaries_say_what_may_move():
     results = six_rows()
     results.header["model"]["categorical"] = [1]
     assert "A category never moves: height" in results.summary().splitlines()
+
+
+def test_rows_that_nothing_breaks_have_no_mean():
+    results = Results.empty(3, 1)
+    results.lower[:], results.upper[:] = [0.5, np.inf, np.inf], [0.5, np.inf, np.inf]
+    results.header = {"question": {"kind": "radius"}}
+    tally = RunSummary(True)
+    tally.add(results)
+    lines = tally.lines()
+    assert "lower bound: median ∞, least 0.5" in lines
+    assert "no allowed change breaks 2 rows" in lines
+    assert "upper bound: mean 0.5, median 0.5, least 0.5 (1 rows)" in lines

@@ -70,17 +70,34 @@ class _EntryPoint(JITCodeLibrary):  # type: ignore[misc]
     """Machine code of an entry point and of all inner kernels that it needs."""
 
     def finalize(self) -> None:
-        """Link every inner kernel once, however many others call it; optimise; translate."""
-        found = dict.fromkeys(self._linking_libraries)
-        waiting = list(found)
-        while waiting:
-            library = waiting.pop()
+        """Link every inner kernel once, after all that call it; optimise; translate.
+
+        LLVM drops what nothing calls when it is linked, so callers come first.
+        """
+        ordered: dict[Any, None] = {}
+
+        def visit(library: Any) -> None:
             if isinstance(library, _Linked):
-                new = [callee for callee in library._linking_libraries if callee not in found]
-                found.update(dict.fromkeys(new))
-                waiting.extend(new)
-        self._linking_libraries: list[Any] = list(found)
+                for callee in library._linking_libraries:
+                    if callee not in ordered:
+                        visit(callee)
+            ordered[library] = None
+
+        for library in self._linking_libraries:
+            if library not in ordered:
+                visit(library)
+        self._linking_libraries: list[Any] = list(reversed(ordered))
         super().finalize()
+
+    def _verify_declare_only_symbols(self) -> None:
+        """Refuse code with a call of nothing."""
+        missing = [
+            function.name
+            for function in self._final_module.functions
+            if function.is_declaration and function.name.startswith("_ZN")
+        ]
+        if missing:
+            raise AssertionError(f"These kernels were not linked: {missing}.")
 
     def _optimize_final_module(self) -> None:
         """Optimise as numba does, but unroll and vectorise no loops.

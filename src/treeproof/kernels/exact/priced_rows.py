@@ -9,6 +9,7 @@ from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.cells import FIXED
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import enter_box, new_state
@@ -40,7 +41,12 @@ from treeproof.kernels.exact.problem import (
     build_problem,
     new_conditions,
 )
-from treeproof.kernels.exact.row import base_and_floor, claim_of, is_excluded_by_eq6
+from treeproof.kernels.exact.row import (
+    Alternatives,
+    base_and_floor,
+    claim_of,
+    is_excluded_by_eq6,
+)
 from treeproof.kernels.exact.search import Budget
 
 GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
@@ -69,6 +75,19 @@ class PricedBatch(NamedTuple):
     is_max: bool
     limit: np.ndarray  # (n_rows,) float64
     is_limit_exact: bool
+
+
+class Ways(NamedTuple):
+    """How the claim about a row can break, and what is known about it."""
+
+    forest: Forest
+    space: AtomSpace
+    alternatives: Alternatives
+    group: int  # of the row's alternatives
+    first: int  # the first of them
+    lowest: np.ndarray  # (n_ways,) float64; no violation by each costs less
+    prices: PriceList
+    found: PricedFound
 
 
 class Outlook(NamedTuple):
@@ -328,7 +347,65 @@ def highest_total(space, prices):
 
 
 @inner_kernel
-def search_priced_row(forest, space, alternatives, group, prices, guess, found, budget):
+def look_ahead(ways, guess, most):
+    """Fill in what each alternative costs at least; returns a limit to search first.
+
+    most  float64  nothing costs more
+    """
+    prices, found = ways.prices, ways.found
+    near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(ways.space, prices)
+    if prices.takes_any:
+        near = most
+    least = np.inf
+    trial = np.inf
+    for way in range(len(ways.lowest)):
+        claim = claim_of(ways.alternatives, ways.group, ways.first + way)
+        outlook = outlook_of(ways.forest, claim, ways.space, prices, near, most)
+        ways.lowest[way] = outlook.lower
+        least = min(least, outlook.lower)
+        trial = min(trial, outlook.first)
+    found.lower[0] = least
+    found.eq6_cost[0] = trial
+    return most if prices.takes_any else min(trial * guess.margin, most)
+
+
+@inner_kernel
+def search_ways(ways, limit, is_quick, is_capped, budget):
+    """Search every alternative up to a limit, or below a witness that is cheaper.
+
+    is_capped  bool  the search ends after some nodes
+
+    Returns the worst status, up to what was searched, and whether a search was cut short.
+    """
+    prices, found = ways.prices, ways.found
+    nodes = min(budget.nodes, found.counts[NODES] + PATIENCE) if is_capped else budget.nodes
+    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
+    worst = PROVED
+    is_cut = False
+    for way in range(len(ways.lowest)):
+        if found.upper[0] < np.inf and not prices.takes_any:
+            limit = min(limit, next_limit(prices, found.upper[0]))
+        if ways.lowest[way] > limit:
+            continue
+        claim = claim_of(ways.alternatives, ways.group, ways.first + way)
+        status = explore_priced(
+            ways.forest, claim, ways.space, prices, limit, is_quick, found, turn
+        )  # fmt: skip
+        if status == NODE_LIMIT and turn.nodes < budget.nodes:
+            status = UNDECIDED
+            is_cut = True
+        is_found = prices.takes_any and status == UNDECIDED
+        is_over = is_found or (status > UNDECIDED and status != NEAR_TIE)
+        worst = status if is_over else max(worst, status)
+        if is_over:
+            break
+    if found.upper[0] < np.inf and not prices.takes_any:
+        limit = min(limit, next_limit(prices, found.upper[0]))
+    return worst, limit, is_cut
+
+
+@inner_kernel
+def search_priced_row(ways, guess, budget):
     """Find the cheapest violation of a row, or any within its limit; ``found`` is always valid.
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
@@ -336,84 +413,48 @@ def search_priced_row(forest, space, alternatives, group, prices, guess, found, 
     where that takes long, below limits that grow anew from what is proved.
     """
     clock = np.empty(2, dtype=np.int64)
-    first = alternatives.group_start[group]
-    n_ways = alternatives.group_start[group + 1] - first
-    lowest = np.empty(n_ways, dtype=np.float64)
-    trial = np.inf
-    found.lower[0] = 0.0
-    least = np.inf
-    most = min(highest_total(space, prices), prices.limit)
-    if np.isinf(keep_affordable(space, prices, prices.limit).total):
-        found.lower[0] = np.inf
+    prices, found = ways.prices, ways.found
+    most = min(highest_total(ways.space, prices), prices.limit)
+    found.lower[0] = np.inf
+    if np.isinf(keep_affordable(ways.space, prices, prices.limit).total):
         return PROVED
-    near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(space, prices)
-    if prices.takes_any:
-        near = most
-    for way in range(n_ways):
-        claim = claim_of(alternatives, group, first + way)
-        outlook = outlook_of(forest, claim, space, prices, near, most)
-        lowest[way] = outlook.lower
-        least = min(least, outlook.lower)
-        trial = min(trial, outlook.first)
-    found.lower[0] = least
-    found.eq6_cost[0] = trial
-    if least == np.inf or least > prices.limit:
+    trial = look_ahead(ways, guess, most)
+    if found.lower[0] == np.inf or found.lower[0] > prices.limit:
         return PROVED
     is_quick = np.bool_(not prices.takes_any)
-    trial = min(trial * guess.margin, most)
-    if prices.takes_any:
-        trial = most
-    n_trials = 0
     is_stepping = False
+    n_trials = 0
     while True:
         trial = min(on_grid(prices, trial), most)
-        searched = trial
-        worst = PROVED
         sweeps = found.counts[SWEEPS]
         nodes = found.counts[NODES]
-        turn = budget
-        if found.upper[0] < np.inf and not prices.takes_any and not is_stepping:
-            turn = Budget(min(budget.nodes, nodes + PATIENCE), budget.memory_bytes, budget.deadline)
-        for way in range(n_ways):
-            if found.upper[0] < np.inf and not prices.takes_any:
-                searched = min(searched, next_limit(prices, found.upper[0]))
-            if lowest[way] > searched:
-                continue
-            claim = claim_of(alternatives, group, first + way)
-            status = explore_priced(forest, claim, space, prices, searched, is_quick, found, turn)
-            if status == NODE_LIMIT and turn.nodes < budget.nodes:
-                status = UNDECIDED
-                is_stepping = True
-            worst = max(worst, status)
-            if status > UNDECIDED and status != NEAR_TIE:
-                return status
-            if prices.takes_any and status == UNDECIDED:
-                return PROVED
+        is_capped = found.upper[0] < np.inf and not prices.takes_any and not is_stepping
+        worst, searched, is_cut = search_ways(ways, trial, is_quick, is_capped, budget)
+        is_stepping = is_stepping or is_cut
+        if worst > UNDECIDED:
+            return worst
+        if prices.takes_any and worst == UNDECIDED:
+            return PROVED
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.
-            if found.upper[0] < np.inf:
-                searched = min(searched, next_limit(prices, found.upper[0]))
-                if searched >= next_limit(prices, found.upper[0]):
-                    # On a grid, and between dearest atoms, nothing lies between the two.
-                    is_met = has_steps(prices, found.upper[0])
-                    found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
-                    return PROVED
+            if found.upper[0] < np.inf and searched >= next_limit(prices, found.upper[0]):
+                # On a grid, and between dearest atoms, nothing lies between the two.
+                is_met = has_steps(prices, found.upper[0])
+                found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
+                return PROVED
             found.lower[0] = max(found.lower[0], searched)
-        if worst == NEAR_TIE:
-            return NEAR_TIE
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
             if is_stepping:
-                # Much below a poor witness a search is far smaller; it proves more, or finds better
+                # Far below a poor witness a search is smaller; it proves more, or finds better.
                 is_short = found.counts[NODES] - nodes < PATIENCE
                 lower = max(found.lower[0], LEAST_STEP * trial)
                 trial = min(trial, (LONG_STEP if is_short else STEP) * lower)
         elif trial >= most:
             if worst == PROVED:
-                if prices.limit == np.inf:
-                    found.lower[0] = np.inf
+                found.lower[0] = np.inf if prices.limit == np.inf else found.lower[0]
                 return PROVED
             is_quick = np.bool_(False)
         else:
@@ -451,9 +492,11 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
             columns.eq6_radius[number : number + 1],
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)
-        status = search_priced_row(
-            forest, batch.space, alternatives, batch.groups[number], prices, guess, found, budget
-        )  # fmt: skip
+        group = batch.groups[number]
+        first = alternatives.group_start[group]
+        lowest = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
+        ways = Ways(forest, batch.space, alternatives, group, first, lowest, prices, found)
+        status = search_priced_row(ways, guess, budget)
         if status == NODE_LIMIT:
             found.counts[NODES] -= 1  # it was not looked at
         columns.status[number] = status

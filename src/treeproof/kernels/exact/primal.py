@@ -309,7 +309,8 @@ class Found(NamedTuple):
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
     # Radius from which the best leaves of all trees break the claim
     eq6_radius: np.ndarray  # (1,) float64
-    preferred: np.ndarray  # (1,) int64; of several conditions the one to begin with
+    # Of several conditions the one to begin with; -1: they are weighed against each other
+    preferred: np.ndarray  # (1,) int64
 
 
 @inner_kernel

@@ -12,7 +12,7 @@ from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
-from treeproof.kernels.exact.conditions import choose_one, with_conditions
+from treeproof.kernels.exact.conditions import choose_one, prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
@@ -67,6 +67,7 @@ class FirstGuess(NamedTuple):
     radius: float  # near the answers; not positive: taken from the rows themselves
     # First trial radius over the one from which the best leaves of all trees break the claim
     margin: float
+    mixes: bool = False  # whether several conditions are weighed against each other
 
 
 class Columns(NamedTuple):
@@ -206,7 +207,11 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     need = claim.need
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, 0.0)
-        choose_one(problem, found.preferred)
+        if found.preferred[0] < 0:
+            prefer_one(problem)
+            weigh(problem, problem.conditions.weight)
+        else:
+            choose_one(problem, found.preferred)
         need = 0.0
         floor = 0.0
     target = new_target(problem, forest.space, region, need, floor, found)
@@ -488,7 +493,8 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         radius = guess.radius
         if not radius > 0.0:
             radius = first_step(forest.space, region)
-        first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
+        first = FirstGuess(max(radius, SMALLEST_START), guess.margin, guess.mixes)
+        found.preferred[0] = -1 if guess.mixes else 0
         status = search_within(forest, alternatives, group, region, first, found, budget)
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.

@@ -22,7 +22,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.conditions import begin_with, weigh
+from treeproof.kernels.exact.conditions import begin_with, improve_weights, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.primal import (
     NODES,
@@ -314,9 +314,10 @@ def choose_branch(problem, state, gap):
 
 
 @noalloc_kernel
-def close_or_split(problem, state, target, is_root, is_quick, history):
+def close_or_split(problem, state, target, is_root, is_quick, history, mixes):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
+    mixes    bool  several conditions are weighed against each other
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
 
     Returns CLOSED, SPLIT or CANDIDATE, and for SPLIT how far the bound is above the floor, rounding
@@ -342,6 +343,9 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
         turn += 1
         if bound < floor and turn < limit:
             continue
+        if mixes and turn & (turn - 1) == 0:
+            # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
+            bound = improve_weights(problem, state)
         if is_root:
             if turn == (1 if history == FRESH else 2) and history != REJECTED:
                 decode(problem, state, state.rest, target.distance, target.point)
@@ -435,6 +439,7 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
     stack = new_stack(state, np.int64(8))
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
+    mixes = len(state.weight) > 1 and found.preferred[0] < 0
     while True:
         found.counts[NODES] += 1
         if found.counts[NODES] > budget.nodes:
@@ -447,7 +452,7 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         first_gap = 0.0
         is_tried, is_waiting = False, False  # whether the first condition's state is on the stack
         while True:
-            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
+            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history, mixes)
             if outcome == SPLIT and is_waiting:
                 outcome, gap = keep_better(problem, state, target, stack, gap, first_gap)
                 is_waiting = False
@@ -457,7 +462,7 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
             if outcome == SPLIT:
                 if is_quick:
                     return UNDECIDED
-                rival = -1 if is_tried else failed_condition(problem, state, target)
+                rival = -1 if is_tried or mixes else failed_condition(problem, state, target)
                 is_tried = True
                 if rival >= 0:
                     stack, has_room = with_room(stack, budget.memory_bytes)
