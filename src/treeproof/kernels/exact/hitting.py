@@ -7,7 +7,7 @@ import numpy as np
 from treeproof.kernels.core.arrays import grow_table, grown, sorted_order
 from treeproof.kernels.core.bits import BIT, LAST, SIX, lowest_bit
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import PROVED, TIME_LIMIT
 
 
@@ -259,3 +259,19 @@ def find_hitting_set(family, forbidden, weight, below, is_any_enough, deadline):
                 choice.is_out[np.uint64(other) >> SIX] &= ~bit
         depth -= 1
     return status, best if is_found else np.inf, choice.best
+
+
+@inner_kernel
+def as_family(table):
+    """Rows of a table as a family."""
+    size = np.full(1, len(table), dtype=np.int64)
+    return Family(table, np.zeros(len(table), dtype=np.int64), size)
+
+
+@kernel
+def hitting_set(sets, forbidden, weight, below, is_any_enough, time_s):
+    """`find_hitting_set` for sets that are rows of tables, int64 (n_sets, n_units)."""
+    now = seconds_now(np.empty(2, dtype=np.int64))
+    return find_hitting_set(
+        as_family(sets), as_family(forbidden), weight, below, is_any_enough, now + time_s
+    )
