@@ -425,7 +425,8 @@ def write_table(answers: Answers) -> None:
             "",
             f"## The same questions, Veritas 0.3.1, {VERITAS_S:.0f} s each",
             "",
-            "| model | features | closed to 0.1 % | by us | a pair found | their bound / ours | theirs / ours, median s |",
+            "| model | features | closed to 0.1 % | by us | a pair found | their bound / ours |"
+            " theirs / ours, median s |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
     for model, rows, times in of("veritas"):
