@@ -128,14 +128,17 @@ def gap(row: dict[str, str]) -> float:
 
 def questions_of(subject: Subject, part: str) -> Iterator[tuple[str, Any]]:
     """Names of the questions of a part, and functions that ask them."""
-    for option in {"change": ("",), "fair": (0.7, 0.6)}.get(part, ("increasing", "decreasing")):
+    options = {"change": ("",), "fair": (0.7, 0.6), "monotone": ("increasing", "decreasing")}
+    claims: dict[str, Any] = {
+        "fair": lambda f, p: tp.Fair(f, confidence=p),
+        "monotone": tp.Monotone,
+    }
+    for option in options[part]:
         for feature, name in enumerate(subject.names):
             if part == "change":
                 yield name, partial(tp.largest_change, subject.model, feature, subject.domain)
                 continue
-            claim: Any = tp.Monotone(feature, option)  # type: ignore[arg-type]
-            if part == "fair":
-                claim = tp.Fair(feature, confidence=float(option))
+            claim = claims[part](feature, option)
             yield f"{name} {option}", partial(tp.prove, subject.model, claim, subject.domain)
 
 

@@ -80,8 +80,9 @@ def test_the_report_shows_both_models(run: Run, files: tuple[Path, Path], tmp_pa
     assert "since round 0" in section["trees"]
     scores = section["cards"][0]
     assert scores["verdict"] == "falsified"
-    assert [head.partition(":")[0] for head in scores["heads"]] == ["first model", "second model"]
-    assert all(one == other for _, one, other, _ in scores["rows"])
+    assert [side.partition(":")[0] for side in scores["sides"]] == ["first model", "second model"]
+    assert scores["heads"] == ["value"]
+    assert all(len(values) == 1 for _, values, _ in scores["rows"])
 
 
 def test_around_rows_every_row_has_an_answer(

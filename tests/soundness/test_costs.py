@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.oracle.priced_answers import compare
@@ -31,3 +33,19 @@ def test_one_moving_feature_is_a_ball_for_targets_too(target: int) -> None:
             asked = dataclasses.replace(ball, eps=eps), tp.L1(eps, moving=[feature])
             verdicts = [tp.verify(model, rows, None, each, goal=goal).verdict for each in asked]
             assert verdicts[0].tolist() == verdicts[1].tolist()
+
+
+def test_a_budget_that_is_just_enough_is_enough_on_a_threshold() -> None:
+    """The other number lies on a threshold: going below costs as good as nothing, staying nothing.
+
+    Where the model does not look at it any more, only staying is within the budget.
+    """
+    X = [[0, 0], [0, 0], [0, 0], [0, 1], [0, 1], [1, 0], [1, 1], [1, 1]]
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, [0, 0, 1, 0, 0, 1, 1, 1])
+    model = tp.load(tree)
+    rows = [[0.0, float(np.nextafter(np.float32(0.5), np.float32(1.0)))]]
+    assert rows[0][1] in model.ensemble.trees.threshold.tolist()
+    cost = tp.L1(1.0, domain=tp.Domain(integer=[0]))
+    for arithmetic in ("real", "float64"):
+        results = tp.verify(model, rows, None, cost, arithmetic=arithmetic)
+        assert results.verdict.tolist() == ["falsified"]

@@ -65,25 +65,28 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
         "rows": [],
         "n_hidden": 0,
         "heads": [],
+        "sides": [],
     }
     if witness is not None:
         one, other = witness["rows"]
-        changed = set(witness["changed"])
+        changed, is_one = set(witness["changed"]), is_two and one == other
         names = [name for name in one if name in changed]
         shared = [name for name in one if name not in changed]
         card["rows"] = [
-            (name, _value(one[name]), _value(other[name]), name in changed)
+            (name, [_value(one[name])] + ([] if is_one else [_value(other[name])]), name in changed)
             for name in names + shared[:MOST_SHARED]
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
         labels = witness.get("labels") or [None, None]
         sides = ("first model: ", "second model: ") if is_two else ("", "")
-        card["heads"] = [
+        said = [
             side
             + ("" if label is None else f"label {label}, ")
             + f"score {', '.join(_value(value) for value in score if value is not None)}"
             for side, label, score in zip(sides, labels, witness["scores"], strict=True)
         ]
+        # Two models are asked about one row.
+        card["heads"], card["sides"] = (["value"], said) if is_one else (said, [])
     return card
 
 

@@ -129,9 +129,13 @@ def scaled(*steps, model=None, **given):
 
 
 EXPORTS = {
-    "tree": lambda: sklearn_export(DecisionTreeClassifier(max_depth=6)),
-    "tree, three classes": lambda: sklearn_export(DecisionTreeClassifier(max_depth=6), Y3),
-    "tree, score": lambda: sklearn_export(DecisionTreeRegressor(max_depth=6), TARGET),
+    "tree": lambda: sklearn_export(DecisionTreeClassifier(max_depth=6, random_state=0)),
+    "tree, three classes": lambda: sklearn_export(
+        DecisionTreeClassifier(max_depth=6, random_state=0), Y3
+    ),
+    "tree, score": lambda: sklearn_export(
+        DecisionTreeRegressor(max_depth=6, random_state=0), TARGET
+    ),
     "forest": lambda: sklearn_export(RandomForestClassifier(**FOREST)),
     "forest, array of probabilities": lambda: sklearn_export(
         RandomForestClassifier(**FOREST), zipmap=False

@@ -746,10 +746,14 @@ def search_priced(problem, state, quest, is_quick, budget):
 
 @noalloc_kernel
 def decode_cheapest(problem, state, quest):
-    """Point that takes the cheapest cell of every slot."""
+    """Point that takes the cheapest cell of every slot.
+
+    Of cells that cost the same double, one that costs no more than it: a limit may be just that.
+    """
+    prices, kept, place = quest.prices, quest.kept, quest.place
     for slot in range(problem.n_slots):
         best = state.box[slot, LOW]
         for cell in range(best + 1, state.box[slot, HIGH] + 1):
-            if quest.cost[cell] < quest.cost[best]:
+            if is_cheaper(prices, kept.atom[place[cell]], kept.atom[place[best]]):
                 best = cell
         quest.point[slot] = best
