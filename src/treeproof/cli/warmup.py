@@ -41,33 +41,39 @@ def compile_kernels(*, everything: bool = False) -> None:
     rows, labels = [[0.25], [0.75]] * 10, [1, 0] * 10  # as the model says, or nothing is searched
     ball = tp.LInf(low=0.0, high=1.0)
     model = _small_model()
+    forest = _averaged(model)
     tp.radius(model, rows, labels, ball, evidence=True)
     tp.verify(model, rows, labels, tp.LInf(0.1, low=0.0, high=1.0))
-    tp.radius(_averaged(model), rows, labels, ball, evidence=True)
+    tp.radius(forest, rows, labels, ball, evidence=True)
     tp.radius(model, rows, labels, ball, engine="attack")
     tp.largest_change(model, 0, tp.Box(0.0, 1.0), evidence=True)
-    model.margins(rows)
-    model.leaf_indices(rows)
+    for asked in (model, forest):
+        for some in (rows, rows[:1]):
+            asked.margins(some)
+            asked.leaf_indices(some)
     if everything:
         from treeproof import training
 
         tp.radius(model, rows, labels, tp.L1(low=0.0, high=1.0), evidence=True)
         tp.reasons(model, rows, labels, minimum=True, evidence=True)
-        tp.diff(model, _averaged(model), tp.Box(0.0, 1.0), evidence=True)
+        tp.diff(model, forest, tp.Box(0.0, 1.0), evidence=True)
         tp.feature_radius(model, rows, labels)
         for engine in ("single_tree", "cliques", "multilevel", "combination", "hard_label"):
             asked = _small_model(n_trees=1) if engine == "single_tree" else model
             tp.radius(asked, rows, labels, ball, engine=engine)
         for classes in (labels, [0, 1, 2, 0] * 5):
-            training.RobustGBDTClassifier(n_estimators=2).fit(rows, classes).predict_proba(rows)
+            boosted = training.RobustGBDTClassifier(n_estimators=2, subsample=0.5, random_state=0)
+            boosted.fit(rows, classes).predict_proba(rows)
         training.RobustRandomForestClassifier(n_estimators=2).fit(rows, labels)
 
 
 def _averaged(model: "tp.Model") -> "tp.Model":
-    """The same trees as a forest, which is searched by kernels of its own."""
+    """The same trees as a forest of doubles, which is searched by kernels of its own."""
     import treeproof as tp
 
-    aggregation = replace(model.ensemble.aggregation, finish="divide", divisor=2.0)
+    aggregation = replace(
+        model.ensemble.aggregation, precision="float64", finish="divide", divisor=2.0
+    )
     return tp.Model(replace(model.ensemble, aggregation=aggregation))
 
 
