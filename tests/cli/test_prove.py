@@ -79,7 +79,7 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert section["proofs"].startswith("3 of 3 answers carry a proof")
     assert [card["verdict"] for card in cards] == ["verified", "verified", "falsified"]
     assert cards[2]["rows"][0][0] == "size"
-    assert cards[2]["rows"][0][3]
+    assert cards[2]["rows"][0][2]
     document = json.loads(out.read_text())
     wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
     out.write_text(json.dumps(wide))

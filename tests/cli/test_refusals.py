@@ -144,8 +144,16 @@ THREATS = [
     ("eps = ", "The threat model 'threat.toml' must be TOML. Got: "),
     ("features = 3", "'features' in 'threat.toml' must be tables, such as [features.age]."),
     ("[features]\nage = 3", "'features' in 'threat.toml' must be tables, such as [features.age]."),
-    ("eps = -1", "'eps' in 'threat.toml' must be a number >= 0. Got -1."),
-    ("eps = nan", "'eps' in 'threat.toml' must be a number >= 0. Got nan."),
+    (
+        "eps = -1",
+        "'eps' in 'threat.toml' must be a number >= 0, or a column of the data such as {column ="
+        ' "tolerance"}. Got -1.',
+    ),
+    (
+        "eps = nan",
+        "'eps' in 'threat.toml' must be a number >= 0, or a column of the data such as {column ="
+        ' "tolerance"}. Got nan.',
+    ),
     ("scale = 'iqr'", "'scale' in 'threat.toml' must be one of one, std, range. Got 'iqr'."),
     ("frozen = 'width [cm]'", "'frozen' in 'threat.toml' must be a list of feature names"),
     ("low = '0'", "'low' in 'threat.toml' must be a number. Got '0'."),

@@ -133,12 +133,16 @@ def points_of(models: Any, domain: tp.Box, missing: list[int]) -> np.ndarray:
     )
 
 
+def pair_of_case(rng: np.random.Generator, seed: int) -> tuple[Ensemble, Ensemble] | None:
+    """The two models of a case; None where they cannot be compared."""
+    pair = random_pair(rng, LARGE if seed % 3 == 0 else SIZES)
+    return with_hidden_classes(rng) if seed % 20 == 7 else pair
+
+
 def check_case(seed: int, **options: Any) -> tp.DiffResult | None:
     """One random pair of models and a domain: scores and labels."""
     rng = np.random.default_rng(seed)
-    pair = random_pair(rng, LARGE if seed % 3 == 0 else SIZES)
-    if seed % 20 == 7:
-        pair = with_hidden_classes(rng)
+    pair = pair_of_case(rng, seed)
     if pair is None:
         return None
     first, second = pair

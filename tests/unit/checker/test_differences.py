@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.soundness.test_differences import SIZES, check_case, random_pair
+from tests.soundness.test_differences import check_case, pair_of_case
 from tests.unit.checker.test_properties import packed, unpacked
 from treeproof.checker.properties import check_property
 from treeproof.errors import CertificateRejected
@@ -19,7 +19,7 @@ def answers(seeds: range) -> Iterator[tuple[Ensemble, Ensemble, PropertyResult]]
     """Decided parts of answers, with the two models that they are about."""
     for seed in seeds:
         result = check_case(seed, evidence=True)
-        pair = random_pair(np.random.default_rng(seed), SIZES)
+        pair = pair_of_case(np.random.default_rng(seed), seed)
         if result is None or pair is None or seed % 3 == 0:
             continue
         for part in result.parts:
