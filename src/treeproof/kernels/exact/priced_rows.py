@@ -466,10 +466,8 @@ def search_priced_row(ways, guess, budget):
             growth = GROWTH if n_trials <= EARLY_TRIALS or worst != PROVED else LATER_GROWTH
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
-            # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or
-            # what is only approached.
-            above = max(next_price(prices, trial), np.nextafter(trial, np.inf))
-            trial = max(trial * growth, trial + prices.grid, above)
+            # A limit of 0 does not grow by a factor: at least one more atom is to be within it.
+            trial = max(trial * growth, trial + prices.grid, next_price(prices, trial))
         if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
 
