@@ -74,3 +74,13 @@ def test_a_move_to_below_the_rows_own_value_costs_its_charge(cost: tp.L0 | tp.Co
     results = tp.radius(model, [[float(threshold)]], [1], cost, arithmetic="real")
     assert results.exact.tolist() == [True]
     assert results.upper.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("eps", [0.1, 5e-324])
+def test_a_row_on_a_threshold_breaks_where_all_that_may_move_is_free(eps: float) -> None:
+    """The dearest move costs 0, but is only approached: no budget above 0 is too small for it."""
+    model = DecisionTreeClassifier(max_depth=1).fit([[0.0], [1.0]], [0, 1])
+    threshold = np.nextafter(np.float32(model.tree_.threshold[0]), np.float32(np.inf))
+    ball = tp.LInf(eps, domain=tp.Domain())
+    results = tp.verify(model, [[float(threshold)]], [1], ball, arithmetic="real")
+    assert results.verdict.tolist() == ["falsified"]

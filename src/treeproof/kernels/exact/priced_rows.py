@@ -335,7 +335,10 @@ def on_grid(prices, limit):
 
 @noalloc_kernel
 def highest_total(space, prices):
-    """What the dearest point costs at most, rounded up."""
+    """More than what the dearest point costs.
+
+    Sound: a limit of just a price does not afford atoms that cost a little more than their double.
+    """
     total = 0.0
     for axis in range(len(space.atom_start) - 1):
         largest = 0.0
@@ -343,7 +346,8 @@ def highest_total(space, prices):
             if prices.cost[atom] < np.inf:
                 largest = max(largest, prices.cost[atom])
         total = max(total, largest) if prices.is_max else total + largest
-    return total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52)
+    # A product alone would leave 0 and the smallest numbers as they are.
+    return np.nextafter(total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52), np.inf)
 
 
 @inner_kernel
@@ -462,8 +466,10 @@ def search_priced_row(ways, guess, budget):
             growth = GROWTH if n_trials <= EARLY_TRIALS or worst != PROVED else LATER_GROWTH
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
-            # A limit of 0 does not grow by a factor: at least one more atom is to be within it.
-            trial = max(trial * growth, trial + prices.grid, next_price(prices, trial))
+            # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or
+            # what is only approached.
+            above = max(next_price(prices, trial), np.nextafter(trial, np.inf))
+            trial = max(trial * growth, trial + prices.grid, above)
         if seconds_now(clock) > budget.deadline:
             return TIME_LIMIT
 
