@@ -340,13 +340,25 @@ def has_prices(asked: Any) -> bool:
 
 def root(exact: Fraction, power: int, *, up: bool) -> float:
     """Smallest double not below, or largest not above, the root of a fraction."""
-    found = float(exact) ** (1.0 / power)
-    while Fraction(found) ** power > exact:
-        found = math.nextafter(found, -math.inf)
-    while Fraction(above := math.nextafter(found, math.inf)) ** power <= exact:
-        found = above
-    is_met = Fraction(found) ** power == exact
-    return found if is_met or not up else math.nextafter(found, math.inf)
+    # 64 bits of the root in whole numbers, which neither underflow nor overflow; cut off, so the
+    # largest double not above them is the one not above the root, or the one before it.
+    size = exact.numerator.bit_length() - exact.denominator.bit_length()
+    shift = max(0, 64 - size // power)
+    whole = (exact.numerator << power * shift) // exact.denominator
+    found = _not_above(Fraction(math.isqrt(whole) if power == 2 else whole, 1 << shift))
+    above = math.nextafter(found, math.inf)
+    if math.isfinite(above) and Fraction(above) ** power <= exact:
+        found, above = above, math.nextafter(above, math.inf)
+    return above if up and Fraction(found) ** power != exact else found
+
+
+def _not_above(exact: Fraction) -> float:
+    """Largest double that is not above a fraction of at least 0."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return float(np.finfo(np.float64).max)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
 
 
 def next_number(forest: Forest, value: float) -> float:

@@ -287,7 +287,7 @@ class Pricing:
     def rounded_down(self, exact: Fraction) -> float:
         """Largest double that is not above a cost, from its exact total; the root for L2."""
         up = self.rounded_up(exact)
-        is_met = Fraction(up) ** (2 if self.is_square else 1) == exact
+        is_met = math.isfinite(up) and Fraction(up) ** (2 if self.is_square else 1) == exact
         return up if is_met else math.nextafter(up, -math.inf)
 
     def rounded_up(self, exact: Fraction) -> float:

@@ -94,12 +94,15 @@ def round_up(exact: Fraction) -> float:
 
 def root_rounded_up(exact: Fraction) -> float:
     """Smallest double whose square is not below an exact number."""
-    value = math.sqrt(round_up(exact))
-    while Fraction(value) ** 2 < exact:
-        value = math.nextafter(value, math.inf)
-    while value > 0.0 and Fraction(below := math.nextafter(value, 0.0)) ** 2 >= exact:
-        value = below
-    return value
+    # Whole roots of 64 bits and more: they know no underflow, from which a walk through the
+    # doubles would never come back, and no overflow.
+    size = exact.numerator.bit_length() - exact.denominator.bit_length()
+    shift = max(0, 64 - size // 2)
+    whole = math.isqrt((exact.numerator << 2 * shift) // exact.denominator)
+    value = round_up(Fraction(whole, 1 << shift))
+    # The whole root is less than one unit of its 64 bits too small: at most one step is missing.
+    is_below = math.isfinite(value) and Fraction(value) ** 2 < exact
+    return math.nextafter(value, math.inf) if is_below else value
 
 
 def quotient_rounded_down(

@@ -3,7 +3,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from treeproof.query.rounding import move_rounded_down, round_down
+from treeproof.checker.prices import root
+from treeproof.query.rounding import move_rounded_down, root_rounded_up, round_down
 
 
 def test_a_move_is_the_largest_double_not_above_the_exact_sum():
@@ -56,3 +57,27 @@ def test_infinite_radii_move_everything_but_features_of_rate_zero():
 def test_round_down_never_exceeds_and_is_the_largest(number):
     value = round_down(number)
     assert Fraction(value) <= number < Fraction(float(np.nextafter(value, np.inf)))
+
+
+@pytest.mark.parametrize("exponent", [-1100, -1074, -600, -537, -50, 0, 1, 53, 500, 1023])
+def test_roots_are_the_nearest_doubles_on_either_side_however_small_and_large(exponent):
+    # Squares below the smallest double once made a walk from 0 upwards that did not end.
+    rng = np.random.default_rng(exponent + 2000)
+    scale = Fraction(2) ** exponent
+    numbers = [Fraction(float(number)) * scale for number in rng.uniform(0.5, 1.0, 50)]
+    exact_squares = [Fraction(float(number)) ** 2 for number in numbers]
+    for square in [*exact_squares, *(number**2 for number in numbers), *numbers]:
+        for up in (root_rounded_up(square), root(square, 2, up=True)):
+            below = Fraction(float(np.nextafter(up, 0.0)))
+            assert square <= Fraction(up) ** 2
+            assert up == 0.0 or below**2 < square
+        down = root(square, 2, up=False)
+        assert Fraction(down) ** 2 <= square < Fraction(float(np.nextafter(down, np.inf))) ** 2
+
+
+def test_roots_beyond_the_doubles_are_infinite_or_the_largest_of_them():
+    most = float(np.finfo(np.float64).max)
+    square = (Fraction(most) * 3) ** 2
+    assert root_rounded_up(square) == root(square, 2, up=True) == np.inf
+    assert root(square, 2, up=False) == root(Fraction(most) * 2, 1, up=False) == most
+    assert root_rounded_up(Fraction(0)) == root(Fraction(0), 2, up=True) == 0.0
