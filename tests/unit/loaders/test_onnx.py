@@ -3,8 +3,10 @@
 import warnings
 
 import numpy as np
+import onnxmltools
 import onnxruntime
 import pytest
+from catboost import CatBoostClassifier
 from onnx import TensorProto, helper
 
 import treeproof as tp
@@ -123,6 +125,16 @@ def check_radii(name, n):
 @pytest.mark.parametrize("name", ["forest, named classes", "columns, one-hot"])
 def test_witnesses_flip_labels_of_onnxruntime(name):
     assert check_radii(name, 6) > 0
+
+
+def test_catboost_exported_by_onnxmltools_is_that_of_catboost():
+    model = CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False, thread_count=1)
+    model.fit(cases.ROWS, cases.Y)
+    ensemble = load_ensemble(onnxmltools.convert_catboost(model, name="model", doc_string=""))
+    assert ensemble.provenance.self_test.startswith("passed: margins of 2,000 rows")
+    assert "Exported by CatBoost." in ensemble.provenance.notes
+    labels = Model(ensemble).predict(cases.ROWS)
+    assert np.array_equal(labels, model.predict(cases.ROWS))
 
 
 @pytest.mark.parametrize("name", ["forest, named classes", "looked up and scaled", "version 5"])

@@ -192,6 +192,11 @@ def test_steps_that_cannot_be_folded_are_named(step, sentence):
             "must be decision trees or forests",
         ),
         (OneVsRestClassifier(XGBClassifier(n_estimators=2)), Y3, "compared by a sum of trees"),
+        (
+            OneVsRestClassifier(make_pipeline(StandardScaler(), XGBClassifier(n_estimators=2))),
+            Y3,
+            "Got XGBClassifier",
+        ),
     ],
 )
 def test_wrappers_that_are_no_sum_say_why(model, target, sentence):

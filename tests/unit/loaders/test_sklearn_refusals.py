@@ -26,7 +26,12 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -34,10 +39,13 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 from threadpoolctl import threadpool_limits
 
 from tests.unit.loaders.sklearn_cases import SAMME, TARGET, Y3, X, Y
-from treeproof.errors import InvalidInput, TreeproofError, UnsupportedModel
+from treeproof.errors import InvalidInput, SelfTestFailed, TreeproofError, UnsupportedModel
+from treeproof.loaders import load_ensemble
 from treeproof.loaders.base import LoadOptions
+from treeproof.loaders.pipelines import wrappers
 from treeproof.loaders.registry import load_object
 from treeproof.loaders.sklearn.loader import SklearnLoader
+from treeproof.prediction import Model
 
 SMALL_FOREST = RandomForestClassifier(3, max_depth=2, random_state=0)
 
@@ -65,7 +73,6 @@ def load(estimator, threshold=None):
         AdaBoostClassifier(**SAMME),
         IsolationForest(),
         GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1]}),
-        GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1]}, refit=False),
         FixedThresholdClassifier(DecisionTreeClassifier()),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -188,8 +195,34 @@ def test_threshold_classifiers_on_other_scores_or_for_the_first_class():
     with pytest.raises(UnsupportedModel, match="predict_proba"):
         load(by_score)
     reverse = FixedThresholdClassifier(boosting, threshold=0.1, pos_label=0).fit(X, Y)
-    with pytest.raises(UnsupportedModel, match="one minus the threshold"):
+    with pytest.raises(UnsupportedModel, match=r"the last one, 1\. Got 0.*one minus the threshold"):
         load(reverse)
+
+
+def test_a_threshold_tuned_for_the_first_class():
+    labels = np.where(Y == 1, "good", "bad")
+    boosting = GradientBoostingClassifier(n_estimators=2, random_state=0)
+    for positive in ("good", "bad"):
+        scorer = make_scorer(f1_score, pos_label=positive)
+        tuned = TunedThresholdClassifierCV(boosting, scoring=scorer, cv=2).fit(X, labels)
+        if positive == "good":
+            assert np.array_equal(Model(load(tuned).ensemble).predict(X), tuned.predict(X))
+            continue
+        with pytest.raises(UnsupportedModel, match=r"the last one, 'good'. Got 'bad'"):
+            load(tuned)
+
+
+def test_the_labels_of_a_threshold_classifier_are_compared_with_its_own(monkeypatch):
+    fixed = FixedThresholdClassifier(SMALL_FOREST, threshold=0.3).fit(X, Y)
+    monkeypatch.setattr(wrappers, "_own_threshold", lambda source, inner: 0.7)
+    with pytest.raises(SelfTestFailed):
+        load_ensemble(fixed)
+
+
+def test_a_search_that_keeps_no_estimator():
+    search = GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2]}, refit=False).fit(X, Y)
+    with pytest.raises(InvalidInput, match="must be fitted with refit=True"):
+        load(search)
 
 
 @pytest.mark.parametrize("category", [-1.0, 0.5, 70_000.0])

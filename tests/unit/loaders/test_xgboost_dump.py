@@ -219,6 +219,7 @@ def test_indicators_are_refused(tmp_path: Path) -> None:
         ({"n_classes": 3, "decision_threshold": 0.2}, "decision threshold needs a binary"),
         ({"n_classes": 1, "decision_threshold": 0.2}, "decision threshold needs a binary"),
         ({"base_score": 1e60}, "finite float32"),
+        ({"base_score": [0.1, 0.2, 0.3]}, "one number. Got 3. Save the model with save_model"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str, tmp_path: Path) -> None:

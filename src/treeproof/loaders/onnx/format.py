@@ -143,7 +143,9 @@ def read_graph(content: bytes) -> Graph:
         for found in map(_input, graph.messages(_GRAPH["input"]))
         if found.name not in constants
     )
+    # CatBoost gives the whole story of its build as a version, in many lines.
     version = model.text(_MODEL["producer_version"])
+    version = "" if "\n" in version else version
     return Graph(
         nodes=tuple(map(_node, nodes)),
         inputs=inputs,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import BrokenModelFile, UnsupportedModel
+from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import Loaded, LoadOptions, Reference, class_numbers
 from treeproof.loaders.pipelines.rows import quietly
 from treeproof.loaders.registry import load_object
@@ -31,6 +31,11 @@ def _noted(loaded: Loaded, note: str) -> Loaded:
 
 def _search(source: Any, options: LoadOptions) -> Loaded:
     """GridSearchCV and kin: the estimator that was found best."""
+    if getattr(source, "refit", True) is False:
+        raise InvalidInput(
+            f"The {type(source).__name__} must be fitted with refit=True. Got refit=False, which"
+            " keeps no estimator. Search again, or pass a fitted estimator itself."
+        )
     require_fitted(source, "best_estimator_")
     loaded = load_object(source.best_estimator_, options)
     return _noted(loaded, f"best_estimator_ of {type(source).__name__}.")
@@ -43,7 +48,10 @@ def _threshold(source: Any, options: LoadOptions) -> Loaded:
     if options.decision_threshold is not None:
         return load_object(inner, options)
     loaded = load_object(inner, replace(options, decision_threshold=own))
-    return _noted(loaded, f"decision threshold {own} of {type(source).__name__}.")
+    loaded = _noted(loaded, f"decision threshold {own} of {type(source).__name__}.")
+    # Forests with several threads add in any order; their own loader gives labels in order.
+    in_order = getattr(_last_step(inner), "n_jobs", None) in (None, 1)
+    return _labelled(loaded, source, None) if in_order else loaded
 
 
 def _own_threshold(source: Any, inner: Any) -> float:
@@ -56,14 +64,22 @@ def _own_threshold(source: Any, inner: Any) -> float:
             f"{name} must apply its threshold to probabilities."
             f" Got response_method={source.response_method!r}. Use 'predict_proba'."
         )
-    positive = getattr(source, "pos_label", None)
-    if positive is not None and positive != inner.classes_[-1]:
+    positive = _positive_class(source)
+    last = np.asarray(inner.classes_).tolist()[-1]
+    if positive is not None and positive != last:
         raise UnsupportedModel(
-            f"The positive class of {name} must be the last one, {inner.classes_[-1]!r}."
+            f"The positive class of {name} must be the last one, {last!r}."
             f" Got {positive!r}. Swap the labels, and use one minus the threshold."
         )
     own = getattr(source, "best_threshold_", getattr(source, "threshold", "auto"))
     return 0.5 if isinstance(own, str) else float(own)
+
+
+def _positive_class(source: Any) -> Any:
+    """The class whose probability is compared; None for the last one."""
+    scorer = getattr(source, "_curve_scorer", None)
+    # A tuned threshold is one on the class that its scorer calls positive.
+    return getattr(source, "pos_label", None) if scorer is None else scorer._get_pos_label()
 
 
 def _frozen(source: Any, options: LoadOptions) -> Loaded:
@@ -125,11 +141,15 @@ def _calibrated(source: Any, options: LoadOptions) -> Loaded:
 
 def _probability_precision(model: Any) -> Precision:
     """Precision in which a model gives probabilities; XGBoost's are single."""
-    last = model
-    while hasattr(last, "steps"):
-        last = last.steps[-1][1]
-    is_single = type(last).__module__.partition(".")[0] == "xgboost"
+    is_single = type(_last_step(model)).__module__.partition(".")[0] == "xgboost"
     return "float32" if is_single else "float64"
+
+
+def _last_step(model: Any) -> Any:
+    """The model at the end of a pipeline, or the model itself."""
+    while hasattr(model, "steps"):
+        model = model.steps[-1][1]
+    return model
 
 
 def _calibrated_cut(
@@ -222,7 +242,7 @@ def _probability_member(source: Any, inner: Any, n_classes: int) -> _Member:
     if not is_mean or ensemble.aggregation.precision != "float64":
         raise UnsupportedModel(
             f"Members of a {type(source).__name__} must be decision trees or forests, whose"
-            f" probabilities are sums. Got {type(inner).__name__}."
+            f" probabilities are sums. Got {type(_last_step(inner)).__name__}."
         )
     if own.dtype.kind not in "iu" or np.any((own < 0) | (own >= n_classes)):
         raise BrokenModelFile("Classes of a member must be numbers of classes of the whole.")
@@ -466,7 +486,8 @@ def _score_of_two(source: Any, inner: Any) -> _Member:
     if not is_score or loaded.ensemble.decision.kind != "threshold":
         raise UnsupportedModel(
             f"Members of a {type(source).__name__} must be compared by a sum of trees: forests,"
-            f" trees, or models with a decision_function. Got {type(inner).__name__}."
+            " trees, or models with a decision_function. Got"
+            f" {type(_last_step(inner)).__name__}."
         )
     return _Member(loaded.ensemble, loaded.reference)
 

@@ -94,9 +94,7 @@ class XGBoostDumpLoader(Loader):
             )
         n_outputs = n_classes if n_classes > 2 else 1
         forest = _Forest(roots, n_outputs)
-        start = float(_float32([options.base_score or 0.0])[0])
-        if not np.isfinite(start):
-            raise InvalidInput(f"'base_score' must be a finite float32. Got {options.base_score}.")
+        start = _start(options.base_score)
         objective, rule = _rule(n_classes, options.decision_threshold)
         ensemble = Ensemble(
             trees=forest.trees,
@@ -118,6 +116,19 @@ class XGBoostDumpLoader(Loader):
         )
         cautions = _cautions(options, start, n_classes, len(roots))
         return Loaded(ensemble, Reference(margins=_no_answer), cautions)
+
+
+def _start(base_score: float | None) -> float:
+    """The margin to start from."""
+    given = _float32(0.0 if base_score is None else base_score)
+    if given.ndim != 0:
+        raise InvalidInput(
+            f"'base_score' must be one number. Got {given.size}. Save the model with save_model,"
+            " which keeps one for each class."
+        )
+    if not np.isfinite(given):
+        raise InvalidInput(f"'base_score' must be a finite float32. Got {base_score}.")
+    return float(given)
 
 
 def _read_json(content: bytes) -> list[_Node]:
@@ -232,8 +243,9 @@ def _cautions(options: LoadOptions, start: float, n_classes: int, n_trees: int) 
     cautions: tuple[str, ...] = ()
     if options.base_score is None:
         cautions += (
-            f"A text dump has no base score; margins start at {start:g}. Give 'base_score', or save"
-            " the model with save_model.",
+            f"A text dump has no base score; margins start at {start:g}. Give 'base_score' (a"
+            " margin: log-odds, where XGBoost's own is a probability), or save the model with"
+            " save_model.",
         )
     if options.n_classes is None:
         fitting = [str(k) for k in range(3, 11) if n_trees % k == 0]
@@ -319,7 +331,7 @@ def _splits(roots: list[_Node]) -> Iterator[int | str]:
         stack.extend(node.children)
 
 
-def _float32(values: list[float]) -> NDArray[np.float64]:
+def _float32(values: float | list[float]) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         return np.array(values, dtype=np.float64).astype(np.float32).astype(np.float64)
 
