@@ -86,6 +86,27 @@ def test_rows_are_filtered_and_sorted(run, fraud, tmp_path):
     assert f"… {len(exact) - 20} more rows (--all-rows shows them)" in table
 
 
+def test_rows_that_are_not_attacked_are_nowhere_verified(run, fraud):
+    words = words_of(fraud, "--attacker-class", 1, "--all-rows")
+    labels = pd.read_csv(fraud[1])["fraud"].to_numpy()
+    assert 0 < labels.sum() < 40
+    for command, more in (("radius", []), ("verify", ["--eps", 1])):
+        table = run(command, *words, *more, "--sort", "radius").stdout
+        shown = [line.split() for line in table.splitlines() if " C0" in line]
+        assert len(shown) == 40
+        for cells in shown:
+            is_attacked = labels[int(cells[0])] == 1
+            assert (cells[3:] == ["not", "attacked"]) == (not is_attacked)
+        # Whatever is known of them, they come behind all that are attacked.
+        assert [cells[2] for cells in shown] == ["1"] * labels.sum() + ["0"] * (labels == 0).sum()
+        rows = json.loads(run(command, *words, *more, "--format", "json").stdout)["rows"]
+        assert [row["attacked"] for row in rows] == (labels == 1).tolist()
+        only = run(command, *words, *more, "--format", "csv", "--only", "verified").stdout
+        lines = list(csv.DictReader(io.StringIO(only)))
+        assert lines
+        assert {(line["attacked"], line["label"]) for line in lines} == {("True", "1")}
+
+
 def test_witnesses_have_names(run, fraud):
     words = words_of(fraud, "--only", "falsified", "--eps", 3000)
     found = json.loads(run("verify", *words, "--format", "json").stdout)["rows"]

@@ -57,7 +57,7 @@ def conclude(
     from treeproof.results.threat import threat_lines
 
     arithmetic = in_words(runner.header)
-    chosen = is_wanted(options.only), order_by(options.sort)
+    chosen = is_wanted(options.only, runner.header), order_by(options.sort, runner.header)
     if options.output_format == "json":
         head = {"header": runner.header, "summary": summary | {"arithmetic": arithmetic}}
         print_json_rows(head, runner.records(*chosen), runner.header)

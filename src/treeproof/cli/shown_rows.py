@@ -28,22 +28,32 @@ _ROW_COLUMNS = (
 Record = dict[str, Any]
 
 
-def is_wanted(only: Sequence[str]) -> Callable[[Record], bool] | None:
+def is_attacked(record: Record, header: Record) -> bool:
+    """Whether a row may change at all; of others nothing is proved, whatever their verdict."""
+    attacked = header["question"].get("attacker_class")
+    return attacked is None or record["label"] == attacked
+
+
+def is_wanted(only: Sequence[str], header: Record) -> Callable[[Record], bool] | None:
     """Whether a row is among those of some verdicts, by the words of either question."""
     if not only:
         return None
     verdicts = {word: verdict for verdict, word in RADIUS_STATES.items()}
     wanted = {verdicts.get(word, word) for word in only}
-    return lambda record: record["verdict"] in wanted
+    return lambda record: record["verdict"] in wanted and is_attacked(record, header)
 
 
-def order_by(sort: str) -> Callable[[Record], Any] | None:
+def order_by(sort: str, header: Record) -> Callable[[Record], Any] | None:
     """Key of a row in an order; None for the order of the rows themselves."""
     if sort == "row":
         return None
     sign = -1.0 if sort.startswith("-") else 1.0
-    columns = ("lower", "upper") if sort.endswith("radius") else ("seconds",)
-    return lambda record: [sign * plain_number(record[name]) for name in columns]
+    if not sort.endswith("radius"):
+        return lambda record: sign * plain_number(record["seconds"])
+    return lambda record: [
+        not is_attacked(record, header),
+        *(sign * plain_number(record[name]) for name in ("lower", "upper")),
+    ]
 
 
 def changes_of(record: Record, header: Record) -> list[Change]:
@@ -54,6 +64,10 @@ def changes_of(record: Record, header: Record) -> list[Change]:
         [plain_number(value) for value in record[side]] for side in ("values", "witness")
     )
     return changes_between(header, row, witness)
+
+
+def _has_attacker(header: Record) -> bool:
+    return header["question"].get("attacker_class") is not None
 
 
 def print_json_rows(head: Record, records: Iterable[Record], header: Record) -> None:
@@ -70,7 +84,8 @@ def print_json_rows(head: Record, records: Iterable[Record], header: Record) -> 
             }
             for change in changes_of(record, header)
         }
-        line = msgspec.json.encode(record | {"changes": changes}).decode()
+        said = {"attacked": is_attacked(record, header)} if _has_attacker(header) else {}
+        line = msgspec.json.encode(record | said | {"changes": changes}).decode()
         click.echo(f"{comma}\n    {line}", nl=False)
         comma = ","
     click.echo("\n  ]\n}")
@@ -81,6 +96,7 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
     names, n_features = header["model"]["feature_names"], header["model"]["n_features"]
     own = ["id"] if (header.get("data") or {}).get("id") else []
     own += ["eps"] if own_limit(header) else []
+    own += ["attacked"] if _has_attacker(header) else []
     shown = [*_ROW_COLUMNS[:1], *own, *_ROW_COLUMNS[1:], "predicted", "witness_label"]
     named = [f"witness.{names[f] if names else f}" for f in range(n_features)]
 
@@ -91,6 +107,7 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
             for change in changes_of(record, header)
         ]
         witness = record["witness"] or [None] * n_features
+        record = record | {"attacked": is_attacked(record, header)}
         return [*(record.get(name) for name in shown), "; ".join(said), *witness]
 
     print_csv([*shown, "changes", *named], map(cells, records))
@@ -100,25 +117,46 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
     """Print the first rows of a choice, or all of them, for a person."""
     most = None if options.all_rows else ROWS_SHOWN
     if options.only or options.sort != "row":
-        chosen = runner.records(is_wanted(options.only), order_by(options.sort))
+        chosen = runner.records(
+            is_wanted(options.only, runner.header), order_by(options.sort, runner.header)
+        )
         records = list(itertools.islice(chosen, most))
         n_rows = len(records) + sum(1 for _ in chosen)
     else:
         records, n_rows = list(runner.first_records(most)), runner.tally.n_rows
-    asks_radius, model = runner.tally.asks_radius, runner.header["model"]
+    if not records:
+        click.echo("There is no such row.")
+        return
+    columns = _table_columns(records, runner)
+    print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records))
+    if n_rows > len(records):
+        click.echo(f"… {n_rows - len(records)} more rows (--all-rows shows them)")
+
+
+def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callable[[Record], Any]]:
+    """Columns of the table of some rows, and the cell of a row in each."""
+    asks_radius, header = runner.tally.asks_radius, runner.header
     states = RADIUS_STATES if asks_radius else {name: name for name in RADIUS_STATES}
-    formats = column_formats(_values(records, model["n_features"]))
+    formats = column_formats(_values(records, header["model"]["n_features"]))
+
+    def attacked(cell: Callable[[Record], Any], otherwise: str = "") -> Callable[[Record], Any]:
+        return lambda record: cell(record) if is_attacked(record, header) else otherwise
+
     columns: dict[str, Callable[[Record], Any]] = {
         "row": lambda record: record["row"],
         "id": lambda record: "" if record.get("id") is None else record["id"],
         "label": lambda record: record["label"],
-        "radius" if asks_radius else "verdict": lambda record: states[record["verdict"]],
+        "radius" if asks_radius else "verdict": attacked(
+            lambda record: states[record["verdict"]], "not attacked"
+        ),
         "eps": lambda record: number(plain_number(record.get("eps")), _DIGITS),
-        "lower": lambda record: number(plain_number(record["lower"]), _DIGITS),
-        "upper": lambda record: number(plain_number(record["upper"]), _DIGITS),
-        "becomes": lambda record: "" if record["witness"] is None else record["witness_label"],
-        "note": lambda record: (
-            record["reason"] or in_words(changes_of(record, runner.header), formats)
+        "lower": attacked(lambda record: number(plain_number(record["lower"]), _DIGITS)),
+        "upper": attacked(lambda record: number(plain_number(record["upper"]), _DIGITS)),
+        "becomes": attacked(
+            lambda record: "" if record["witness"] is None else record["witness_label"]
+        ),
+        "note": attacked(
+            lambda record: record["reason"] or in_words(changes_of(record, header), formats)
         ),
     }
     for name in ("id", "eps"):
@@ -126,12 +164,7 @@ def print_row_table(runner: "Runner", options: QuestionOptions) -> None:
             del columns[name]
     if not any(record.get("witness_label") is not None for record in records):
         del columns["becomes"]
-    if not records:
-        click.echo("There is no such row.")
-        return
-    print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records))
-    if n_rows > len(records):
-        click.echo(f"… {n_rows - len(records)} more rows (--all-rows shows them)")
+    return columns
 
 
 def _values(records: list[Record], n_features: int) -> NDArray[np.float64]:

@@ -180,10 +180,10 @@ def radius_words(run: Run, i: int) -> str:
 
 def state_words(run: Run, i: int) -> str:
     """Say in a word or two what is known of a row."""
-    if run.broken[i]:
-        return "wrong as it stands"
     if not run.attacked[i]:
         return "not attacked"
+    if run.broken[i]:
+        return "wrong as it stands"
     verdict = str(run.results.verdict[i])
     if run.is_attack:
         return "broken by this change" if run.has_witness[i] else "no breaking change found"

@@ -205,11 +205,14 @@ class Results:
         Returns
         -------
         DataFrame
-            Every column of the results but the witness, whose changes are better read in `witness`.
+            Every column of the results but the witness, whose changes are better read in `witness`;
+            with an attacker's class, which rows are `attacked`: the others stay as they are.
         """
         hidden = ("witness", "values", "predicted", "witness_label", "evidence")
         shown = [n for n in _COLUMNS if n not in hidden and getattr(self, n) is not None]
         columns = {n: getattr(self, n).tolist() for n in sorted(shown, key="id".__ne__)}
+        if self.header.get("question", {}).get("attacker_class") is not None:
+            columns["attacked"] = attacked_rows(self).tolist()
         columns |= {name: values.tolist() for name, values in self.statistics.items()}
         return frame_of(columns, library)
 
