@@ -1,6 +1,7 @@
 """`treeproof diff`: two model files, a gate, answers that can be checked."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,24 @@ def test_a_changed_leaf_is_a_failed_gate_with_a_row(run: Run, files: tuple[Path,
     first, second = (tp.load(path) for path in files)
     difference = float(second.margins(row)[0]) - float(first.margins(row)[0])
     assert abs(difference) == pytest.approx(answer["lower"])
+
+
+def test_what_the_summary_says_was_proved(files: tuple[Path, Path]) -> None:
+    first, second = (tp.load(path) for path in files)
+    value = second.ensemble.trees.leaf_value
+    rng = np.random.default_rng(0)
+    for shift in rng.uniform(0.001, 1.0, 20):
+        changed = value.copy()
+        changed[0] = np.float32(changed[0] + shift)
+        trees = second.ensemble.trees._replace(leaf_value=changed)
+        result = tp.diff(first, Model(replace(second.ensemble, trees=trees)))
+        said = result.summary()
+        far = re.search(r"farther than (\S+) from the decision", said)
+        assert far is not None
+        assert float(far[1]) >= result.upper
+        bounds = re.search(r"between (\S+) and (\S+) ", said)
+        if bounds is not None:
+            assert float(bounds[1]) <= result.lower <= result.upper <= float(bounds[2])
 
 
 def test_answers_with_evidence_are_checked_and_shown(

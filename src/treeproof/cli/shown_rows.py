@@ -13,7 +13,7 @@ from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
 from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
 from treeproof.query.description import plain
 from treeproof.results.changes import MISSING, Change, changes_between, in_words
-from treeproof.results.numbers import column_formats, number
+from treeproof.results.numbers import column_formats, digits_above, digits_below, number
 from treeproof.results.run_file import number as plain_number
 from treeproof.results.threat import own_limit
 
@@ -150,8 +150,8 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
             lambda record: states[record["verdict"]], "not attacked"
         ),
         "eps": lambda record: number(plain_number(record.get("eps")), _DIGITS),
-        "lower": attacked(lambda record: number(plain_number(record["lower"]), _DIGITS)),
-        "upper": attacked(lambda record: number(plain_number(record["upper"]), _DIGITS)),
+        "lower": attacked(lambda record: number(_bounds(record)[0], _DIGITS)),
+        "upper": attacked(lambda record: number(_bounds(record)[1], _DIGITS)),
         "becomes": attacked(
             lambda record: "" if record["witness"] is None else record["witness_label"]
         ),
@@ -165,6 +165,14 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
     if not any(record.get("witness_label") is not None for record in records):
         del columns["becomes"]
     return columns
+
+
+def _bounds(record: Record) -> tuple[float, float]:
+    """Both bounds of a row with the digits that are shown; open ones no nearer than proved."""
+    lower, upper = (plain_number(record[name]) for name in ("lower", "upper"))
+    if number(lower, _DIGITS) == number(upper, _DIGITS):
+        return lower, upper
+    return digits_below(lower, _DIGITS), digits_above(upper, _DIGITS)
 
 
 def _values(records: list[Record], n_features: int) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from treeproof.errors import listed
 from treeproof.report.domains import domain_words
-from treeproof.results.numbers import number
+from treeproof.results.numbers import digits_above, digits_below, number
 from treeproof.results.property_file import load_property_records
 
 MOST_SHARED = 40
@@ -160,8 +160,10 @@ def _bounds(record: dict[str, Any]) -> str:
     if not record.get("quantity") or upper is None or lower is None:
         return ""
     # An exact search still leaves the rounding of sums between its bounds.
-    ends = list(dict.fromkeys([_value(lower), _value(upper)]))
-    return f"{record['quantity']}: {' to '.join(ends)}"
+    if record.get("exact") and _value(lower) == _value(upper):
+        return f"{record['quantity']}: {_value(lower)}"
+    ends = digits_below(float(lower)), digits_above(float(upper))
+    return f"{record['quantity']}: {_value(ends[0])} to {_value(ends[1])}"
 
 
 def _value(value: Any) -> str:

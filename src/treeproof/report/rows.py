@@ -13,7 +13,7 @@ from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import Run
 from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
-from treeproof.results.numbers import number
+from treeproof.results.numbers import digits_above, digits_below, number
 from treeproof.results.threat import units_of
 
 CARDS = 6
@@ -170,12 +170,12 @@ def radius_words(run: Run, i: int) -> str:
     if not run.attacked[i]:
         return ""
     if run.is_attack and not run.broken[i]:
-        return f"≤ {number(upper)}"
+        return f"≤ {number(digits_above(upper))}"
     if run.results.asks_radius and run.results.exact[i]:
         return number(lower)
     if math.isinf(upper):
-        return f"≥ {number(lower)}"
-    return f"{number(lower)} to {number(upper)}"
+        return f"≥ {number(digits_below(lower))}"
+    return f"{number(digits_below(lower))} to {number(digits_above(upper))}"
 
 
 def state_words(run: Run, i: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treeproof.query.description import plain
+from treeproof.results.numbers import digits_above, digits_below
 from treeproof.results.properties import FloatArray, PropertyResult
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -165,8 +166,10 @@ class DiffResult:
         }
         lines = [words[self.verdict]]
         if self.scores is not None:
-            ends = f"{self.lower:.7g}", f"{self.upper:.7g}"
-            bounds = ends[0] if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
+            bounds = f"{self.lower:.7g}"
+            if self.lower != self.upper:
+                ends = digits_below(self.lower, 7), digits_above(self.upper, 7)
+                bounds = f"between {ends[0]:.7g} and {ends[1]:.7g}"
             lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:.3g})")
             lines += _told(self.scores)
         if self.labels is not None:

@@ -5,7 +5,7 @@ Run files and JSON hold numbers with every bit; this is for tables and pages.
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,25 @@ def number(value: float | None, digits: int = _DIGITS) -> str:
         text = f"{value:,.{max(digits - 1 - exponent, 0)}f}"
         return _typeset(_trimmed(text))
     return _typeset(f"{_trimmed(mantissa)}e{exponent}")
+
+
+def digits_below(value: float, digits: int = _DIGITS) -> float:
+    """A proved lower bound with so many digits, and whole thousands: never above what it is."""
+    return _directed(value, digits, ROUND_FLOOR)
+
+
+def digits_above(value: float, digits: int = _DIGITS) -> float:
+    """A proved upper bound with so many digits, and whole thousands: never below what it is."""
+    return _directed(value, digits, ROUND_CEILING)
+
+
+def _directed(value: float, digits: int, rounding: str) -> float:
+    if not math.isfinite(value) or value == 0.0:
+        return value
+    exact = Decimal(value)
+    kept = max(digits, exact.adjusted() + 1)
+    # Text with so many digits is the same for the double next to a decimal of so many digits.
+    return float(Context(prec=kept, rounding=rounding).create_decimal(exact))
 
 
 def percent(share: float | None) -> str:

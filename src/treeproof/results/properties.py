@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.query.description import plain
+from treeproof.results.numbers import digits_above, digits_below
 from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
@@ -117,7 +118,10 @@ class PropertyResult:
             f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")
         ]
         if self.quantity and not math.isnan(self.upper):
-            bounds = f"{self.lower:.7g}" if self.exact else f"{self.lower:.7g} to {self.upper:.7g}"
+            bounds = f"{self.lower:.7g}"
+            if not self.exact:
+                lower, upper = digits_below(self.lower, 7), digits_above(self.upper, 7)
+                bounds = f"{lower:.7g} to {upper:.7g}"
             lines.append(f"  {self.quantity}: {bounds}")
         if self.witness is not None and self.scores is not None:
             for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):

@@ -24,6 +24,7 @@ from treeproof.query.differences import (
 )
 from treeproof.query.pairs import PairQuestion, Ranges
 from treeproof.results.differences import DiffResult, TreeDifferences
+from treeproof.results.numbers import digits_above
 from treeproof.results.properties import PropertyResult
 from treeproof.results.verdict import Verdict
 from treeproof.search.proving import Inquiry, claimed, feature_names, with_evidence, with_pair
@@ -151,18 +152,18 @@ def _consequence(models: PairModels, scores: Compared, upper: float, *, follows:
     parts = []
     bound = probability_bound(models.first, models.second, upper)
     if bound is not None:
-        parts.append(f"probabilities differ by at most {bound:.3g}")
+        parts.append(f"probabilities differ by at most {digits_above(bound, 3):.3g}")
     if follows and models.first.classes:
         if upper == 0.0 and models.first.decision == models.second.decision:
             return "; ".join([*parts, "labels are the same"])
         one, other = _decision_points(models, scores)
         if math.isnan(one):
             far = 2.0 * upper + link_rounding(models.first) + link_rounding(models.second)
-            where = f"the first two scores are farther apart than {far:.3g}"
+            where = f"the first two scores are farther apart than {digits_above(far, 3):.3g}"
         else:
             rounding = 0.0 if models.first.n_outputs == models.second.n_outputs else SAME_CUT
             far = upper + abs(one - other) + rounding
-            where = f"the score is farther than {far:.3g} from the decision"
+            where = f"the score is farther than {digits_above(far, 3):.3g} from the decision"
         parts.append(f"labels are the same wherever {where}")
     return "; ".join(parts)
 

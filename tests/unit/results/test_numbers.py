@@ -7,6 +7,8 @@ from treeproof.results.numbers import (
     Change,
     column_format,
     column_formats,
+    digits_above,
+    digits_below,
     duration,
     number,
     percent,
@@ -14,6 +16,21 @@ from treeproof.results.numbers import (
     percent_up,
     share_down,
 )
+
+
+def test_bounds_are_never_shown_nearer_than_they_were_proved():
+    random = np.random.default_rng(0)
+    spread = random.normal(size=2_000) * 10.0 ** random.integers(-20, 20, 2_000)
+    for value in [*spread.tolist(), 0.0, 0.3951806, 2.651369, 12345.678, -12345.678]:
+        for digits in (3, 4, 7):
+            below, above = digits_below(value, digits), digits_above(value, digits)
+            assert below <= value <= above
+            assert above - below <= 10.0 ** (1 - digits) * abs(value) * 1.001
+    assert f"{digits_above(2.651369, 3):.3g}" == "2.66"
+    assert number(digits_below(0.39519)) == "0.3951"
+    assert number(digits_below(12345.678)) == "12,345"
+    assert digits_below(math.inf) == math.inf
+    assert digits_above(0.5, 3) == 0.5
 
 
 @pytest.mark.parametrize(

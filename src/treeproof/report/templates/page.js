@@ -8,7 +8,7 @@
   const PAGE_SIZE = 25;
   let radius = data.start;
 
-  const number = (value, digits = 4) => {
+  const number = (value, digits = 4, roundingMode = "halfExpand") => {
     if (Number.isNaN(value) || value === null) return "–";
     if (!Number.isFinite(value)) return "∞";
     if (value === 0) return "0";
@@ -16,7 +16,7 @@
     const [mantissa, power] = value.toExponential(digits - 1).split("e");
     const exponent = Number(power);
     const plain = exponent > -5 && exponent < 15;
-    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0) }) : `${Number(mantissa)}e${exponent}`;
+    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0), roundingMode }) : `${Number(mantissa)}e${exponent}`;
     return text.replaceAll("-", "−");
   };
   // What is proved is rounded down, what is not excluded up.
@@ -187,13 +187,16 @@
   const stateWords = (line, k) => (runs[k].attack && stateOf(line, k) === "undecided" ? "none found" : STATE_WORDS[stateOf(line, k)]);
   // An attack gives upper bounds only; everything else is known by what is proved.
   const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
+  // A bound is never shown nearer than it was proved.
+  const below = (value) => number(value, 4, "floor");
+  const above = (value) => number(value, 4, "ceil");
   const radiusText = (line, k) => {
     if (stateOf(line, k) === "still") return "–";
-    if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${number(value(line, k, "upper"))}` : "–";
+    if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${above(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     // Bounds of costs may differ in bits that nobody is shown.
     if (number(lower) === number(upper) || Number.isNaN(lower)) return number(lower);
-    return Number.isFinite(upper) ? `${number(lower)} … ${number(upper)}` : `≥ ${number(lower)}`;
+    return Number.isFinite(upper) ? `${below(lower)} … ${above(upper)}` : `≥ ${below(lower)}`;
   };
   const several = runs.length > 1;
   // Names break between their words, and nowhere else.
