@@ -98,6 +98,11 @@ def test_the_report_shows_both_models(run: Run, files: tuple[Path, Path], tmp_pa
     section = property_section(out, ())
     assert section["heading"] == "Difference of two models"
     assert "since round 0" in section["trees"]
+    # With fewer digits the row might not tell the models apart.
+    record = json.loads(out.read_text())["properties"][0]["witness"]["rows"][0]
+    shown = {name: float(cells[0].replace(",", "").replace("−", "-"))
+             for name, cells, _ in section["cards"][0]["rows"]}  # fmt: skip
+    assert shown == record
     scores = section["cards"][0]
     assert scores["verdict"] == "falsified"
     assert [side.partition(":")[0] for side in scores["sides"]] == ["first model", "second model"]

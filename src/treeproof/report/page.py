@@ -154,13 +154,19 @@ def _template() -> Template:
         "duration": duration,
         # Joining escapes the parts. In tables names are narrow; in a sentence only long ones break.
         "breakable": lambda name: Markup("<wbr>").join(_BETWEEN_WORDS.split(str(name))),
-        "prose": lambda text: Markup(" ").join(
-            Markup("<wbr>").join(_BETWEEN_WORDS.split(word) if len(word) > _LONG_NAME else [word])
-            for word in str(text).split(" ")
-        ),
+        "prose": lambda text: Markup(" ").join(map(_prose_word, str(text).split(" "))),
     }
     environment.globals["percent_down"] = percent_down
     return environment.get_template("page.html.j2")
+
+
+def _prose_word(word: str) -> Any:
+    from markupsafe import Markup
+
+    if len(word) > _LONG_NAME:
+        return Markup("<wbr>").join(_BETWEEN_WORDS.split(word))
+    # Browsers break identifiers and exponents behind their hyphens.
+    return Markup('<span class="whole">{}</span>').format(word) if "-" in word else word
 
 
 def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[Run]:
@@ -215,6 +221,7 @@ def _context(
         "start": start,
         "with_radii": with_radii,
         "measure": runs[0].measure,
+        "meaning": text.radius_meaning(runs[0]),
         "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,

@@ -7,7 +7,7 @@ from typing import Any
 
 from treeproof.errors import listed
 from treeproof.report.domains import domain_words
-from treeproof.results.numbers import digits_above, digits_below, number
+from treeproof.results.numbers import digits_above, digits_below, exactly, number
 from treeproof.results.property_file import load_property_records
 
 MOST_SHARED = 40
@@ -73,7 +73,7 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
         names = [name for name in one if name in changed]
         shared = [name for name in one if name not in changed]
         card["rows"] = [
-            (name, [_value(one[name])] + ([] if is_one else [_value(other[name])]), name in changed)
+            (name, [_exact(one[name])] + ([] if is_one else [_exact(other[name])]), name in changed)
             for name in names + shared[:MOST_SHARED]
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
@@ -162,8 +162,15 @@ def _bounds(record: dict[str, Any]) -> str:
     # An exact search still leaves the rounding of sums between its bounds.
     if record.get("exact") and _value(lower) == _value(upper):
         return f"{record['quantity']}: {_value(lower)}"
-    ends = digits_below(float(lower)), digits_above(float(upper))
-    return f"{record['quantity']}: {_value(ends[0])} to {_value(ends[1])}"
+    ends = number(digits_below(float(lower))), number(digits_above(float(upper)))
+    if float(upper) == math.inf:
+        return f"{record['quantity']}: at least {ends[0]}"
+    return f"{record['quantity']}: {ends[0]} to {ends[1]}"
+
+
+def _exact(value: Any) -> str:
+    """A value of an input, with every digit: models may tell it from its neighbours."""
+    return _value(value) if value is None or isinstance(value, str) else exactly(float(value))
 
 
 def _value(value: Any) -> str:

@@ -114,6 +114,26 @@ def _model_lines(run: Run) -> Lines:
     return [(name, text.strip()) for name, text in lines if text.strip()]
 
 
+_MEANINGS = {
+    "Cost": "The cost of the cheapest change that breaks a row: no cheaper change does it.",
+    "L0": "How many features have to change to break a row: no change of fewer does it.",
+    "L1": "The size of the smallest change that breaks a row, all moves added up: no smaller change"
+    " does it.",
+    "L2": "The Euclidean length of the smallest change that breaks a row: no smaller change does"
+    " it.",
+}
+
+
+def radius_meaning(run: Run) -> str:
+    """What a radius or a cost is, in the measure that was asked for."""
+    asked = str(run.question.get("perturbation", {}).get("name"))
+    return _MEANINGS.get(
+        asked,
+        "The size of the smallest change that breaks a row: no feature has to move further than"
+        " that, and no smaller change does it.",
+    )
+
+
 _LOGISTIC = {"binary:logistic", "reg:logistic", "Logloss", "CrossEntropy"}
 """Objectives of which a probability is the logistic function of the margin."""
 

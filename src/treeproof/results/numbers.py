@@ -43,6 +43,16 @@ def number(value: float | None, digits: int = _DIGITS) -> str:
     return _typeset(f"{_trimmed(mantissa)}e{exponent}")
 
 
+def exactly(value: float) -> str:
+    """Write a number with every digit that tells it from other doubles, and whole thousands."""
+    text = repr(float(value))
+    if not math.isfinite(value) or "e" in text:
+        return number(value) if not math.isfinite(value) else _typeset(text)
+    whole, _, decimals = text.partition(".")
+    grouped = f"{int(whole):,}" if int(whole) else whole
+    return _typeset(grouped if decimals == "0" else f"{grouped}.{decimals}")
+
+
 def digits_below(value: float, digits: int = _DIGITS) -> float:
     """A proved lower bound with so many digits, and whole thousands: never above what it is."""
     return _directed(value, digits, ROUND_FLOOR)

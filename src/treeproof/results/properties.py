@@ -122,6 +122,8 @@ class PropertyResult:
             if not self.exact:
                 lower, upper = digits_below(self.lower, 7), digits_above(self.upper, 7)
                 bounds = f"{lower:.7g} to {upper:.7g}"
+                if self.upper == math.inf:
+                    bounds = f"at least {lower:.7g}"
             lines.append(f"  {self.quantity}: {bounds}")
         if self.witness is not None and self.scores is not None:
             for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):

@@ -1,5 +1,6 @@
 """What may move: the threat model of a question, in one sentence and feature by feature."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +185,11 @@ def _table(value: Any, n_features: int) -> FloatArray:
 
 def _price(down: float, up: float, once: float) -> str:
     """Prices of one feature in words."""
-    words = f"{number(up)} per 1" if up == down else f"up {number(up)}, down {number(down)} per 1"
+    if up == down or math.inf in (up, down):
+        # What cannot move in one direction says so in another column.
+        words = f"{number(min(up, down))} per 1"
+    else:
+        words = f"up {number(up)}, down {number(down)} per 1"
     return f"{number(once)}, then {words}" if once else words
 
 

@@ -10,6 +10,7 @@ from treeproof.results.numbers import (
     digits_above,
     digits_below,
     duration,
+    exactly,
     number,
     percent,
     percent_down,
@@ -31,6 +32,23 @@ def test_bounds_are_never_shown_nearer_than_they_were_proved():
     assert number(digits_below(12345.678)) == "12,345"
     assert digits_below(math.inf) == math.inf
     assert digits_above(0.5, 3) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (28045.5005, "28,045.5005"),
+        (-1234567.0, "−1,234,567"),
+        (-0.5, "−0.5"),
+        (0.1, "0.1"),
+        (1e-35, "1e−35"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (math.inf, "∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_numbers_with_every_digit(value, text):
+    assert exactly(value) == text
 
 
 @pytest.mark.parametrize(
