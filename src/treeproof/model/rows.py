@@ -4,8 +4,10 @@ Accepted are NumPy arrays, lists, data frames of pandas, polars and pyarrow, and
 as they stand in a text file).
 """
 
+import itertools
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -259,10 +261,8 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
             order = [known[spelling(name)] for name in names]
             _require_order(ensemble, columns, order)
             return order
-    by_position = not names or any(
-        all(_GENERIC_NAME.fullmatch(str(name)) for name in side) for side in (names, columns)
-    )
-    if by_position:
+    if not names or _are_generic(names) or _are_generic(columns):
+        _require_counting(columns)
         if len(columns) != ensemble.n_features:
             raise InvalidInput(
                 f"Rows must have {ensemble.n_features} columns, one per feature."
@@ -277,6 +277,24 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
         f" Missing: {listed([repr(name) for name in absent])}.{near}"
         " Rename the columns, or pass a plain array in the model's order."
     )
+
+
+def _are_generic(names: Iterable[Any]) -> bool:
+    return all(_GENERIC_NAME.fullmatch(str(name)) for name in names)
+
+
+def _require_counting(columns: list[Any]) -> None:
+    """Refuse generic names in another order than their numbers: a position would be a guess."""
+    if not _are_generic(columns):
+        return
+    numbers = [int(re.sub(r"\D", "", str(name))) for name in columns]
+    for place, (one, other) in enumerate(itertools.pairwise(numbers)):
+        if one >= other:
+            raise InvalidInput(
+                "Columns that are matched by position must be in the order of their numbers. Got"
+                f" {columns[place + 1]!r} behind {columns[place]!r}. Reorder the columns, or pass"
+                " a plain array in the model's order."
+            )
 
 
 def _require_order(ensemble: Ensemble, columns: list[Any], order: list[Any]) -> None:

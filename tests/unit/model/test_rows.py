@@ -99,6 +99,15 @@ def test_generic_names_of_the_model_match_by_position() -> None:
     assert numeric_rows(ensemble(), frame).tolist() == [[1, 2, 3]]
 
 
+def test_generic_names_of_a_frame_count_up_or_are_refused() -> None:
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["x1", "x2", "x10"])
+    for names in ((), ("f0", "f1", "f2"), NAMES):
+        model = ensemble(feature_names=names)
+        assert numeric_rows(model, frame).tolist() == [[1, 2, 3]]
+        with pytest.raises(InvalidInput, match=r"order of their numbers. Got 'x2' behind 'x10'"):
+            numeric_rows(model, frame[["x1", "x10", "x2"]])
+
+
 def test_underscores_stand_for_blanks() -> None:
     frame = pd.DataFrame([[3.0, 1.0, 2.0]], columns=["c", "a a", "b b"])
     assert numeric_rows(ensemble(feature_names=("a_a", "b_b", "c")), frame).tolist() == [[1, 2, 3]]
