@@ -142,6 +142,9 @@ class ColumnFormat:
         while texts[0] == texts[1] and before != after and decimals < 17:
             decimals += 1
             texts = [self._text(value, decimals) for value in (before, after)]
+        if texts[0] == texts[1] and before != after:
+            # A step so small that no decimals show it, such as LightGBM's 1e-35 beside zero.
+            texts = [exactly(value) for value in (before, after)]
         if not (math.isfinite(before) and math.isfinite(after)):
             return Change(texts[0], texts[1], number(after - before))
         shown = [Decimal(text.replace(",", "").replace("−", "-")) for text in texts]

@@ -102,6 +102,8 @@ def test_whole_numbers_are_written_whole():
     # A witness between whole numbers is shown as one, and one just beside another looks different.
     assert days.change(2922, 2914.5) == ("2,922", "2,914.5", "−7.5")
     assert days.change(17, 16.999999) == ("17", "16.999999", "−0.000001")
+    assert days.change(0, 1.00000004e-35) == ("0", "1.00000004e−35", "+1e−35")
+    assert days.change(3, 3 + 2**-51) == ("3", "3.0000000000000004", "+0.0000000000000004")
     assert days.text(math.nan) == "missing"
     assert days.text(-1e-9) == "0"
 
