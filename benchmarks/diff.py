@@ -4,8 +4,9 @@ Run ``python -m benchmarks.diff [--parts export,rounds,pruned,seeds] [--seconds 
 TREEPROOF_PAPER_DATA at a folder that holds ``data/ijcnn1.npz`` (22 features; 20,000 rows are for
 training, of the others 9,986 are test rows). Models are trained here, exported by onnxmltools and
 skl2onnx, and compared over the smallest box that holds all rows. A row that differs is given to
-both runtimes: the library itself, and onnxruntime on the file. Everything runs in one thread;
-limits and times are seconds of the processor (processor_clock.py).
+both runtimes: the library itself, and onnxruntime on the file. Verdicts are about the default of
+``delta``: scores are the same within 1e-4, or within the rounding of both sums where that is more.
+Everything runs in one thread; limits and times are seconds of the processor (processor_clock.py).
 """
 
 import argparse

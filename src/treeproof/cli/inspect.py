@@ -31,6 +31,6 @@ def command(model_path: str, as_json: bool, **options: Any) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for caption, text in summary_lines(described):
-        style = "yellow" if caption == "warning" else ""
+        style = "yellow" if caption == "note" else ""
         table.add_row(Text(caption), Text(printable(text), style=style))
     console().print(table)

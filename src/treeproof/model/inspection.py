@@ -95,7 +95,7 @@ def summary_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("infinite values", "accepted" if described["infinite_allowed"] else "refused"),
         ("categorical features", _categorical_words(described["categorical_features"])),
         ("self-test", described["self_test"]),
-        *(("warning", note) for note in described["notes"]),
+        *(("note", note) for note in described["notes"]),
     ]
     return [(caption, text) for caption, text in lines if text]
 
