@@ -116,6 +116,14 @@ def test_bounds_that_look_the_same_are_shown_once(open_page):
     assert "0.5 … 0.5" not in cells(page, 3)
 
 
+def test_open_bounds_are_shown_no_nearer_than_they_were_proved(open_page):
+    results = six_rows()
+    results.lower[3:5], results.upper[3:5] = (0.39516, 12345.6), (0.39521, np.inf)
+    results.exact[3:5] = False
+    page = open_page(results).page
+    assert {"0.3951 … 0.3953", "≥ 12,345"} <= set(cells(page, 3))
+
+
 def test_rows_are_found_by_their_identifier(open_page):
     results = six_rows()
     results.id = np.array([f"p-{k}" for k in range(6)], dtype=object)

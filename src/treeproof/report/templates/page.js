@@ -195,7 +195,7 @@
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${above(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     // Bounds of costs may differ in bits that nobody is shown.
-    if (number(lower) === number(upper) || upper - lower <= 1e-9 * upper || Number.isNaN(lower)) return number(lower);
+    if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return number(lower);
     return Number.isFinite(upper) ? `${below(lower)} … ${above(upper)}` : `≥ ${below(lower)}`;
   };
   const several = runs.length > 1;
