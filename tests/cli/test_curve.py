@@ -40,6 +40,17 @@ def test_both_sides_are_equal_for_exact_radii(run: Run, saved_run: Path) -> None
     assert all(point["undecided"] == 0.0 for point in found)
 
 
+def test_both_sides_look_the_same_where_nothing_is_undecided(
+    run: Run, saved_model: Path, data: Path
+) -> None:
+    words = (saved_model, data, "--label", "kind", "--rows", "0:3", "--at", "0,0.1,0.2,0.25,1,2")
+    table = run("curve", *words).stdout
+    lines = [line.split() for line in table.splitlines() if line.split()[1:] and "%" in line]
+    assert len(lines) == 6
+    assert any(line[1] == "66.6666" for line in lines)
+    assert all(line[1] == line[3] for line in lines)
+
+
 def test_a_model_and_its_data_give_the_same_curve(
     run: Run, saved_run: Path, saved_model: Path, data: Path
 ) -> None:

@@ -100,8 +100,15 @@ def _print(header: dict[str, Any], tally: "RunSummary", output_format: str) -> N
         rows = tally.rows_in_words()
         click.echo(printable(f"{rows}, labels: {labels}, arithmetic: {arithmetic}"))
         cells = (
-            [f"{point['eps']:.6g}", share_down(point["certified"])]
-            + [f"{100.0 * point[name]:.6g} %" for name in columns[2:]]
+            [
+                f"{point['eps']:.6g}",
+                share_down(point["certified"]),
+                # Where nothing is undecided, both are one share, and look so.
+                f"{100.0 * point['resisting']:.6g} %"
+                if point["undecided"]
+                else share_down(point["resisting"]),
+                f"{100.0 * point['undecided']:.6g} %",
+            ]
             for point in points
         )
         print_table(columns, cells)
