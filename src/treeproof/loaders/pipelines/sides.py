@@ -358,7 +358,7 @@ class _Search:
                 raise UnsupportedModel(
                     f"{self._name} must accept every number, so that its splits can be found."
                     f" Got {str(error).splitlines()[0][:120]!r}. Let an encoder ignore unknown"
-                    " categories."
+                    " categories, and all steps compute in float64."
                 ) from error
             for number in numbers:
                 n = len(points[number][part])
