@@ -41,7 +41,11 @@ class TreeDifferences:
     def summary(self) -> str:
         """One line."""
         if not self.different:
-            return f"all {self.n_same} trees are the same"
+            return (
+                "the only tree is the same"
+                if self.n_same == 1
+                else f"all {self.n_same} trees are the same"
+            )
         kinds: dict[str, int] = {}
         for _, _, what in self.different:
             kinds[what] = kinds.get(what, 0) + 1
