@@ -81,7 +81,8 @@ def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArr
         if cell < low_cell[feature]:
             value = float(cuts[low_cell[feature] - 1])
         elif cell > high_cell[feature]:
-            value = float(np.nextafter(real(cuts[high_cell[feature]]), real(-np.inf)))
+            below = float(np.nextafter(cuts[high_cell[feature]], -np.inf))
+            value = _rounded(below, real, upwards=False)
         point[feature] = value
     return point
 

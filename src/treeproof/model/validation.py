@@ -119,6 +119,15 @@ def _check_precision(ensemble: Ensemble, require: _Require) -> None:
         with np.errstate(over="ignore"):
             return np.asarray(values.astype(precision) == values)
 
+    if ensemble.input_precision == "float32":
+        # Sound: witnesses take thresholds as values, and rounding rows first asks for the float32
+        # below a threshold. 2^128, which the largest float32 is followed by, parts infinity.
+        with np.errstate(over="ignore"):
+            is_single = trees.threshold.astype(np.float32) == trees.threshold
+        require(
+            (trees.feature < 0) | is_single | (trees.threshold == 2.0**128),
+            "the threshold must be a float32 number, like the rows that it is compared with",
+        )
     exact_leaf = np.all(is_exact(trees.leaf_value), axis=1)
     require(
         (trees.feature >= 0) | exact_leaf[np.maximum(trees.leaf, 0)],

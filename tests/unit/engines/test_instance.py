@@ -1,12 +1,16 @@
-"""The distance of a point from its row, against fractions."""
+"""The distance of a point from its row, against fractions, and points in cells."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from xgboost import XGBClassifier
 
+import treeproof as tp
 from tests.strategies import random_case
-from treeproof.engines.instance import distances
+from treeproof.engines.instance import distances, point_in_cells
+from treeproof.query.build import build_query
 from treeproof.query.rounding import round_down
 
 
@@ -34,3 +38,18 @@ def test_distances_are_those_of_the_farthest_feature(seed):
         point = np.where(np.isfinite(point), point, values)
         (found,) = distances(query, np.array([row]), point[np.newaxis])
         assert found == distance_over_all_features(query, row, point)
+
+
+def test_a_point_below_a_threshold_beyond_float32_is_the_largest_float32():
+    # A model of float32 rows whose split only infinite values pass: its threshold is no float32.
+    model = XGBClassifier(n_estimators=1, max_depth=1).fit([[0.0], [1.0]] * 20, [0, 1] * 20)
+    ensemble = tp.load(model).ensemble
+    largest = float(np.finfo(np.float32).max)
+    beyond = np.where(ensemble.trees.feature >= 0, 2.0**128, 0.0)
+    ensemble = replace(ensemble, trees=ensemble.trees._replace(threshold=beyond))
+    query = build_query(
+        ensemble, np.array([[0.0]]), None, tp.Box([-1.0], [np.inf]), arithmetic="real"
+    )
+    point_above = replace(query, rows=np.array([[np.inf]]))
+    cells = np.zeros(1, dtype=np.int32)
+    assert point_in_cells(point_above, 0, cells, cells).tolist() == [largest]

@@ -81,6 +81,7 @@ def test_zero_counts_as_missing_only_in_float64_rows():
         (at("category_set", 2, -1), "Tree 0, node 2: the category set must exist"),
         (at("leaf_value", 3, np.inf), "Tree 1, node 0: the leaf value must be finite"),
         (at("leaf_value", 0, np.nan), "Tree 0, node 1: the leaf value must be finite"),
+        (at("threshold", 0, 0.1), "Tree 0, node 0: the threshold must be a float32 number"),
         (at("leaf_value", 3, 0.1), "Tree 1, node 0: the leaf value must be a float32 number"),
         (at("leaf_value", 0, 1e300), "Tree 0, node 1: the leaf value must be a float32 number"),
         (at("tree_output", 1, 1), "Every tree must name an output in range"),
