@@ -44,6 +44,7 @@ from treeproof.kernels.exact.dual import (
     refresh,
     sweep,
 )
+from treeproof.kernels.exact.frontier import inherit, leave, with_room_for
 from treeproof.kernels.exact.open_boxes import (
     BOUND,
     CUT_OFF,
@@ -74,16 +75,16 @@ BETTER = 3
 """Beside the verdicts of `judge_pair`: a point that is better than the best one known."""
 ROOT_SWEEPS, NODE_SWEEPS = 60, 30
 WORTH_ANOTHER_TRY = 0.8
-PATIENCE, START_PATIENCE, ROOT_PATIENCE = 5.0, 10.0, 40.0
-"""Sweeping ends when that many more sweeps like the last one would not close the box: most boxes,
-those that a search starts with, and the whole of a question."""
+PATIENCE, ROOT_PATIENCE = 5.0, 40.0
+"""Sweeping ends when that many more sweeps like the last one would not close the box; the second
+for the whole of a question."""
 ROUNDS = 4
 """Rounds of ascent from each point that is tried."""
 LONGEST_REST = 8
 """Boxes in a row in which no point is tried, after points that were no better."""
 PART_OF_ALL = 0.02
 """Splits of one side that count as much as the mean of all, as a part of the splits of a side."""
-SHRUNK = 8
+SHRUNK = 3
 """A box with one leaf in that many left is searched with trees of its own."""
 PARTS_OF_WEIGHT = 256
 """Weights are written down in so many parts."""
@@ -803,7 +804,8 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     at least 0.
 
     box       CellBox           of the problem
-    frontier  OpenBoxes         receives boxes that have shrunk so much that trees of their own pay
+    frontier  Frontier          receives boxes that have shrunk so much that trees of their own pay;
+                                the box that was taken last is that of the problem
     bounds    float64, float64  one that is known, infinite for the whole question; and one below
                                 which boxes are left to the frontier as well
 
@@ -813,6 +815,7 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
     """
     aim = judge.aim
     state = new_state(problem)
+    inherit(frontier, problem, state)
     target = new_target(problem)
     boxes = new_open_boxes(len(state.multiplier), problem.n_slots)
     ceiling = -np.inf
@@ -824,12 +827,13 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
         if is_found:
             return FOUND, np.inf, frontier
     above, goal = bounds
-    patience = ROOT_PATIENCE if above == np.inf else START_PATIENCE
+    patience = ROOT_PATIENCE if above == np.inf else PATIENCE
+    is_inner = False
     split = np.zeros(5, dtype=np.float64)  # what is known of the box at hand
     while True:
         boxes, has_room = with_places(boxes, budget.memory_bytes)
         if has_room:
-            frontier, has_room = with_places(frontier, budget.memory_bytes)
+            frontier, has_room = with_room_for(frontier, problem, budget.memory_bytes)
         status = count_box(best, budget, has_room)
         if status != PROVED:
             return status, max(above, ceiling, top_bound(boxes)), frontier
@@ -839,7 +843,6 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
         ceiling = max(ceiling, min(closed, above))
         above = min(above, left)
         learn(best.learned, split, left if outcome == SPLIT else floor_of(aim, best))
-        is_inner = patience == PATIENCE
         here = left  # the bound that the marginals belong to; that of the box may be smaller
         if outcome == SPLIT and is_mixed:
             problem, weight, left, here = adapt_weight(
@@ -856,9 +859,10 @@ def maximise(problem, parts, box, judge, best, budget, frontier, bounds):
             outcome = CLOSED
         elif outcome == SPLIT and is_inner and (above < goal or is_shrunk(problem, state)):
             # It is searched with trees of its own.
-            write_box(problem, state, box, frontier.box[add_place(frontier, above)])
+            place = leave(frontier, problem, state, above)
+            write_box(problem, state, box, frontier.boxes.box[place])
             outcome = CLOSED
-        patience = PATIENCE
+        patience, is_inner = PATIENCE, True
         cut = (np.int64(-1), np.int64(0), 0.0, 0.0)
         if outcome == SPLIT:
             gap = here - floor_of(aim, best)

@@ -11,7 +11,8 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up
 from treeproof.kernels.core.status import NEAR_TIE, PROVED
-from treeproof.kernels.exact.open_boxes import new_open_boxes, take_place, top_bound
+from treeproof.kernels.exact.frontier import new_frontier, take
+from treeproof.kernels.exact.open_boxes import top_bound
 from treeproof.kernels.exact.optimum import (
     BELOW,
     DECIDED,
@@ -286,7 +287,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
     Returns a status, and a bound of all points.
     """
     n_columns, most_leaves = len(nearest), np.int64(len(leaves.first))
-    frontier = new_open_boxes(np.int64(0), np.int64(n_columns))
+    frontier = new_frontier(np.int64(n_columns))
     box, above, ceiling, goal, far = whole, np.inf, -np.inf, -np.inf, np.inf
     status = np.int64(PROVED)
     while True:
@@ -307,16 +308,16 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         if ended == NEAR_TIE and aim.ends[2] == 0.0:
             status = np.int64(NEAR_TIE)
         elif ended != PROVED:
-            return ended, max(ceiling, top_bound(frontier))
+            return ended, max(ceiling, top_bound(frontier.boxes))
         # Sound: what waits has bounds of its own, and the largest of them is the first to go.
-        above = top_bound(frontier)
+        above = top_bound(frontier.boxes)
         floor = floor_of(aim, best)
         if above < floor:
             return status, max(ceiling, above)
         if far == np.inf:
             far = floor + FAR * (above - floor)
         goal = 0.5 * (above + floor) if above > far else -np.inf
-        row = frontier.box[take_place(frontier)]
+        row = frontier.boxes.box[take(frontier)]
         box = CellBox(row[:n_columns].copy(), row[n_columns:].copy())
         # A part has no more leaves than the whole.
         leaves, _ = pair_leaves(
