@@ -22,10 +22,12 @@ from treeproof.kernels.exact.priced_leaves import (
 )
 from treeproof.kernels.exact.priced_search import (
     FIRST_PRICE,
+    LARGE,
     PricedFound,
     Quest,
     decode_cheapest,
     has_steps,
+    new_parts,
     next_limit,
     price_cells,
     search_priced,
@@ -56,8 +58,9 @@ PRECISION = 1.05
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
 """The first limit over the price of one near change, how it grows, and its size over a guess."""
 PATIENCE, STEP, LONG_STEP, LEAST_STEP = 256, 1.2, 1.5, 2.0**-6
-"""Nodes after which a search below a witness gives way to ones below smaller limits; by what these
-exceed what is proved, by what where that took few nodes, and their least part of the witness."""
+"""Nodes after which a search below a witness gives way to ones below smaller limits, fewer where
+problems are large; by what these exceed what is proved, by what where that took few nodes, and
+their least part of the witness."""
 
 
 class PricedBatch(NamedTuple):
@@ -281,18 +284,19 @@ def first_price(problem, state, quest):
 
 
 @inner_kernel
-def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget):
+def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, budget):
     """Restrict the trees to what a limit affords, bound cheaply, and search it."""
+    forest, space, found = ways.forest, ways.space, ways.found
     found.counts[RESTRICTIONS] += 1
     kept = keep_affordable(space, prices, limit)
     if np.isinf(kept.total):
-        return PROVED
+        return PROVED, work, parts
     leaves = restrict_along(forest, space, kept, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
     if is_excluded_by_eq6(base, floor, leaves):
-        return PROVED
+        return PROVED, work, parts
     problem = build_problem(base, leaves, kept.box)
     has_conditions = len(claim.conditions.need) > 1
     if has_conditions:
@@ -324,7 +328,66 @@ def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget)
         state.weight[len(state.weight) - 1] = 0.0
         enter_box(problem, state)
         set_price(problem, state, quest, price)
-    return search_priced(problem, state, quest, is_quick, budget)
+    size = max(len(problem.entries), LARGE)
+    first = found.counts[NODES]
+    nodes = np.int64(min(np.float64(budget.nodes), first + np.ceil(work / size)))
+    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
+    status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, turn)
+    return status, work - (found.counts[NODES] - first) * size, parts
+
+
+@inner_kernel
+def within_part(prices, parts, number):
+    """The prices with those of a box alone; other atoms are not allowed."""
+    n_axes = parts.atoms.shape[1] // 2
+    cost = np.full(len(prices.cost), np.inf, dtype=np.float64)
+    for axis in range(n_axes):
+        for atom in range(parts.atoms[number, axis], parts.atoms[number, n_axes + axis] + 1):
+            cost[atom] = prices.cost[atom]
+    return PriceList(
+        prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.grid,
+        prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact,
+    )  # fmt: skip
+
+
+@inner_kernel
+def explore_priced(ways, claim, limit, is_quick, is_capped, budget):
+    """Search an alternative up to a limit, then the boxes that became small on the way.
+
+    is_capped  bool  the search ends after some nodes, fewer where they are large
+
+    Returns the status, and whether the search was cut short.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    prices, found = ways.prices, ways.found
+    n_axes = len(ways.space.atom_start) - 1
+    parts = new_parts(n_axes)
+    for axis in range(n_axes):
+        parts.atoms[0, axis] = ways.space.atom_start[axis]
+        parts.atoms[0, n_axes + axis] = ways.space.atom_start[axis + 1] - 1
+    parts.size[0] = 1
+    is_part = np.bool_(False)
+    is_near_tie = False
+    work = np.float64(PATIENCE) * LARGE if is_capped else np.inf
+    while parts.size[0] > 0:
+        if is_part and seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT, False
+        if found.upper[0] < np.inf and not prices.takes_any:
+            limit = min(limit, next_limit(prices, found.upper[0]))
+        parts.size[0] -= 1
+        own = within_part(prices, parts, parts.size[0])
+        status, work, parts = explore_part(
+            ways, claim, own, limit, is_quick, is_part, parts, work, budget
+        )
+        if status == NODE_LIMIT and found.counts[NODES] <= budget.nodes:
+            found.counts[NODES] -= 1  # it was not looked at
+            return UNDECIDED, True
+        if status == NEAR_TIE:
+            is_near_tie = True
+        elif status != PROVED:
+            return status, False
+        is_part = np.bool_(True)
+    return NEAR_TIE if is_near_tie else PROVED, False
 
 
 @noalloc_kernel
@@ -382,8 +445,6 @@ def search_ways(ways, limit, is_quick, is_capped, budget):
     Returns the worst status, up to what was searched, and whether a search was cut short.
     """
     prices, found = ways.prices, ways.found
-    nodes = min(budget.nodes, found.counts[NODES] + PATIENCE) if is_capped else budget.nodes
-    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
     worst = PROVED
     is_cut = False
     for way in range(len(ways.lowest)):
@@ -392,12 +453,8 @@ def search_ways(ways, limit, is_quick, is_capped, budget):
         if ways.lowest[way] > limit:
             continue
         claim = claim_of(ways.alternatives, ways.group, ways.first + way)
-        status = explore_priced(
-            ways.forest, claim, ways.space, prices, limit, is_quick, found, turn
-        )  # fmt: skip
-        if status == NODE_LIMIT and turn.nodes < budget.nodes:
-            status = UNDECIDED
-            is_cut = True
+        status, was_cut = explore_priced(ways, claim, limit, is_quick, is_capped, budget)
+        is_cut = is_cut or was_cut
         is_found = prices.takes_any and status == UNDECIDED
         is_over = is_found or (status > UNDECIDED and status != NEAR_TIE)
         worst = status if is_over else max(worst, status)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arithmetic import two_sum
-from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.arrays import copy_into, grow_table
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, Claim, Forest, judge
@@ -78,6 +78,12 @@ FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
 CLOSER = 2.0**-41
 """Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
+ROOT_PROGRESS, MOST_ROOT_SWEEPS = 0.9, 256
+"""Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
+long, and most sweeps of a round."""
+LARGE, SMALLER = 1 << 15, 8
+"""Entries from which a problem is not worth branching in where a box has that many times fewer of
+them: the trees are restricted to the box first."""
 ROUNDS, SWAPS = 3, 4
 """Rounds of ascent, and of exchanges of one changed axis for another."""
 
@@ -91,6 +97,13 @@ class PricedFound(NamedTuple):
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
     # Cost from which the best affordable leaves of all trees break the claim
     eq6_cost: np.ndarray  # (1,) float64
+
+
+class Parts(NamedTuple):
+    """Boxes that are searched later, each with its trees restricted to it."""
+
+    atoms: np.ndarray  # (capacity, 2 * n_axes) int32; first atom of each axis, then the last ones
+    size: np.ndarray  # (1,) int64
 
 
 class Quest(NamedTuple):
@@ -619,6 +632,7 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         return CLOSED, 0.0
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
+    last_gap = bound - floor
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -649,12 +663,15 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
-            if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
+            goes_on = is_root and limit < MOST_ROOT_SWEEPS and gap < ROOT_PROGRESS * last_gap
+            if outcome != SPLIT or (kept > WORTH_ANOTHER_TRY and not goes_on):
                 return outcome, gap
             bound = enter_priced(problem, state, quest)
             if bound == -np.inf:
                 return CLOSED, 0.0
             turn = 0
+            last_gap = gap
+            limit = 2 * limit if goes_on else limit
 
 
 @noalloc_kernel
@@ -676,17 +693,57 @@ def look_closer_priced(problem, state, quest, may_propose):
 
 
 @inner_kernel
-def search_priced(problem, state, quest, is_quick, budget):
+def new_parts(n_axes):
+    """No boxes."""
+    return Parts(np.empty((8, 2 * n_axes), dtype=np.int32), np.zeros(1, dtype=np.int64))
+
+
+@inner_kernel
+def with_part(parts, problem, state, kept):
+    """The boxes with one more: the state's, in atoms."""
+    size = parts.size[0]
+    atoms = parts.atoms
+    if size == len(atoms):
+        atoms = grow_table(atoms, 2 * size)
+    n_axes = len(kept.bottom)
+    for axis in range(n_axes):
+        atoms[size, axis] = kept.atom[kept.start[axis]]
+        atoms[size, n_axes + axis] = kept.atom[kept.start[axis + 1] - 1]
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        start = kept.start[axis]
+        atoms[size, axis] = kept.atom[start + problem.cells[state.box[slot, LOW], LOW]]
+        atoms[size, n_axes + axis] = kept.atom[start + problem.cells[state.box[slot, HIGH], HIGH]]
+    parts.size[0] = size + 1
+    return Parts(atoms, parts.size)
+
+
+@noalloc_kernel
+def is_far_smaller(problem, state):
+    """Whether the trees are worth restricting to the state's box before it is searched further."""
+    if len(problem.entries) < LARGE:
+        return False
+    n_entries = 0
+    for factor in range(problem.n_factors):
+        n_entries += state.n_alive[factor] * state.n_active[factor]
+    return SMALLER * n_entries <= len(problem.entries)
+
+
+@inner_kernel
+def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
     """Search the kept atoms for violations within the limit; what is found is noted at once.
 
     A quick search looks at the root only. With a witness the search ends UNDECIDED where any will
     do, where points cost their dearest atom, and where it is far cheaper than the limit: the trees
-    are worth restricting anew.
+    are worth restricting anew, unless this is only a part of what is searched.
 
     Returns
     -------
-    int
-        PROVED: nothing cheaper than the witness is left, if there is one; or why the search ended.
+    status  int
+        PROVED: nothing cheaper than the witness is left, if there is one, but for what was added to
+        the parts; or why the search ended.
+    parts   Parts
+        Those given and what is left of boxes that became small.
     """
     found, prices = quest.found, quest.prices
     clock = np.empty(2, dtype=np.int64)
@@ -699,9 +756,9 @@ def search_priced(problem, state, quest, is_quick, budget):
         found.counts[NODES] += 1
         n_nodes += 1
         if found.counts[NODES] > budget.nodes:
-            return NODE_LIMIT
+            return NODE_LIMIT, parts
         if not is_root and seconds_now(clock) > budget.deadline:
-            return TIME_LIMIT
+            return TIME_LIMIT, parts
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
@@ -713,7 +770,12 @@ def search_priced(problem, state, quest, is_quick, budget):
                 break
             if outcome == SPLIT:
                 if is_quick:
-                    return UNDECIDED
+                    return UNDECIDED, parts
+                if is_far_smaller(problem, state):
+                    if parts.atoms.nbytes > budget.memory_bytes:
+                        return MEMORY_LIMIT, parts
+                    parts = with_part(parts, problem, state, quest.kept)
+                    break
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
@@ -724,9 +786,11 @@ def search_priced(problem, state, quest, is_quick, budget):
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
                 if prices.takes_any:
-                    return UNDECIDED
-                if prices.is_max or (n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at):
-                    return UNDECIDED
+                    return UNDECIDED, parts
+                if prices.is_max or (
+                    n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at and not is_part
+                ):
+                    return UNDECIDED, parts
             if outcome == SPLIT:
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
                 # less than the point.
@@ -736,12 +800,12 @@ def search_priced(problem, state, quest, is_quick, budget):
         if slot >= 0:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
-                return MEMORY_LIMIT
+                return MEMORY_LIMIT, parts
             push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))
         elif stack.size[0] > 0:
             pop(stack, state)
         else:
-            return NEAR_TIE if is_near_tie else PROVED
+            return NEAR_TIE if is_near_tie else PROVED, parts
 
 
 @noalloc_kernel
