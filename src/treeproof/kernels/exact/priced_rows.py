@@ -23,6 +23,7 @@ from treeproof.kernels.exact.priced_leaves import (
 from treeproof.kernels.exact.priced_search import (
     FIRST_PRICE,
     LARGE,
+    Allowance,
     PricedFound,
     Quest,
     decode_cheapest,
@@ -57,10 +58,10 @@ PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
 """The first limit over the price of one near change, how it grows, and its size over a guess."""
-PATIENCE, STEP, LONG_STEP, LEAST_STEP = 256, 1.2, 1.5, 2.0**-6
-"""Nodes after which a search below a witness gives way to ones below smaller limits, fewer where
-problems are large; by what these exceed what is proved, by what where that took few nodes, and
-their least part of the witness."""
+PATIENCE, SWEEP_PATIENCE, LARGEST_STEP, LEAST_STEP = 256, 1024, 1.5, 2.0**-6
+"""Nodes after which a search below a witness gives way to ones below smaller limits, and sweeps,
+fewer where problems are large; by what these limits exceed what is proved, and their least part of
+the witness."""
 
 
 class PricedBatch(NamedTuple):
@@ -329,11 +330,11 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, bud
         enter_box(problem, state)
         set_price(problem, state, quest, price)
     size = max(len(problem.entries), LARGE)
-    first = found.counts[NODES]
-    nodes = np.int64(min(np.float64(budget.nodes), first + np.ceil(work / size)))
-    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
+    first = found.counts[SWEEPS]
+    sweeps = np.int64(min(first + work / size, 2.0**62))
+    turn = Allowance(budget.nodes, sweeps, budget.memory_bytes, budget.deadline)
     status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, turn)
-    return status, work - (found.counts[NODES] - first) * size, parts
+    return status, work - (found.counts[SWEEPS] - first) * size, parts
 
 
 @inner_kernel
@@ -351,10 +352,10 @@ def within_part(prices, parts, number):
 
 
 @inner_kernel
-def explore_priced(ways, claim, limit, is_quick, is_capped, budget):
+def explore_priced(ways, claim, limit, is_quick, patience, budget):
     """Search an alternative up to a limit, then the boxes that became small on the way.
 
-    is_capped  bool  the search ends after some nodes, fewer where they are large
+    patience  float64  by what factor the search may take more than the usual before it is cut short
 
     Returns the status, and whether the search was cut short.
     """
@@ -368,7 +369,9 @@ def explore_priced(ways, claim, limit, is_quick, is_capped, budget):
     parts.size[0] = 1
     is_part = np.bool_(False)
     is_near_tie = False
-    work = np.float64(PATIENCE) * LARGE if is_capped else np.inf
+    work = patience * SWEEP_PATIENCE * LARGE
+    nodes = np.int64(min(found.counts[NODES] + patience * PATIENCE, np.float64(budget.nodes)))
+    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
     while parts.size[0] > 0:
         if is_part and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, False
@@ -377,7 +380,7 @@ def explore_priced(ways, claim, limit, is_quick, is_capped, budget):
         parts.size[0] -= 1
         own = within_part(prices, parts, parts.size[0])
         status, work, parts = explore_part(
-            ways, claim, own, limit, is_quick, is_part, parts, work, budget
+            ways, claim, own, limit, is_quick, is_part, parts, work, turn
         )
         if status == NODE_LIMIT and found.counts[NODES] <= budget.nodes:
             found.counts[NODES] -= 1  # it was not looked at
@@ -437,10 +440,10 @@ def look_ahead(ways, guess, most):
 
 
 @inner_kernel
-def search_ways(ways, limit, is_quick, is_capped, budget):
+def search_ways(ways, limit, is_quick, patience, budget):
     """Search every alternative up to a limit, or below a witness that is cheaper.
 
-    is_capped  bool  the search ends after some nodes
+    patience  float64  as for `explore_priced`
 
     Returns the worst status, up to what was searched, and whether a search was cut short.
     """
@@ -453,7 +456,9 @@ def search_ways(ways, limit, is_quick, is_capped, budget):
         if ways.lowest[way] > limit:
             continue
         claim = claim_of(ways.alternatives, ways.group, ways.first + way)
-        status, was_cut = explore_priced(ways, claim, limit, is_quick, is_capped, budget)
+        found.way_lower[0] = ways.lowest[way]
+        status, was_cut = explore_priced(ways, claim, limit, is_quick, patience, budget)
+        ways.lowest[way] = found.way_lower[0]
         is_cut = is_cut or was_cut
         is_found = prices.takes_any and status == UNDECIDED
         is_over = is_found or (status > UNDECIDED and status != NEAR_TIE)
@@ -483,19 +488,26 @@ def search_priced_row(ways, guess, budget):
     if found.lower[0] == np.inf or found.lower[0] > prices.limit:
         return PROVED
     is_quick = np.bool_(not prices.takes_any)
+    patience = 1.0
+    step = LARGEST_STEP
     is_stepping = False
     n_trials = 0
     while True:
         trial = min(on_grid(prices, trial), most)
         sweeps = found.counts[SWEEPS]
-        nodes = found.counts[NODES]
-        is_capped = found.upper[0] < np.inf and not prices.takes_any and not is_stepping
-        worst, searched, is_cut = search_ways(ways, trial, is_quick, is_capped, budget)
-        is_stepping = is_stepping or is_cut
+        is_capped = found.upper[0] < np.inf and not prices.takes_any
+        worst, searched, is_cut = search_ways(
+            ways, trial, is_quick, patience if is_capped else np.inf, budget
+        )
         if worst > UNDECIDED:
             return worst
         if prices.takes_any and worst == UNDECIDED:
             return PROVED
+        # Sound: every violation is one by some alternative.
+        least = np.inf
+        for way in range(len(ways.lowest)):
+            least = min(least, ways.lowest[way])
+        found.lower[0] = max(found.lower[0], least)
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.
@@ -505,14 +517,16 @@ def search_priced_row(ways, guess, budget):
                 found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
                 return PROVED
             found.lower[0] = max(found.lower[0], searched)
+        if is_cut:
+            # Far below a poor witness a search is smaller; it proves more, or finds better.
+            patience *= 2.0
+            step = LARGEST_STEP if not is_stepping else np.sqrt(step)
+            is_stepping = True
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
             if is_stepping:
-                # Far below a poor witness a search is smaller; it proves more, or finds better.
-                is_short = found.counts[NODES] - nodes < PATIENCE
-                lower = max(found.lower[0], LEAST_STEP * trial)
-                trial = min(trial, (LONG_STEP if is_short else STEP) * lower)
+                trial = min(trial, step * max(found.lower[0], LEAST_STEP * trial))
         elif trial >= most:
             if worst == PROVED:
                 found.lower[0] = np.inf if prices.limit == np.inf else found.lower[0]
@@ -551,7 +565,7 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],
-            columns.witness[number], columns.counts[number],
+            columns.witness[number], columns.counts[number], np.zeros(1, dtype=np.float64),
             columns.eq6_radius[number : number + 1],
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)

@@ -78,9 +78,9 @@ FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
 CLOSER = 2.0**-41
 """Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
-ROOT_PROGRESS, MOST_ROOT_SWEEPS = 0.9, 256
+ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.9, 256, 1 << 24
 """Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
-long, and most sweeps of a round."""
+long; from how many sweeps of a round on, or sweeps times entries, there is none."""
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
@@ -95,8 +95,18 @@ class PricedFound(NamedTuple):
     upper: np.ndarray  # (1,) float64; cost of the witness; infinite without one
     values: np.ndarray  # (n_features,) float64; of the witness
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
+    way_lower: np.ndarray  # (1,) float64; no violation by the alternative at hand costs less
     # Cost from which the best affordable leaves of all trees break the claim
     eq6_cost: np.ndarray  # (1,) float64
+
+
+class Allowance(NamedTuple):
+    """What a search may use; nodes and sweeps are counted over all searches of the row."""
+
+    nodes: int
+    sweeps: int
+    memory_bytes: float  # for open nodes
+    deadline: float  # on `seconds_now`
 
 
 class Parts(NamedTuple):
@@ -621,6 +631,17 @@ def improve_terms(problem, state, quest, bound):
 
 
 @noalloc_kernel
+def is_far_smaller(problem, state):
+    """Whether the trees are worth restricting to the state's box before it is searched further."""
+    if len(problem.entries) < LARGE:
+        return False
+    n_entries = 0
+    for factor in range(problem.n_factors):
+        n_entries += state.n_alive[factor] * state.n_active[factor]
+    return SMALLER * n_entries <= len(problem.entries)
+
+
+@noalloc_kernel
 def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
@@ -663,7 +684,14 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
-            goes_on = is_root and limit < MOST_ROOT_SWEEPS and gap < ROOT_PROGRESS * last_gap
+            goes_on = (
+                is_root
+                and gap < ROOT_PROGRESS * last_gap
+                and limit < MOST_ROOT_SWEEPS
+                and limit * len(problem.entries) < MOST_ROOT_WORK
+            )
+            if outcome == SPLIT and is_far_smaller(problem, state):
+                return outcome, gap
             if outcome != SPLIT or (kept > WORTH_ANOTHER_TRY and not goes_on):
                 return outcome, gap
             bound = enter_priced(problem, state, quest)
@@ -719,14 +747,19 @@ def with_part(parts, problem, state, kept):
 
 
 @noalloc_kernel
-def is_far_smaller(problem, state):
-    """Whether the trees are worth restricting to the state's box before it is searched further."""
-    if len(problem.entries) < LARGE:
-        return False
-    n_entries = 0
-    for factor in range(problem.n_factors):
-        n_entries += state.n_alive[factor] * state.n_active[factor]
-    return SMALLER * n_entries <= len(problem.entries)
+def note_lower(state, quest, gap):
+    """Note what violations cost at least, from how far the bound at the limit is above the floor.
+
+    Sound: with α and multipliers as they are, the bound falls by α for each unit that the limit
+    falls by; below a limit at which it is under the floor there is nothing. Costs of all axes are
+    sums of doubles that were rounded down, and the result is shrunk by more than all rounding.
+    """
+    price = state.weight[len(state.weight) - 1]
+    if quest.prices.is_max or quest.prices.takes_any or price <= 0.0:
+        return
+    total = quest.limit[0] + quest.elsewhere
+    lower = total - gap / price - 2.0**-40 * (total + gap / price)
+    quest.found.way_lower[0] = max(quest.found.way_lower[0], lower)
 
 
 @inner_kernel
@@ -755,7 +788,9 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
     while True:
         found.counts[NODES] += 1
         n_nodes += 1
-        if found.counts[NODES] > budget.nodes:
+        if found.counts[NODES] > budget.nodes or (
+            not is_root and found.counts[SWEEPS] > budget.sweeps
+        ):
             return NODE_LIMIT, parts
         if not is_root and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, parts
@@ -769,6 +804,8 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             if outcome == CLOSED:
                 break
             if outcome == SPLIT:
+                if is_root and not is_part:
+                    note_lower(state, quest, gap)
                 if is_quick:
                     return UNDECIDED, parts
                 if is_far_smaller(problem, state):
