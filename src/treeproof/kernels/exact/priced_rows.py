@@ -263,7 +263,8 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
         forest, claim, space, prices, kept, found, pure_copy(problem, has_conditions),
         0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
         np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
-        np.empty(max(n_cells, problem.n_slots), dtype=np.float64), new_holders(problem),
+        np.empty(max(n_cells, problem.n_slots), dtype=np.float64),
+        np.empty(len(problem.segments), dtype=np.float64), new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),
         np.full(n_features, FIXED, dtype=np.int32),
         np.empty(len(forest.semantics.start), dtype=np.float64),
@@ -332,7 +333,7 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, bud
     size = max(len(problem.entries), LARGE)
     first = found.counts[SWEEPS]
     sweeps = np.int64(min(first + work / size, 2.0**62))
-    turn = Allowance(budget.nodes, sweeps, budget.memory_bytes, budget.deadline)
+    turn = Allowance(budget.nodes, sweeps, work < np.inf, budget.memory_bytes, budget.deadline)
     status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, turn)
     return status, work - (found.counts[SWEEPS] - first) * size, parts
 

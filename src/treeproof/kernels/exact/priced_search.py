@@ -78,9 +78,14 @@ FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
 CLOSER = 2.0**-41
 """Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
+PRICE_STEP, NODE_PRICE_STEP, PRICE_SWEEPS, LEAST_PROGRESS = 0.8, 0.9, 2, 0.01
+"""By what factor α is changed, at roots and at other nodes; sweeps until it is judged, and what
+part of the gap must be gained for another step."""
 ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.9, 256, 1 << 24
 """Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
 long; from how many sweeps of a round on, or sweeps times entries, there is none."""
+HOPELESS = 0.6
+"""Part of the limit below which what a large root has proved makes its search be put off."""
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
@@ -105,6 +110,7 @@ class Allowance(NamedTuple):
 
     nodes: int
     sweeps: int
+    may_put_off: bool  # a search far above what is proved may be left for later
     memory_bytes: float  # for open nodes
     deadline: float  # on `seconds_now`
 
@@ -137,6 +143,7 @@ class Quest(NamedTuple):
     point: np.ndarray  # (n_slots,) int32; the point under consideration
     best: np.ndarray  # (n_slots,) int32; scratch: the best point so far
     values: np.ndarray  # (n_cells,) float64; scratch
+    saved: np.ndarray  # (n_segments,) float64; scratch: multipliers
     holders: Holders
     is_stale: np.ndarray  # (n_slots,) bool; scratch
     witness: np.ndarray  # (n_features,) float64; scratch: values of the point
@@ -288,6 +295,43 @@ def improve_price(problem, state, quest):
     if best_price != price:
         set_price(problem, state, quest, best_price)
     return best
+
+
+@noalloc_kernel
+def shift_price(problem, state, quest, bound, step):
+    """Step α down or up with some sweeps after each step, while that pays; returns the bound.
+
+    Sweeps leave slots with several best cells, where any change of α alone makes the bound worse:
+    the multipliers have to follow before it can be judged.
+
+    Sound: any α >= 0 and any multipliers give a bound.
+    """
+    last = len(state.weight) - 1
+    is_done = quest.prices.is_max or state.weight[last] <= 0.0
+    for direction in range(2):
+        factor = step if direction == 0 else 1.0 / step
+        has_moved = False
+        while not is_done and bound >= quest.floor:
+            before = bound
+            price = state.weight[last]
+            copy_into(quest.saved, state.multiplier)
+            change, _ = relaxed_change(problem, state, quest, price * factor - price)
+            set_price(problem, state, quest, price * factor)
+            bound += change
+            for turn in range(PRICE_SWEEPS):
+                bound = sweep(problem, state, turn % 2 == 0, bound, quest.floor)
+                quest.found.counts[SWEEPS] += 1
+                if bound < quest.floor:
+                    return bound
+            if bound > before - LEAST_PROGRESS * (before - quest.floor):
+                if bound > before:
+                    copy_into(state.multiplier, quest.saved)
+                    set_price(problem, state, quest, price)
+                    bound, _ = refresh(problem, state)
+                break
+            has_moved = True
+        is_done = is_done or has_moved
+    return bound
 
 
 @noalloc_kernel
@@ -642,6 +686,17 @@ def is_far_smaller(problem, state):
 
 
 @noalloc_kernel
+def is_hopeless(problem, state, quest, gap):
+    """Whether a problem is large, and nothing is proved near its limit."""
+    price = state.weight[len(state.weight) - 1]
+    return (
+        not quest.prices.is_max
+        and len(problem.entries) >= LARGE
+        and gap > (1.0 - HOPELESS) * price * quest.limit[0]
+    )
+
+
+@noalloc_kernel
 def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
@@ -674,8 +729,10 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
                 if is_candidate(problem, state, quest, True):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
+                if not is_quick:
+                    bound = shift_price(problem, state, quest, bound, PRICE_STEP)
                 outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
-                if outcome != SPLIT or is_quick:
+                if outcome != SPLIT or is_quick or is_hopeless(problem, state, quest, gap):
                     return outcome, gap
                 bound = enter_priced(problem, state, quest)
                 if bound == -np.inf:
@@ -683,6 +740,9 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         if turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
+            bound = shift_price(
+                problem, state, quest, bound, PRICE_STEP if is_root else NODE_PRICE_STEP
+            )
             outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
             goes_on = (
                 is_root
@@ -806,6 +866,8 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             if outcome == SPLIT:
                 if is_root and not is_part:
                     note_lower(state, quest, gap)
+                    if budget.may_put_off and is_hopeless(problem, state, quest, gap):
+                        return NODE_LIMIT, parts
                 if is_quick:
                     return UNDECIDED, parts
                 if is_far_smaller(problem, state):
