@@ -333,7 +333,7 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, bud
     size = max(len(problem.entries), LARGE)
     first = found.counts[SWEEPS]
     sweeps = np.int64(min(first + work / size, 2.0**62))
-    turn = Allowance(budget.nodes, sweeps, work < np.inf, budget.memory_bytes, budget.deadline)
+    turn = Allowance(budget.nodes, sweeps, budget.memory_bytes, budget.deadline)
     status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, turn)
     return status, work - (found.counts[SWEEPS] - first) * size, parts
 

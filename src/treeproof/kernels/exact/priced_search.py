@@ -81,11 +81,9 @@ CLOSER = 2.0**-41
 PRICE_STEP, NODE_PRICE_STEP, PRICE_SWEEPS, LEAST_PROGRESS = 0.8, 0.9, 2, 0.01
 """By what factor α is changed, at roots and at other nodes; sweeps until it is judged, and what
 part of the gap must be gained for another step."""
-ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.9, 256, 1 << 24
+ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.8, 64, 1 << 24
 """Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
 long; from how many sweeps of a round on, or sweeps times entries, there is none."""
-HOPELESS = 0.6
-"""Part of the limit below which what a large root has proved makes its search be put off."""
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
@@ -110,7 +108,6 @@ class Allowance(NamedTuple):
 
     nodes: int
     sweeps: int
-    may_put_off: bool  # a search far above what is proved may be left for later
     memory_bytes: float  # for open nodes
     deadline: float  # on `seconds_now`
 
@@ -686,17 +683,6 @@ def is_far_smaller(problem, state):
 
 
 @noalloc_kernel
-def is_hopeless(problem, state, quest, gap):
-    """Whether a problem is large, and nothing is proved near its limit."""
-    price = state.weight[len(state.weight) - 1]
-    return (
-        not quest.prices.is_max
-        and len(problem.entries) >= LARGE
-        and gap > (1.0 - HOPELESS) * price * quest.limit[0]
-    )
-
-
-@noalloc_kernel
 def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
@@ -732,7 +718,7 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
                 if not is_quick:
                     bound = shift_price(problem, state, quest, bound, PRICE_STEP)
                 outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
-                if outcome != SPLIT or is_quick or is_hopeless(problem, state, quest, gap):
+                if outcome != SPLIT or is_quick:
                     return outcome, gap
                 bound = enter_priced(problem, state, quest)
                 if bound == -np.inf:
@@ -866,8 +852,6 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             if outcome == SPLIT:
                 if is_root and not is_part:
                     note_lower(state, quest, gap)
-                    if budget.may_put_off and is_hopeless(problem, state, quest, gap):
-                        return NODE_LIMIT, parts
                 if is_quick:
                     return UNDECIDED, parts
                 if is_far_smaller(problem, state):
