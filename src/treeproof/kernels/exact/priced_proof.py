@@ -33,12 +33,14 @@ from treeproof.kernels.exact.priced_rows import (
     new_quest,
 )
 from treeproof.kernels.exact.priced_search import (
-    PricedFound,
     decode_cheapest,
     enter_priced,
-    improve_price,
     judge_priced,
     point_cost,
+)
+from treeproof.kernels.exact.priced_terms import (
+    PricedFound,
+    improve_price,
     set_limit,
     set_price,
 )

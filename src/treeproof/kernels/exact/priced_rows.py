@@ -21,17 +21,18 @@ from treeproof.kernels.exact.priced_leaves import (
     restrict_along,
 )
 from treeproof.kernels.exact.priced_search import (
-    FIRST_PRICE,
     LARGE,
     Allowance,
+    decode_cheapest,
+    new_parts,
+    search_priced,
+)
+from treeproof.kernels.exact.priced_terms import (
     PricedFound,
     Quest,
-    decode_cheapest,
     has_steps,
-    new_parts,
     next_limit,
     price_cells,
-    search_priced,
     set_limit,
     set_price,
 )
@@ -52,6 +53,8 @@ from treeproof.kernels.exact.row import (
 )
 from treeproof.kernels.exact.search import Budget
 
+FIRST_PRICE = 0.6
+"""Part of the price at which the row itself is as good as its best that α begins at."""
 GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
 """How a limit grows after a trial without a witness: at first, and after some trials."""
 PRECISION = 1.05
@@ -286,19 +289,22 @@ def first_price(problem, state, quest):
 
 
 @inner_kernel
-def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, budget):
-    """Restrict the trees to what a limit affords, bound cheaply, and search it."""
+def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
+    """Restrict the trees to what a limit affords, bound cheaply, and search it.
+
+    Returns the status, the work that was done, and the parts.
+    """
     forest, space, found = ways.forest, ways.space, ways.found
     found.counts[RESTRICTIONS] += 1
     kept = keep_affordable(space, prices, limit)
     if np.isinf(kept.total):
-        return PROVED, work, parts
+        return PROVED, 0.0, parts
     leaves = restrict_along(forest, space, kept, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
     if is_excluded_by_eq6(base, floor, leaves):
-        return PROVED, work, parts
+        return PROVED, 0.0, parts
     problem = build_problem(base, leaves, kept.box)
     has_conditions = len(claim.conditions.need) > 1
     if has_conditions:
@@ -330,12 +336,10 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, work, bud
         state.weight[len(state.weight) - 1] = 0.0
         enter_box(problem, state)
         set_price(problem, state, quest, price)
-    size = max(len(problem.entries), LARGE)
-    first = found.counts[SWEEPS]
-    sweeps = np.int64(min(first + work / size, 2.0**62))
-    turn = Allowance(budget.nodes, sweeps, budget.memory_bytes, budget.deadline)
-    status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, turn)
-    return status, work - (found.counts[SWEEPS] - first) * size, parts
+    sweeps = found.counts[SWEEPS]
+    status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, budget)
+    work = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
+    return status, work, parts
 
 
 @inner_kernel
@@ -372,7 +376,6 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
     is_near_tie = False
     work = patience * SWEEP_PATIENCE * LARGE
     nodes = np.int64(min(found.counts[NODES] + patience * PATIENCE, np.float64(budget.nodes)))
-    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
     while parts.size[0] > 0:
         if is_part and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, False
@@ -380,9 +383,9 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
             limit = min(limit, next_limit(prices, found.upper[0]))
         parts.size[0] -= 1
         own = within_part(prices, parts, parts.size[0])
-        status, work, parts = explore_part(
-            ways, claim, own, limit, is_quick, is_part, parts, work, turn
-        )
+        turn = Allowance(nodes, work, budget.memory_bytes, budget.deadline)
+        status, done, parts = explore_part(ways, claim, own, limit, is_quick, is_part, parts, turn)
+        work -= done
         if status == NODE_LIMIT and found.counts[NODES] <= budget.nodes:
             found.counts[NODES] -= 1  # it was not looked at
             return UNDECIDED, True
@@ -523,6 +526,8 @@ def search_priced_row(ways, guess, budget):
             patience *= 2.0
             step = LARGEST_STEP if not is_stepping else np.sqrt(step)
             is_stepping = True
+        else:
+            step = min(step * step, LARGEST_STEP)
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
