@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
@@ -49,3 +49,23 @@ def test_a_budget_that_is_just_enough_is_enough_on_a_threshold() -> None:
     for arithmetic in ("real", "float64"):
         results = tp.verify(model, rows, None, cost, arithmetic=arithmetic)
         assert results.verdict.tolist() == ["falsified"]
+
+
+def test_large_models_have_the_least_cost_of_all_points() -> None:
+    """Models so large that boxes are put aside and searched with the trees restricted to them."""
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 4, (3000, 8)).astype(float)
+    score = X[:, :4].sum(axis=1) - X[:, 4:].sum(axis=1) + X[:, 0] * X[:, 5]
+    y = (score + rng.normal(0, 2, len(X)) > 2).astype(int)
+    trees = GradientBoostingClassifier(n_estimators=250, max_depth=5, random_state=0).fit(X, y)
+    model = tp.load(trees)
+    points = np.stack(np.meshgrid(*[np.arange(4.0)] * 8, indexing="ij"), axis=-1).reshape(-1, 8)
+    labels = model.predict(points)
+    domain = tp.Domain(values={feature: [0, 1, 2, 3] for feature in range(8)})
+    rows = X[:6]
+    for cost, power in ((tp.L1(domain=domain), 1), (tp.L2(domain=domain), 2)):
+        results = tp.radius(model, rows, None, cost)
+        assert results.exact.all()
+        for row, label, upper in zip(rows, model.predict(rows), results.upper, strict=True):
+            totals = (np.abs(points[labels != label] - row) ** power).sum(axis=1)
+            assert upper == pytest.approx(totals.min() ** (1 / power), rel=1e-12)

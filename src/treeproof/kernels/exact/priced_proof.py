@@ -33,12 +33,14 @@ from treeproof.kernels.exact.priced_rows import (
     new_quest,
 )
 from treeproof.kernels.exact.priced_search import (
-    PricedFound,
     decode_cheapest,
     enter_priced,
-    improve_price,
     judge_priced,
     point_cost,
+)
+from treeproof.kernels.exact.priced_terms import (
+    PricedFound,
+    improve_price,
     set_limit,
     set_price,
 )
@@ -240,7 +242,7 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
     problem = build_problem(base, leaves, kept.box)
     counts = np.zeros(4, dtype=np.int64)
     nothing = np.zeros(1, dtype=np.float64)
-    found = PricedFound(nothing, nothing, np.empty(len(prices.row)), counts, nothing)
+    found = PricedFound(nothing, nothing, np.empty(len(prices.row)), counts, nothing, nothing)
     quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
     set_limit(problem, quest, prices.limit, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)

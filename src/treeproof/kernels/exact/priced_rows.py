@@ -21,14 +21,18 @@ from treeproof.kernels.exact.priced_leaves import (
     restrict_along,
 )
 from treeproof.kernels.exact.priced_search import (
-    FIRST_PRICE,
+    LARGE,
+    Allowance,
+    decode_cheapest,
+    new_parts,
+    search_priced,
+)
+from treeproof.kernels.exact.priced_terms import (
     PricedFound,
     Quest,
-    decode_cheapest,
     has_steps,
     next_limit,
     price_cells,
-    search_priced,
     set_limit,
     set_price,
 )
@@ -49,15 +53,18 @@ from treeproof.kernels.exact.row import (
 )
 from treeproof.kernels.exact.search import Budget
 
+FIRST_PRICE = 0.6
+"""Part of the price at which the row itself is as good as its best that α begins at."""
 GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
 """How a limit grows after a trial without a witness: at first, and after some trials."""
 PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
 """The first limit over the price of one near change, how it grows, and its size over a guess."""
-PATIENCE, STEP, LONG_STEP, LEAST_STEP = 256, 1.2, 1.5, 2.0**-6
-"""Nodes after which a search below a witness gives way to ones below smaller limits; by what these
-exceed what is proved, by what where that took few nodes, and their least part of the witness."""
+PATIENCE, SWEEP_PATIENCE, LARGEST_STEP, LEAST_STEP = 256, 1024, 1.5, 2.0**-6
+"""Nodes after which a search below a witness gives way to ones below smaller limits, and sweeps,
+fewer where problems are large; by what these limits exceed what is proved, and their least part of
+the witness."""
 
 
 class PricedBatch(NamedTuple):
@@ -259,7 +266,8 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
         forest, claim, space, prices, kept, found, pure_copy(problem, has_conditions),
         0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
         np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
-        np.empty(max(n_cells, problem.n_slots), dtype=np.float64), new_holders(problem),
+        np.empty(max(n_cells, problem.n_slots), dtype=np.float64),
+        np.empty(len(problem.segments), dtype=np.float64), new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),
         np.full(n_features, FIXED, dtype=np.int32),
         np.empty(len(forest.semantics.start), dtype=np.float64),
@@ -281,18 +289,22 @@ def first_price(problem, state, quest):
 
 
 @inner_kernel
-def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget):
-    """Restrict the trees to what a limit affords, bound cheaply, and search it."""
+def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
+    """Restrict the trees to what a limit affords, bound cheaply, and search it.
+
+    Returns the status, the work that was done, and the parts.
+    """
+    forest, space, found = ways.forest, ways.space, ways.found
     found.counts[RESTRICTIONS] += 1
     kept = keep_affordable(space, prices, limit)
     if np.isinf(kept.total):
-        return PROVED
+        return PROVED, 0.0, parts
     leaves = restrict_along(forest, space, kept, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
     if is_excluded_by_eq6(base, floor, leaves):
-        return PROVED
+        return PROVED, 0.0, parts
     problem = build_problem(base, leaves, kept.box)
     has_conditions = len(claim.conditions.need) > 1
     if has_conditions:
@@ -324,7 +336,65 @@ def explore_priced(forest, claim, space, prices, limit, is_quick, found, budget)
         state.weight[len(state.weight) - 1] = 0.0
         enter_box(problem, state)
         set_price(problem, state, quest, price)
-    return search_priced(problem, state, quest, is_quick, budget)
+    sweeps = found.counts[SWEEPS]
+    status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, budget)
+    work = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
+    return status, work, parts
+
+
+@inner_kernel
+def within_part(prices, parts, number):
+    """The prices with those of a box alone; other atoms are not allowed."""
+    n_axes = parts.atoms.shape[1] // 2
+    cost = np.full(len(prices.cost), np.inf, dtype=np.float64)
+    for axis in range(n_axes):
+        for atom in range(parts.atoms[number, axis], parts.atoms[number, n_axes + axis] + 1):
+            cost[atom] = prices.cost[atom]
+    return PriceList(
+        prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.grid,
+        prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact,
+    )  # fmt: skip
+
+
+@inner_kernel
+def explore_priced(ways, claim, limit, is_quick, patience, budget):
+    """Search an alternative up to a limit, then the boxes that became small on the way.
+
+    patience  float64  by what factor the search may take more than the usual before it is cut short
+
+    Returns the status, and whether the search was cut short.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    prices, found = ways.prices, ways.found
+    n_axes = len(ways.space.atom_start) - 1
+    parts = new_parts(n_axes)
+    for axis in range(n_axes):
+        parts.atoms[0, axis] = ways.space.atom_start[axis]
+        parts.atoms[0, n_axes + axis] = ways.space.atom_start[axis + 1] - 1
+    parts.size[0] = 1
+    is_part = np.bool_(False)
+    is_near_tie = False
+    work = patience * SWEEP_PATIENCE * LARGE
+    nodes = np.int64(min(found.counts[NODES] + patience * PATIENCE, np.float64(budget.nodes)))
+    while parts.size[0] > 0:
+        if is_part and seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT, False
+        if found.upper[0] < np.inf and not prices.takes_any:
+            limit = min(limit, next_limit(prices, found.upper[0]))
+        parts.size[0] -= 1
+        own = within_part(prices, parts, parts.size[0])
+        turn = Allowance(nodes, work, budget.memory_bytes, budget.deadline)
+        status, done, parts = explore_part(ways, claim, own, limit, is_quick, is_part, parts, turn)
+        work -= done
+        if status == NODE_LIMIT and found.counts[NODES] <= budget.nodes:
+            found.counts[NODES] -= 1  # it was not looked at
+            return UNDECIDED, True
+        if status == NEAR_TIE:
+            is_near_tie = True
+        elif status != PROVED:
+            return status, False
+        is_part = np.bool_(True)
+    return NEAR_TIE if is_near_tie else PROVED, False
 
 
 @noalloc_kernel
@@ -374,16 +444,14 @@ def look_ahead(ways, guess, most):
 
 
 @inner_kernel
-def search_ways(ways, limit, is_quick, is_capped, budget):
+def search_ways(ways, limit, is_quick, patience, budget):
     """Search every alternative up to a limit, or below a witness that is cheaper.
 
-    is_capped  bool  the search ends after some nodes
+    patience  float64  as for `explore_priced`
 
     Returns the worst status, up to what was searched, and whether a search was cut short.
     """
     prices, found = ways.prices, ways.found
-    nodes = min(budget.nodes, found.counts[NODES] + PATIENCE) if is_capped else budget.nodes
-    turn = Budget(nodes, budget.memory_bytes, budget.deadline)
     worst = PROVED
     is_cut = False
     for way in range(len(ways.lowest)):
@@ -392,12 +460,10 @@ def search_ways(ways, limit, is_quick, is_capped, budget):
         if ways.lowest[way] > limit:
             continue
         claim = claim_of(ways.alternatives, ways.group, ways.first + way)
-        status = explore_priced(
-            ways.forest, claim, ways.space, prices, limit, is_quick, found, turn
-        )  # fmt: skip
-        if status == NODE_LIMIT and turn.nodes < budget.nodes:
-            status = UNDECIDED
-            is_cut = True
+        found.way_lower[0] = ways.lowest[way]
+        status, was_cut = explore_priced(ways, claim, limit, is_quick, patience, budget)
+        ways.lowest[way] = found.way_lower[0]
+        is_cut = is_cut or was_cut
         is_found = prices.takes_any and status == UNDECIDED
         is_over = is_found or (status > UNDECIDED and status != NEAR_TIE)
         worst = status if is_over else max(worst, status)
@@ -426,19 +492,26 @@ def search_priced_row(ways, guess, budget):
     if found.lower[0] == np.inf or found.lower[0] > prices.limit:
         return PROVED
     is_quick = np.bool_(not prices.takes_any)
+    patience = 1.0
+    step = LARGEST_STEP
     is_stepping = False
     n_trials = 0
     while True:
         trial = min(on_grid(prices, trial), most)
         sweeps = found.counts[SWEEPS]
-        nodes = found.counts[NODES]
-        is_capped = found.upper[0] < np.inf and not prices.takes_any and not is_stepping
-        worst, searched, is_cut = search_ways(ways, trial, is_quick, is_capped, budget)
-        is_stepping = is_stepping or is_cut
+        is_capped = found.upper[0] < np.inf and not prices.takes_any
+        worst, searched, is_cut = search_ways(
+            ways, trial, is_quick, patience if is_capped else np.inf, budget
+        )
         if worst > UNDECIDED:
             return worst
         if prices.takes_any and worst == UNDECIDED:
             return PROVED
+        # Sound: every violation is one by some alternative.
+        least = np.inf
+        for way in range(len(ways.lowest)):
+            least = min(least, ways.lowest[way])
+        found.lower[0] = max(found.lower[0], least)
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.
@@ -448,14 +521,18 @@ def search_priced_row(ways, guess, budget):
                 found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
                 return PROVED
             found.lower[0] = max(found.lower[0], searched)
+        if is_cut:
+            # Far below a poor witness a search is smaller; it proves more, or finds better.
+            patience *= 2.0
+            step = LARGEST_STEP if not is_stepping else np.sqrt(step)
+            is_stepping = True
+        else:
+            step = min(step * step, LARGEST_STEP)
         if found.upper[0] < np.inf:
             is_quick = np.bool_(False)
             trial = found.upper[0]
             if is_stepping:
-                # Far below a poor witness a search is smaller; it proves more, or finds better.
-                is_short = found.counts[NODES] - nodes < PATIENCE
-                lower = max(found.lower[0], LEAST_STEP * trial)
-                trial = min(trial, (LONG_STEP if is_short else STEP) * lower)
+                trial = min(trial, step * max(found.lower[0], LEAST_STEP * trial))
         elif trial >= most:
             if worst == PROVED:
                 found.lower[0] = np.inf if prices.limit == np.inf else found.lower[0]
@@ -494,7 +571,7 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],
-            columns.witness[number], columns.counts[number],
+            columns.witness[number], columns.counts[number], np.zeros(1, dtype=np.float64),
             columns.eq6_radius[number : number + 1],
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arithmetic import two_sum
-from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.arrays import copy_into, grow_table
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, Claim, Forest, judge
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, judge
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NEAR_TIE,
@@ -28,14 +28,21 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.conditions import improve_weights, lighten, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
-from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
+from treeproof.kernels.exact.priced_leaves import is_cheaper
+from treeproof.kernels.exact.priced_terms import (
+    drop_dear,
+    improve_price,
+    next_limit,
+    set_limit,
+    set_price,
+    shift_price,
+)
 from treeproof.kernels.exact.primal import (
     ATTEMPT_STEP,
     ATTEMPTS,
     NODES,
     POINTS,
     SWEEPS,
-    Holders,
     decode,
     locate,
     meets_conditions,
@@ -43,13 +50,9 @@ from treeproof.kernels.exact.primal import (
     slot_values,
 )
 from treeproof.kernels.exact.problem import (
-    BASE,
-    CELL_START,
     FEATURE,
-    GROSS,
     HIGH,
     LOW,
-    Problem,
 )
 from treeproof.kernels.exact.search import (
     CANDIDATE,
@@ -74,231 +77,32 @@ from treeproof.kernels.exact.search import (
 
 FAR_CHEAPER, EARLY = 0.7, 8
 """A witness at this share of the limit makes the trees worth restricting anew, in early nodes."""
-FIRST_PRICE = 0.6
-"""Part of the price at which the row itself is as good as its best that α begins at."""
-CLOSER = 2.0**-41
-"""Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
+PRICE_STEP, NODE_PRICE_STEP = 0.8, 0.9
+"""By what factor α is changed at roots and at other nodes."""
+ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.8, 64, 1 << 24
+"""Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
+long; from how many sweeps of a round on, or sweeps times entries, there is none."""
+LARGE, SMALLER = 1 << 15, 8
+"""Entries from which a problem is not worth branching in where a box has that many times fewer of
+them: the trees are restricted to the box first."""
 ROUNDS, SWAPS = 3, 4
 """Rounds of ascent, and of exchanges of one changed axis for another."""
 
 
-class PricedFound(NamedTuple):
-    """What is known about a row; arrays of one entry are overwritten in place."""
+class Allowance(NamedTuple):
+    """What a search may use."""
 
-    lower: np.ndarray  # (1,) float64; no violation costs less
-    upper: np.ndarray  # (1,) float64; cost of the witness; infinite without one
-    values: np.ndarray  # (n_features,) float64; of the witness
-    counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
-    # Cost from which the best affordable leaves of all trees break the claim
-    eq6_cost: np.ndarray  # (1,) float64
+    nodes: int  # counted over all searches of the row
+    work: float  # sweeps times the entries of the problem, for which a small one counts as `LARGE`
+    memory_bytes: float  # for open nodes
+    deadline: float  # on `seconds_now`
 
 
-class Quest(NamedTuple):
-    """The cheapest violation in a problem, and the best that was found."""
+class Parts(NamedTuple):
+    """Boxes that are searched later, each with its trees restricted to it."""
 
-    forest: Forest
-    claim: Claim
-    space: AtomSpace
-    prices: PriceList
-    kept: Kept
-    found: PricedFound
-    pure: Problem  # the problem without prices; its other arrays are those of the priced one
-    need: float  # gain from which a point is worth judging
-    floor: float  # no violation has a gain below it
-    cost: np.ndarray  # (n_cells,) float64; of the cheapest atom of each cell
-    place: np.ndarray  # (n_cells,) int32; of that atom among the kept ones
-    limit: np.ndarray  # (1,) float64; what slots may cost together
-    elsewhere: float  # cost of the axes that are no slots
-    others: np.ndarray  # (n_axes - n_slots,) int32; the axes that are no slots
-    most: float  # sum of the largest costs of all slots
-    point: np.ndarray  # (n_slots,) int32; the point under consideration
-    best: np.ndarray  # (n_slots,) int32; scratch: the best point so far
-    values: np.ndarray  # (n_cells,) float64; scratch
-    holders: Holders
-    is_stale: np.ndarray  # (n_slots,) bool; scratch
-    witness: np.ndarray  # (n_features,) float64; scratch: values of the point
-    fixed: np.ndarray  # (n_features,) int32; FIXED: points are judged by their values
-    total: np.ndarray  # (n_outputs,) float64; scratch
-
-
-@noalloc_kernel
-def next_limit(prices, cost):
-    """What a violation may cost that is cheaper than a witness."""
-    if cost <= 0.0:
-        return -1.0
-    if prices.is_max:
-        return np.nextafter(cost, 0.0)
-    if has_steps(prices, cost):
-        return cost - prices.grid
-    # The smallest numbers times a factor below 1 may be the same again.
-    return min(cost * (1.0 - CLOSER), np.nextafter(cost, 0.0))
-
-
-@noalloc_kernel
-def has_steps(prices, cost):
-    """Whether costs that are below a given one are so by a step of their grid."""
-    return prices.is_max or (prices.grid > 0.0 and prices.grid >= CLOSER * cost)
-
-
-@noalloc_kernel
-def set_limit(problem, quest, limit, below):
-    """Lower what a point may cost; α must be set anew.
-
-    below  float64  what slots cost at the witness, which is no longer within the limit
-
-    Sound: what other axes cost is taken off rounded down. Slots that cost as much as those of the
-    witness are no cheaper than it.
-    """
-    if not quest.prices.is_max and quest.elsewhere > 0.0:
-        limit = np.nextafter(limit - quest.elsewhere * (1.0 - 2.0**-40), np.inf)
-    limit = min(limit, np.nextafter(below, -np.inf))
-    quest.limit[0] = limit
-    table = problem.conditions
-    n_conditions = len(table.weight)
-    if n_conditions > len(quest.claim.conditions.need):  # the last one is the price
-        table.terms[n_conditions - 1, BASE] = limit
-
-
-@noalloc_kernel
-def price_cells(problem, prices, kept, cost, place):
-    """Cost and place of the cheapest atom of every cell; returns the sum of the largest costs."""
-    most = 0.0
-    for slot in range(problem.n_slots):
-        start = kept.start[problem.slots[slot, FEATURE]]
-        largest = 0.0
-        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
-            best = start + problem.cells[cell, LOW]
-            for other in range(best + 1, start + problem.cells[cell, HIGH] + 1):
-                if is_cheaper(prices, kept.atom[other], kept.atom[best]):
-                    best = other
-            cost[cell] = kept.cost[best]
-            place[cell] = best
-            largest = max(largest, cost[cell])
-        most += largest
-    return most
-
-
-@noalloc_kernel
-def set_price(problem, state, quest, price):
-    """Make α another one, in the terms of the problem and in what the state has derived from them.
-
-    Sound: the gross covers the rounding of the terms; see `refresh`.
-    """
-    pure, cost = quest.pure, quest.cost
-    last = len(state.weight) - 1
-    before = state.weight[last]
-    state.weight[last] = price
-    if last > 0:
-        weigh(problem, state.weight)
-    else:
-        problem.terms[BASE] = pure.terms[BASE] + price * quest.limit[0]
-        problem.terms[GROSS] = pure.terms[GROSS] + 4.0 * price * (abs(quest.limit[0]) + quest.most)
-        for cell in range(len(cost)):
-            problem.unary[cell] = pure.unary[cell] - price * cost[cell]
-    change = price - before
-    state.constant[0] += change * quest.limit[0]
-    for slot in range(problem.n_slots):
-        peak = -np.inf
-        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-            state.rest[cell] -= change * cost[cell]
-            peak = max(peak, state.rest[cell])
-        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-            state.rest[cell] -= peak
-        state.constant[0] += peak
-
-
-@noalloc_kernel
-def relaxed_change(problem, state, quest, change):
-    """How much a change of α changes the bound, and the slope there: limit minus relaxed cost."""
-    value = change * quest.limit[0]
-    slope = quest.limit[0]
-    for slot in range(problem.n_slots):
-        peak = -np.inf
-        cost = 0.0
-        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-            score = state.rest[cell] - change * quest.cost[cell]
-            if score > peak:
-                peak = score
-                cost = quest.cost[cell]
-        value += peak
-        slope -= cost
-    return value, slope
-
-
-@noalloc_kernel
-def improve_price(problem, state, quest):
-    """Find a better α for the state's box and multipliers; returns what the bound changed by.
-
-    The bound is convex in α, and with multipliers fixed only slots' terms depend on it: α is
-    doubled or halved while that pays, then the last step is halved.
-
-    Sound: any α >= 0 gives a bound.
-    """
-    price = state.weight[len(state.weight) - 1]
-    if quest.prices.is_max or price <= 0.0:
-        return 0.0
-    best = 0.0
-    best_price = price
-    _, slope = relaxed_change(problem, state, quest, 0.0)
-    factor = 0.5 if slope > 0.0 else 2.0
-    trial = price
-    for _ in range(8):
-        trial *= factor
-        value, slope = relaxed_change(problem, state, quest, trial - price)
-        if value < best:
-            best = value
-            best_price = trial
-        if (slope > 0.0) == (factor > 1.0):
-            break
-    low = min(trial, trial / factor)
-    high = max(trial, trial / factor)
-    for _ in range(4):
-        trial = 0.5 * (low + high)
-        value, slope = relaxed_change(problem, state, quest, trial - price)
-        if value < best:
-            best = value
-            best_price = trial
-        if slope > 0.0:
-            high = trial
-        else:
-            low = trial
-    if best_price != price:
-        set_price(problem, state, quest, best_price)
-    return best
-
-
-@noalloc_kernel
-def drop_dear(problem, state, quest):
-    """Drop end cells that points within the limit cannot use; False when some slot has none left.
-
-    Sound: a point costs at least the cell and the cheapest cells of all other slots; sums are
-    shrunk by more than their rounding.
-    """
-    cost, limit = quest.cost, quest.limit[0]
-    shrink = 1.0 if quest.prices.is_max else 1.0 - (problem.n_slots + 4) * 2.0**-52
-    total = 0.0
-    if not quest.prices.is_max:
-        for slot in range(problem.n_slots):
-            least = np.inf
-            for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-                least = min(least, cost[cell])
-            quest.values[slot] = least
-            total += least
-        if total * shrink > limit:
-            return False
-    for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        others = 0.0 if quest.prices.is_max else total - quest.values[slot]
-        while low <= high and (others + cost[low]) * shrink > limit:
-            low += 1
-        while low <= high and (others + cost[high]) * shrink > limit:
-            high -= 1
-        state.box[slot, LOW] = low
-        state.box[slot, HIGH] = high
-        if low > high:
-            return False
-    return True
+    atoms: np.ndarray  # (capacity, 2 * n_axes) int32; first atom of each axis, then the last ones
+    size: np.ndarray  # (1,) int64
 
 
 @noalloc_kernel
@@ -608,6 +412,17 @@ def improve_terms(problem, state, quest, bound):
 
 
 @noalloc_kernel
+def is_far_smaller(problem, state):
+    """Whether the trees are worth restricting to the state's box before it is searched further."""
+    if len(problem.entries) < LARGE:
+        return False
+    n_entries = 0
+    for factor in range(problem.n_factors):
+        n_entries += state.n_alive[factor] * state.n_active[factor]
+    return SMALLER * n_entries <= len(problem.entries)
+
+
+@noalloc_kernel
 def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
@@ -619,6 +434,7 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         return CLOSED, 0.0
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
+    last_gap = bound - floor
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -639,6 +455,8 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
                 if is_candidate(problem, state, quest, True):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
+                if not is_quick:
+                    bound = shift_price(problem, state, quest, bound, PRICE_STEP)
                 outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
                 if outcome != SPLIT or is_quick:
                     return outcome, gap
@@ -648,13 +466,26 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         if turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
+            bound = shift_price(
+                problem, state, quest, bound, PRICE_STEP if is_root else NODE_PRICE_STEP
+            )
             outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
-            if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
+            goes_on = (
+                is_root
+                and gap < ROOT_PROGRESS * last_gap
+                and limit < MOST_ROOT_SWEEPS
+                and limit * len(problem.entries) < MOST_ROOT_WORK
+            )
+            if outcome == SPLIT and is_far_smaller(problem, state):
+                return outcome, gap
+            if outcome != SPLIT or (kept > WORTH_ANOTHER_TRY and not goes_on):
                 return outcome, gap
             bound = enter_priced(problem, state, quest)
             if bound == -np.inf:
                 return CLOSED, 0.0
             turn = 0
+            last_gap = gap
+            limit = 2 * limit if goes_on else limit
 
 
 @noalloc_kernel
@@ -676,17 +507,62 @@ def look_closer_priced(problem, state, quest, may_propose):
 
 
 @inner_kernel
-def search_priced(problem, state, quest, is_quick, budget):
+def new_parts(n_axes):
+    """No boxes."""
+    return Parts(np.empty((8, 2 * n_axes), dtype=np.int32), np.zeros(1, dtype=np.int64))
+
+
+@inner_kernel
+def with_part(parts, problem, state, kept):
+    """The boxes with one more: the state's, in atoms."""
+    size = parts.size[0]
+    atoms = parts.atoms
+    if size == len(atoms):
+        atoms = grow_table(atoms, 2 * size)
+    n_axes = len(kept.bottom)
+    for axis in range(n_axes):
+        atoms[size, axis] = kept.atom[kept.start[axis]]
+        atoms[size, n_axes + axis] = kept.atom[kept.start[axis + 1] - 1]
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        start = kept.start[axis]
+        atoms[size, axis] = kept.atom[start + problem.cells[state.box[slot, LOW], LOW]]
+        atoms[size, n_axes + axis] = kept.atom[start + problem.cells[state.box[slot, HIGH], HIGH]]
+    parts.size[0] = size + 1
+    return Parts(atoms, parts.size)
+
+
+@noalloc_kernel
+def note_lower(state, quest, gap):
+    """Note what violations cost at least, from how far the bound at the limit is above the floor.
+
+    Sound: with α and multipliers as they are, the bound falls by α for each unit that the limit
+    falls by; below a limit at which it is under the floor there is nothing. Costs of all axes are
+    sums of doubles that were rounded down, and the result is shrunk by more than all rounding.
+    """
+    price = state.weight[len(state.weight) - 1]
+    if quest.prices.is_max or quest.prices.takes_any or price <= 0.0:
+        return
+    total = quest.limit[0] + quest.elsewhere
+    lower = total - gap / price - 2.0**-40 * (total + gap / price)
+    quest.found.way_lower[0] = max(quest.found.way_lower[0], lower)
+
+
+@inner_kernel
+def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
     """Search the kept atoms for violations within the limit; what is found is noted at once.
 
     A quick search looks at the root only. With a witness the search ends UNDECIDED where any will
     do, where points cost their dearest atom, and where it is far cheaper than the limit: the trees
-    are worth restricting anew.
+    are worth restricting anew, unless this is only a part of what is searched.
 
     Returns
     -------
-    int
-        PROVED: nothing cheaper than the witness is left, if there is one; or why the search ended.
+    status  int
+        PROVED: nothing cheaper than the witness is left, if there is one, but for what was added to
+        the parts; or why the search ended.
+    parts   Parts
+        Those given and what is left of boxes that became small.
     """
     found, prices = quest.found, quest.prices
     clock = np.empty(2, dtype=np.int64)
@@ -694,14 +570,17 @@ def search_priced(problem, state, quest, is_quick, budget):
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
     began_at = quest.limit[0]
+    most_sweeps = found.counts[SWEEPS] + budget.work / max(len(problem.entries), LARGE)
     n_nodes = 0
     while True:
         found.counts[NODES] += 1
         n_nodes += 1
-        if found.counts[NODES] > budget.nodes:
-            return NODE_LIMIT
+        if found.counts[NODES] > budget.nodes or (
+            not is_root and found.counts[SWEEPS] > most_sweeps
+        ):
+            return NODE_LIMIT, parts
         if not is_root and seconds_now(clock) > budget.deadline:
-            return TIME_LIMIT
+            return TIME_LIMIT, parts
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
@@ -712,8 +591,15 @@ def search_priced(problem, state, quest, is_quick, budget):
             if outcome == CLOSED:
                 break
             if outcome == SPLIT:
+                if is_root and not is_part:
+                    note_lower(state, quest, gap)
                 if is_quick:
-                    return UNDECIDED
+                    return UNDECIDED, parts
+                if is_far_smaller(problem, state):
+                    if parts.atoms.nbytes > budget.memory_bytes:
+                        return MEMORY_LIMIT, parts
+                    parts = with_part(parts, problem, state, quest.kept)
+                    break
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
@@ -724,9 +610,11 @@ def search_priced(problem, state, quest, is_quick, budget):
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
                 if prices.takes_any:
-                    return UNDECIDED
-                if prices.is_max or (n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at):
-                    return UNDECIDED
+                    return UNDECIDED, parts
+                if prices.is_max or (
+                    n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at and not is_part
+                ):
+                    return UNDECIDED, parts
             if outcome == SPLIT:
                 # Sound: all that is left of the box reaches the leaves just judged, and costs no
                 # less than the point.
@@ -736,12 +624,12 @@ def search_priced(problem, state, quest, is_quick, budget):
         if slot >= 0:
             stack, has_room = with_room(stack, budget.memory_bytes)
             if not has_room:
-                return MEMORY_LIMIT
+                return MEMORY_LIMIT, parts
             push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))
         elif stack.size[0] > 0:
             pop(stack, state)
         else:
-            return NEAR_TIE if is_near_tie else PROVED
+            return NEAR_TIE if is_near_tie else PROVED, parts
 
 
 @noalloc_kernel
