@@ -59,13 +59,11 @@ TIGHTEST = 12
 """Bytes for each packed byte from which on evidence is packed less tightly."""
 
 _CHUNK = 32
-_HAS_RULES = -1  # a status that no kernel gives
 _REASONS = {
     NODE_LIMIT: "node limit",
     TIME_LIMIT: "time limit",
     MEMORY_LIMIT: "memory limit",
     NEAR_TIE: "a cost too near to what is claimed",
-    _HAS_RULES: "rules are not proved on record",
 }
 
 CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
@@ -114,12 +112,11 @@ def _record_costs(
         claimed[claimed != CLAIM_NOTHING] = CLAIM_OPEN
         claimed[outcomes.lower <= 0.0] = CLAIM_NOTHING
     n_rows = len(query)
-    has_rules = bool(pricing.types.rules)
-    status, seconds = np.full(n_rows, _HAS_RULES if has_rules else 0), np.zeros(n_rows)
+    status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
     tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
     claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
     atoms, records = ["[]"] * n_rows, [b""] * n_rows
-    for first in range(0, 0 if has_rules else n_rows, _CHUNK):
+    for first in range(0, n_rows, _CHUNK):
         part = slice(first, min(first + _CHUNK, n_rows))
         if not claims[0][part].all():
             for row, kept, proof in record_part(
