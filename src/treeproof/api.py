@@ -16,8 +16,6 @@ from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treeproof.engines.base import Engine
     from treeproof.query.domain import Features
     from treeproof.query.paper_protocol import PaperProtocol

@@ -134,14 +134,14 @@ class RunChecker:
         self._evaluate(cases)
         self._each(cases, self._compare)
         proved = [case for case in cases if not case.status and case.ways]
-        claims = [case.claim for case in proved if case.claim is not None]
         if self.tariff is None:
+            claims = [case.claim for case in proved if case.claim is not None]
             reasons = prove(self.forest, claims, [case.ways for case in proved])
+            for case, reason in zip(proved, reasons, strict=True):
+                if reason:
+                    case.settle("rejected", reason)
         else:
-            reasons = [self._prove_priced(self.tariff, case) for case in proved]
-        for case, reason in zip(proved, reasons, strict=True):
-            if reason:
-                case.settle("rejected", reason)
+            self._each(proved, self._prove_priced)
         witnessed = [c for c in cases if not c.status and c.has_witness and "point" in c.found]
         if witnessed and self.tariff is None:
             points = np.array([case.point for case in witnessed])
@@ -238,19 +238,11 @@ class RunChecker:
             case.ways = ways_of(self.forest, claim) if kind != "none" else []
             require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
 
-    def _prove_priced(self, tariff: Tariff, case: _Case) -> str:
-        """Why the proof of a claim about costs does not hold; empty where it does."""
-        claim = case.claim
-        try:
-            if claim is None or claim.kept is None:
-                return "claim: it is not about costs"
-            prove_priced(self.forest, tariff, claim, self._bounds(case), case.ways)
-            return ""
-        except CertificateRejected as error:
-            return str(error)
-        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            # Sound: what cannot be followed is not accepted.
-            return f"record: it cannot be checked ({error!r})"
+    def _prove_priced(self, case: _Case) -> None:
+        """Follow the proof of a claim about costs."""
+        if self.tariff is None or case.claim is None or case.claim.kept is None:
+            raise CertificateRejected("claim: it is not about costs")
+        prove_priced(self.forest, self.tariff, case.claim, self._bounds(case), case.ways)
 
     def _bounds(self, case: _Case) -> tuple[Any, Any] | None:
         """Bounds of a row, in the model's input precision; None where it must not change."""

@@ -52,16 +52,12 @@ class Claim:
     kept: list[Any] | None = None
 
 
-class _Fields(msgspec.Struct, forbid_unknown_fields=True):
-    """A claim as it is written."""
+class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every claim says, as it is written."""
 
     model: str
     semantics: str
     row: str
-    down: str | list[str]
-    up: str | list[str]
-    low: str | list[str]
-    high: str | list[str]
     set: Literal["none", "open", "closed", "box"]
     radius: str
     keep: int | None = None
@@ -69,21 +65,22 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     within: tuple[str, str] | None = None
 
 
-class _PricedFields(msgspec.Struct, forbid_unknown_fields=True):
+class _Fields(_Common, forbid_unknown_fields=True, kw_only=True):
+    """A claim about a ball or box."""
+
+    down: str | list[str]
+    up: str | list[str]
+    low: str | list[str]
+    high: str | list[str]
+
+
+class _PricedFields(_Common, forbid_unknown_fields=True, kw_only=True):
     """A claim about costs: prices are those of the question, and atoms that are kept are listed.
 
     Of a number these are ranges of cells, of a choice the place of the column that is 1, or values.
     """
 
-    model: str
-    semantics: str
-    row: str
-    set: Literal["none", "open", "closed", "box"]
-    radius: str
     kept: list[list[list[int | str] | int]]
-    keep: int | None = None
-    avoid: int | None = None
-    within: tuple[str, str] | None = None
 
 
 _FIELDS = msgspec.json.Decoder(_Fields)

@@ -11,13 +11,14 @@ that the bound can only rise. Leaves and atoms that cost more than the limit do 
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treeproof.checker.claims import Claim, Way, floor_of, happens, require
 from treeproof.checker.forest import Forest
-from treeproof.checker.prices import Axis, Tariff
+from treeproof.checker.prices import Axis, Tariff, same_values
 from treeproof.checker.proofs import NODES_PER_BYTE, Reader
 from treeproof.checker.regions import rounding_errors
 from treeproof.model import evaluate
@@ -129,7 +130,7 @@ class PricedProver:
                 missing = [
                     (value, self._price(self.tariff.choice(axis, own, value, self.limits)))
                     for value in self.tariff.choices(axis, own)
-                    if not any(_same(value, other) for other in kept.values)
+                    if not any(same_values(value, other) for other in kept.values)
                 ]
             else:
                 feature = axis.columns[0]
@@ -377,19 +378,15 @@ class PricedWay:
 
     def _check_sums(self, box: list[Range], place: str) -> None:
         """One leaf of every tree is left: add up as the model does."""
-        output, found = self.forest.trees.tree_output, []
-        chosen = {}
+        trees = self.forest.trees
+        # Whatever other trees hold: none of their outputs matters.
+        found = [int(trees.leaf[first:last].max()) for first, last in pairwise(trees.root.tolist())]
         for tree, leaves in zip(self.own, self.leaves, strict=True):
             met = {piece.leaf for piece, _, dear in leaves if not dear and _meets(piece, box)}
             require(len(met) <= 1, f"{place}: tree {tree} has {len(met)} leaves here")
             if not met:
                 return
-            chosen[tree] = met.pop()
-        trees = self.forest.trees
-        for tree in range(self.forest.ensemble.n_trees):
-            first_leaf = int(trees.leaf[trees.root[tree] : trees.root[tree + 1]].max())
-            found.append(chosen.get(tree, first_leaf))
-        del output
+            found[tree] = met.pop()
         sums = evaluate.accumulate(self.forest.ensemble, np.array([found]))[0]
         breaks = happens(self.forest, self.way, sums.astype(float).tolist())
         require(not breaks, f"{place}: the model's own sums break it")
@@ -436,7 +433,7 @@ class Factor:
             )
             for axis in tested
         }
-        self.ranges = [{axis: piece.ranges[axis] for axis in piece.ranges} for piece, _, _ in found]
+        self.ranges = [piece.ranges for piece, _, _ in found]
         self.n_prices = sum(len(starts) - 1 for starts in self.starts.values())
 
 
@@ -556,10 +553,6 @@ def _representative(cuts: FloatArray, cell: int) -> float:
     if cell > 0:
         return float(cuts[cell - 1])
     return math.nextafter(float(cuts[0]), -math.inf) if len(cuts) else 0.0
-
-
-def _same(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True))
 
 
 def prove_priced(

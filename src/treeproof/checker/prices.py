@@ -16,6 +16,7 @@ from treeproof.checker import schema
 from treeproof.checker.claims import require
 from treeproof.checker.forest import Forest
 from treeproof.checker.questions import Floats, Question, require_asked
+from treeproof.checker.witnesses import rounded_down
 
 Values = tuple[float, ...]
 
@@ -128,7 +129,7 @@ class Tariff:
 
     def choice(self, axis: Axis, own: Values, new: Values, bounds: Any) -> Fraction | None:
         """Cost of another choice; None where the domain or the bounds do not allow it."""
-        if _same(own, new) and not self.is_box:
+        if same_values(own, new) and not self.is_box:
             return Fraction(0)
         if bounds is None:
             return None
@@ -236,7 +237,7 @@ class Tariff:
         if self.is_box and not math.isnan(own):
             return Fraction(0)
         if math.isnan(own):
-            return self._filled(feature, own)
+            return self._filled(feature)
         if math.isinf(own):
             return None
         up = start > own
@@ -253,9 +254,8 @@ class Tariff:
         is_below = cell < len(cuts) and cuts[cell] <= min(own, bounds[1][feature])
         return bool(is_below and rates.weight > 0)
 
-    def _filled(self, feature: int, own: float) -> Fraction | None:
-        if not math.isnan(own):
-            return Fraction(0)
+    def _filled(self, feature: int) -> Fraction | None:
+        """Cost of a number in place of a missing value."""
         if feature not in self.may_fill:
             return None
         return Fraction(0) if self.is_box else self.one_unit(feature)
@@ -290,7 +290,7 @@ class Tariff:
         total, least = [Fraction(0)], [Fraction(0)]
         for axis in self.axes:
             before, after = (tuple(row[c] for c in axis.columns) for row in (own, point))
-            if _same(before, after) and not self.is_box:
+            if same_values(before, after) and not self.is_box:
                 continue
             name = f"witness: feature {axis.columns[0]}"
             require(bounds is not None, f"{name} must not change")
@@ -318,7 +318,7 @@ class Tariff:
         if not fits:
             return None, None
         if math.isnan(own):
-            return (self._filled(feature, own),) * 2
+            return (self._filled(feature),) * 2
         if self.is_box:
             return Fraction(0), Fraction(0)
         cost = self.move(feature, own, Fraction(new), up=new > own)
@@ -345,20 +345,11 @@ def root(exact: Fraction, power: int, *, up: bool) -> float:
     size = exact.numerator.bit_length() - exact.denominator.bit_length()
     shift = max(0, 64 - size // power)
     whole = (exact.numerator << power * shift) // exact.denominator
-    found = _not_above(Fraction(math.isqrt(whole) if power == 2 else whole, 1 << shift))
+    found = rounded_down((math.isqrt(whole) if power == 2 else whole, 1 << shift))
     above = math.nextafter(found, math.inf)
     if math.isfinite(above) and Fraction(above) ** power <= exact:
         found, above = above, math.nextafter(above, math.inf)
     return above if up and Fraction(found) ** power != exact else found
-
-
-def _not_above(exact: Fraction) -> float:
-    """Largest double that is not above a fraction of at least 0."""
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return float(np.finfo(np.float64).max)
-    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, -math.inf)
 
 
 def next_number(forest: Forest, value: float) -> float:
@@ -374,5 +365,6 @@ def _changes(codes: Any) -> Any:
     return [float(code) for code in codes]
 
 
-def _same(one: Values, other: Values) -> bool:
+def same_values(one: Values, other: Values) -> bool:
+    """Whether values are equal, or missing in both."""
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True))

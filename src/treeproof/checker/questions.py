@@ -102,8 +102,7 @@ class Question:
             self.eps = float(eps)
         require_asked(self.eps >= 0.0, "an 'eps' >= 0", self.eps)
         if isinstance(ball, schema.Cost):
-            scale = self.down = self.up = [1.0] * self.n
-            self.down, self.up = list(scale), list(scale)
+            scale, self.down, self.up = ([1.0] * self.n for _ in range(3))
         else:
             scale = self.features("scale", 1.0 if ball.scale is None else ball.scale)
             below, above = self.features("below", ball.below), self.features("above", ball.above)

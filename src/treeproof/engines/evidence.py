@@ -9,7 +9,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -96,12 +96,10 @@ def record_evidence(
         recorder.run(record_batch, NODES)
         recorder.run(record_by_cliques, CLIQUE_NODES)
         recorder.run(record_batch)
-    status, seconds, records = recorder.status, recorder.seconds, recorder.records
-    outcomes.statistics["evidence_seconds"] = seconds
-    outcomes.evidence = np.full(len(query), None, dtype=object)
+    outcomes.statistics["evidence_seconds"] = recorder.seconds
     prefixes = np.where(recorder.by_cliques | is_target, SECOND_PREFIX, PREFIX)
-    texts = _texts(query, outcomes, (claimed, radius), status, prefixes, records)
-    outcomes.evidence[:] = list(texts)
+    write = _claim_writer(query, claimed, radius)
+    _write_evidence(outcomes, claimed, recorder.status, recorder.records, write, prefixes)
 
 
 def _record_costs(
@@ -115,44 +113,29 @@ def _record_costs(
         claimed[outcomes.lower <= 0.0] = CLAIM_NOTHING
     n_rows = len(query)
     status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
-    is_left = bool(pricing.types.rules)
     tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
     claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
-    found: dict[int, tuple[str, bytes]] = {}
-    for first in range(0, 0 if is_left else n_rows, _CHUNK):
+    atoms, records = ["[]"] * n_rows, [b""] * n_rows
+    for first in range(0, n_rows, _CHUNK):
         part = slice(first, min(first + _CHUNK, n_rows))
         if not claims[0][part].all():
             for row, kept, proof in record_part(
                 query, pricing, tools, part, claims, (status, seconds)
             ):
-                found[row] = kept, proof
+                atoms[row], records[row] = kept, proof
     outcomes.statistics["evidence_seconds"] = seconds
-    outcomes.evidence = np.full(n_rows, None, dtype=object)
     head = json.dumps(
         {"model": query.ensemble.fingerprint, "semantics": _semantics(query.ensemble)},
         separators=(",", ":"),
     )[:-1]
-    properties = _properties(query)
-    has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
-    kinds = {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: "closed"}
-    if pricing.is_box:
-        kinds[CLAIM_CLOSED] = "box"
-    for row in np.flatnonzero((claimed != CLAIM_NOTHING) | has_witness).tolist():
-        kept, proof = found.get(row, ("[]", b""))
-        if is_left:
-            outcomes.evidence[row] = f"{NO_EVIDENCE}rules are not proved on record"
-        elif status[row] != PROVED:
-            outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
-        else:
-            claim = claim_text(
-                f"{head},{properties[row]}",
-                query.rows[row],
-                kinds[int(claimed[row])],
-                float(radius[row]),
-                kept,
-            )
-            packed = base64.b64encode(_packed(claim, proof)).decode()
-            outcomes.evidence[row] = PRICED_PREFIX + packed
+    properties, kinds = _properties(query), _kinds(is_box=pricing.is_box)
+
+    def write(row: int) -> bytes:
+        kind, end = kinds[int(claimed[row])], float(radius[row])
+        return claim_text(f"{head},{properties[row]}", query.rows[row], kind, end, atoms[row])
+
+    prefixes = np.full(n_rows, PRICED_PREFIX)
+    _write_evidence(outcomes, claimed, status, records, write, prefixes)
 
 
 def _record_limits(query: Query, budget: Budget) -> RecordLimits:
@@ -219,25 +202,29 @@ def withdraw_unaccepted(results: Results, ensemble: Ensemble) -> None:
     withdraw(results, failed, [f"{said} {checks[number].reason}" for number in failed])
 
 
-def _texts(
-    query: Query,
+def _write_evidence(
     outcomes: Results,
-    claims: tuple[NDArray[np.int64], FloatArray],
+    claimed: NDArray[np.int64],
     status: NDArray[np.int64],
-    prefixes: NDArray[np.str_],
     records: list[bytes],
-) -> Iterator[str | None]:
-    claimed, radius = claims
-    write = _claim_writer(query)
+    write: Callable[[int], bytes],
+    prefixes: NDArray[np.str_],
+) -> None:
+    """Fill ``outcomes.evidence`` with what was recorded of each row, behind its claim."""
+    outcomes.evidence = np.full(len(claimed), None, dtype=object)
     has_witness = np.isfinite(outcomes.upper) | (outcomes.verdict == Verdict.FALSIFIED)
-    for row in range(len(query)):
-        if claimed[row] == CLAIM_NOTHING and not has_witness[row]:
-            yield None
-        elif status[row] != PROVED:
-            yield NO_EVIDENCE + _REASONS[int(status[row])]
+    for row in np.flatnonzero((claimed != CLAIM_NOTHING) | has_witness).tolist():
+        if status[row] != PROVED:
+            outcomes.evidence[row] = NO_EVIDENCE + _REASONS[int(status[row])]
         else:
-            claim = write(row, int(claimed[row]), float(radius[row]))
-            yield prefixes[row] + base64.b64encode(_packed(claim, records[row])).decode()
+            packed = base64.b64encode(_packed(write(row), records[row])).decode()
+            outcomes.evidence[row] = prefixes[row] + packed
+
+
+def _kinds(*, is_box: bool) -> dict[int, str]:
+    """Sets of claims as evidence names them."""
+    closed = "box" if is_box else "closed"
+    return {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: closed}
 
 
 def _packed(claim: bytes, proof: bytes) -> bytes:
@@ -334,7 +321,9 @@ def _semantics(ensemble: Ensemble) -> str:
     )
 
 
-def _claim_writer(query: Query) -> Any:
+def _claim_writer(
+    query: Query, claimed: NDArray[np.int64], radius: FloatArray
+) -> Callable[[int], bytes]:
     """Return a function that writes the claim of a row as JSON."""
     ensemble, reach = query.ensemble, query.reach
     common = {
@@ -345,16 +334,14 @@ def _claim_writer(query: Query) -> Any:
     }
     head = json.dumps(common, separators=(",", ":"))[:-1]
     sides = [_side_writer(side) for side in (reach.low, reach.high)]
-    properties = _properties(query)
-    kinds = {CLAIM_NOTHING: "none", CLAIM_OPEN: "open", CLAIM_CLOSED: "closed"}
-    if not reach.is_ball:
-        kinds[CLAIM_CLOSED] = "box"
+    properties, kinds = _properties(query), _kinds(is_box=not reach.is_ball)
 
-    def write(row: int, claimed: int, radius: float) -> bytes:
+    def write(row: int) -> bytes:
         values = base64.b64encode(query.rows[row].tobytes()).decode()
+        kind, end = kinds[int(claimed[row])], float(radius[row])
         text = (
-            f'{head},"low":{sides[0](row)},"high":{sides[1](row)},"set":"{kinds[claimed]}",'
-            f'"radius":"{radius.hex()}",{properties[row]},"row":"{values}"}}'
+            f'{head},"low":{sides[0](row)},"high":{sides[1](row)},"set":"{kind}",'
+            f'"radius":"{end.hex()}",{properties[row]},"row":"{values}"}}'
         )
         return text.encode()
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets
+from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets, threshold_distances
 from treeproof.kernels.core.cells import FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import Ensemble, FloatArray, IntArray, cached_per_ensemble
@@ -61,15 +61,14 @@ def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArr
     then the point lies outside the set by one step.
     """
     ensemble, reach = query.ensemble, query.reach
-    space = rank_space(ensemble)
     point = query.rows[row].copy()
     real = np.dtype(ensemble.input_precision).type
     home, _ = cells_of(query, row, point, point)
     moves = home != FIXED  # boxes may also move features that no node tests
     if reach.is_ball:
         moves &= (low_cell != FIXED) & ((home < low_cell) | (home > high_cell))
-    for feature in np.flatnonzero(moves):
-        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+    for feature in np.flatnonzero(moves).tolist():
+        cuts = cuts_of(ensemble).of(feature)
         value = float(point[feature])
         if not reach.is_ball:
             bounds = float(reach.low[row, feature]), float(reach.high[row, feature])
@@ -166,3 +165,12 @@ def lie_in_set(
         rank_space(query.ensemble), sets, np.array(points), is_single
     )
     return inside
+
+
+def rounded_distances(
+    x: float, cuts: FloatArray, rate: float
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Distances to thresholds, rounded down, and whether each is a double exactly."""
+    distances, is_exact = np.empty(len(cuts)), np.empty(len(cuts), dtype=bool)
+    threshold_distances(float(x), cuts.copy(), rate, distances, is_exact)
+    return distances, is_exact

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model import evaluate
+from treeproof.model.builder import TreeBuilder
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import (
     CATEGORICAL,
@@ -259,7 +260,7 @@ def _shape(ensemble: Ensemble, tree: int) -> bytes:
 
 
 Part = dict[str, NDArray[Any]]
-"""Columns of the nodes of a tree, numbered from its root, and the values of its leaves."""
+"""Columns of the nodes of a tree, as `TreeBuilder` takes them."""
 
 
 def _joined_trees(
@@ -270,84 +271,53 @@ def _joined_trees(
     # Where outputs differ, every leaf tells what it adds to each of them.
     is_vector = one.n_outputs != other.n_outputs or widths != {1}
     width = max(one.n_outputs, other.n_outputs) if is_vector else 1
+    builder = TreeBuilder(leaf_width=width)
+    for trees in (one.trees, other.trees):
+        for first, last in pairwise(trees.set_offset.tolist()):
+            bits = np.unpackbits(trees.set_words[first:last].view(np.uint8), bitorder="little")
+            builder.add_category_set(np.flatnonzero(bits))
     n_sets = len(one.trees.set_offset) - 1
-    pieces: list[Part] = []
-    root, output = [0], []
     for mine, theirs in partners:
-        left = _leaf_of_zero(width) if mine == NO_TREE else _part(one, mine, width)
-        right = _leaf_of_zero(width) if theirs == NO_TREE else _part(other, theirs, width)
+        left = _part(one, mine, width, 1, 0)
         n_left = len(left["feature"])
-        pieces += [
-            _shifted(_switch(one.n_features, n_left, width), root[-1], 0),
-            _shifted(left, root[-1] + 1, 0),
-            _shifted(right, root[-1] + 1 + n_left, n_sets),
-        ]
-        root.append(root[-1] + 1 + n_left + len(right["feature"]))
+        right = _part(other, theirs, width, 1 + n_left, n_sets)
+        top = _node(width, feature=one.n_features, threshold=0.5, left=1, right=1 + n_left)
         owner = one.trees.tree_output[mine] if mine >= 0 else other.trees.tree_output[theirs]
-        output.append(-1 if is_vector else int(owner))
-    columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    is_leaf = columns["feature"] < 0
-    leaf = np.full(len(is_leaf), -1, dtype=np.int32)
-    leaf[is_leaf] = np.arange(len(columns["value"]))
-    offset = one.trees.set_offset, other.trees.set_offset[1:] + one.trees.set_offset[-1]
-    return TreeArrays(
-        root=np.array(root, dtype=np.int32),
-        feature=columns["feature"].astype(np.int32),
-        threshold=columns["threshold"],
-        left=columns["left"].astype(np.int32),
-        right=columns["right"].astype(np.int32),
-        flags=columns["flags"].astype(np.uint8),
-        category_set=columns["category_set"].astype(np.int32),
-        set_offset=np.concatenate(offset).astype(np.int64),
-        set_words=np.concatenate([one.trees.set_words, other.trees.set_words]),
-        leaf=leaf,
-        leaf_value=np.ascontiguousarray(columns["value"]),
-        leaf_source=np.arange(len(columns["value"]), dtype=np.int32),
-        tree_output=np.array(output, dtype=np.int32),
-    )
+        columns = {name: np.concatenate([top[name], left[name], right[name]]) for name in top}
+        builder.add_tree(output=-1 if is_vector else int(owner), **columns)
+    return builder.finish()
 
 
-def _shifted(part: Part, first_node: int, first_set: int) -> Part:
-    """A part whose nodes and sets come after others."""
-    moved = {"left": first_node, "right": first_node, "category_set": first_set}
-    return part | {
-        name: np.where(part[name] >= 0, part[name] + shift, -1) for name, shift in moved.items()
-    }
-
-
-def _part(ensemble: Ensemble, tree: int, width: int) -> Part:
-    """A tree of a model, with leaves of a width."""
+def _part(ensemble: Ensemble, tree: int, width: int, first_node: int, first_set: int) -> Part:
+    """A tree of a model, or a leaf of 0, with leaves of a width; its numbers come after others."""
+    if tree == NO_TREE:
+        return _node(width)
     trees = ensemble.trees
     nodes = slice(int(trees.root[tree]), int(trees.root[tree + 1]))
     inner = trees.feature[nodes] >= 0
     own = trees.leaf_value[trees.leaf[nodes][~inner]]
-    value = np.zeros((len(own), width))
+    value = np.zeros((len(inner), width))
     output = int(trees.tree_output[tree])
     if width == 1 or output < 0:
-        value[:, : own.shape[1]] = own
+        value[~inner, : own.shape[1]] = own
     else:
-        value[:, output] = own[:, 0]
+        value[~inner, output] = own[:, 0]
+    sets = trees.category_set[nodes]
     return {
         "feature": trees.feature[nodes],
         "threshold": trees.threshold[nodes],
-        "left": np.where(inner, trees.left[nodes] - nodes.start, -1),
-        "right": np.where(inner, trees.right[nodes] - nodes.start, -1),
+        "left": np.where(inner, trees.left[nodes] - nodes.start + first_node, -1),
+        "right": np.where(inner, trees.right[nodes] - nodes.start + first_node, -1),
         "flags": trees.flags[nodes],
-        "category_set": trees.category_set[nodes],
+        "category_set": np.where(sets >= 0, sets + first_set, -1),
         "value": value,
     }
 
 
-def _switch(feature: int, n_left: int, width: int) -> Part:
-    """The node above two partners."""
-    names = ("feature", "threshold", "left", "right", "flags", "category_set")
-    numbers = (feature, 0.5, 1, 1 + n_left, 0, -1)
-    part = {name: np.array([number]) for name, number in zip(names, numbers, strict=True)}
-    return part | {"value": np.zeros((0, width))}
-
-
-def _leaf_of_zero(width: int) -> Part:
-    names = ("feature", "threshold", "left", "right", "flags", "category_set")
-    numbers = (-1, 0.0, -1, -1, 0, -1)
-    part = {name: np.array([number]) for name, number in zip(names, numbers, strict=True)}
+def _node(
+    width: int, *, feature: int = -1, threshold: float = 0.0, left: int = -1, right: int = -1
+) -> Part:
+    """One node: a leaf of 0, unless it tests a feature."""
+    numbers = {"feature": feature, "threshold": threshold, "left": left, "right": right}
+    part = {name: np.array([n]) for name, n in (numbers | {"flags": 0, "category_set": -1}).items()}
     return part | {"value": np.zeros((1, width))}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treeproof.model.ensemble import Ensemble, cached_per_ensemble
+from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 
 
 @cached_per_ensemble
@@ -13,17 +13,22 @@ def accumulator_grid(ensemble: Ensemble) -> float:
     sum of absolute values stays below 2**p * g (p bits of precision), every partial sum is a
     multiple of g with at most p bits, hence exact, in whatever order the trees are added.
     """
-    trees, aggregation = ensemble.trees, ensemble.aggregation
-    step = grid_exponent(ensemble)
-    first_leaf = trees.leaf[trees.feature < 0]
-    tree_of_leaf = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
-    largest = np.zeros(ensemble.n_trees)
-    np.maximum.at(largest, tree_of_leaf, np.abs(trees.leaf_value[first_leaf]).max(axis=1))
-    total = largest.sum() + np.abs(aggregation.start).max()
+    aggregation, step = ensemble.aggregation, grid_exponent(ensemble)
+    total = largest_leaves(ensemble).max(axis=1).sum() + np.abs(aggregation.start).max()
     bits = 24 if aggregation.precision == "float32" else 53
     if not -1000 < step < 900 or total >= 2.0 ** (bits + step):
         return 0.0
     return 2.0**step
+
+
+@cached_per_ensemble
+def largest_leaves(ensemble: Ensemble) -> FloatArray:
+    """Largest absolute value among the leaves of each tree, (n_trees, leaf_width)."""
+    trees = ensemble.trees
+    # Leaves are numbered in the order of nodes, so that those of a tree follow each other.
+    first = np.searchsorted(np.flatnonzero(trees.feature < 0), trees.root[:-1])
+    largest: FloatArray = np.maximum.reduceat(np.abs(trees.leaf_value), first)
+    return largest
 
 
 @cached_per_ensemble

@@ -11,9 +11,9 @@ from treeproof.errors import InvalidInput, UnsupportedQuery, listed_values, near
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.model.links import smallest_true
-from treeproof.model.sums import accumulator_grid
+from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
-from treeproof.query.rounding import round_down
+from treeproof.query.rounding import round_up
 
 LABEL_CHANGES, LABEL_IS_TARGET, NEED_IS_MET = 0, 1, 2
 """How a point is judged by the model's own arithmetic."""
@@ -155,15 +155,10 @@ def needs_around(ensemble: Ensemble, cut: float, grid: float) -> tuple[float, fl
     """
     if grid > 0.0 and np.isfinite(cut):
         number = math.ceil(Fraction(cut) / Fraction(grid))
-        return _at_least(number * Fraction(grid)), _at_least((1 - number) * Fraction(grid))
+        return round_up(number * Fraction(grid)), round_up((1 - number) * Fraction(grid))
     dtype = np.dtype(ensemble.aggregation.precision).type
     with np.errstate(over="ignore"):  # below the lowest float nothing is left to fall to
         return cut, -float(np.nextafter(dtype(cut), dtype(-np.inf)))
-
-
-def _at_least(exact: Fraction) -> float:
-    """Smallest double that is not below an exact number."""
-    return -round_down(-exact)
 
 
 def _threshold_alternatives(
@@ -295,9 +290,7 @@ def _sigmoid_slack(ensemble: Ensemble) -> float:
     sigmoids may saturate, and then the whole range is taken.
     """
     trees, decision = ensemble.trees, ensemble.decision
-    leaf_tree = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
-    largest = np.zeros((ensemble.n_trees, trees.leaf_value.shape[1]))
-    np.maximum.at(largest, leaf_tree, np.abs(trees.leaf_value))
+    largest = largest_leaves(ensemble)
     extreme = np.abs(np.array(ensemble.aggregation.start))
     if trees.tree_output[0] >= 0:
         np.add.at(extreme, trees.tree_output, largest[:, 0])

@@ -11,7 +11,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
-from treeproof.model.sums import accumulator_grid
+from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.constraints import (
     alternatives_of,
     link_rounding,
@@ -27,7 +27,7 @@ from treeproof.query.pairs import (
     finish_rounding,
     score_meaning,
 )
-from treeproof.query.rounding import round_down
+from treeproof.query.rounding import round_down, round_up
 
 
 def with_switch(models: PairModels, ranges: Ranges) -> Ranges:
@@ -137,7 +137,7 @@ def _score_question(
         scores=(-sign, sign),
         rate=float(rate),
         outputs=outputs,
-        offset=-round_down(-offset),
+        offset=round_up(offset),
         slack=(slack[0], slack[1]),
         unit=(rounding_unit(pair[0], grids[0]), rounding_unit(pair[1], grids[1])),
         limit=delta,
@@ -172,10 +172,7 @@ def score_rounding(models: PairModels, outputs: tuple[int, int]) -> float:
 def _common_step(models: PairModels, grids: list[float]) -> float:
     """Grid of differences of exact sums, where doubles hold all of them; else 0."""
     step = min(grids)
-    trees = models.joint.trees
-    leaf_tree = np.searchsorted(trees.root, np.flatnonzero(trees.feature < 0), side="right") - 1
-    largest = np.zeros(models.joint.n_trees)
-    np.maximum.at(largest, leaf_tree, np.abs(trees.leaf_value).max(axis=1))
+    largest = largest_leaves(models.joint).max(axis=1)
     starts = [np.abs(model.aggregation.start).max() for model in (models.first, models.second)]
     total = 2.0 * float(largest.sum()) + float(sum(starts))
     return step if step > 0.0 and total < 2.0**51 * step else 0.0
@@ -219,7 +216,7 @@ def _preference(ensemble: Ensemble, winner: int, loser: int) -> _Need:
     return _Need(
         np.sign(weights),
         round_down(Fraction(float(table.need[number])) / rate),
-        -round_down(-Fraction(link_rounding(ensemble)) / rate),
+        round_up(Fraction(link_rounding(ensemble)) / rate),
         float(table.unit[number]),
     )
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import rank_space
-from treeproof.kernels.core.balls import row_distances, threshold_distances
+from treeproof.engines.instance import rank_space, rounded_distances
+from treeproof.kernels.core.balls import row_distances
+from treeproof.model.cuts import cuts_of
 from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
@@ -70,21 +71,11 @@ def ball_of(query: Query, distances: Distances, number: int) -> dict[str, Any]:
     reach, radius = query.reach, distances.radius(number)
     high = reach.high
     if distances.last_within(radius) > number:
-        space, row = rank_space(query.ensemble), query.rows[0]
-        high = high.copy()
-        for feature in np.flatnonzero(np.isfinite(row) & ~space.categorical):
-            cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+        row, high = query.rows[0], high.copy()
+        for feature in np.flatnonzero(np.isfinite(row) & ~query.ensemble.is_categorical).tolist():
+            cuts = cuts_of(query.ensemble).of(feature)
             cuts = cuts[cuts > row[feature]]
             found, is_exact = rounded_distances(row[feature], cuts, float(reach.up[feature]))
             for cut in cuts[(found == radius) & is_exact]:
                 high[0, feature] = min(high[0, feature], np.nextafter(cut, -np.inf))
     return {"radius": radius, "high": high}
-
-
-def rounded_distances(
-    x: float, cuts: FloatArray, rate: float
-) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Distances to thresholds, rounded down, and whether each is a double exactly."""
-    distances, is_exact = np.empty(len(cuts)), np.empty(len(cuts), dtype=bool)
-    threshold_distances(float(x), cuts.copy(), rate, distances, is_exact)
-    return distances, is_exact

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import cells_of, point_in_cells, rank_space
+from treeproof.engines.instance import cells_of, point_in_cells, rounded_distances
 from treeproof.engines.outcomes import are_broken
 from treeproof.kernels.core.cells import FIXED
+from treeproof.model.cuts import cuts_of
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
-from treeproof.search.distances import rounded_distances
 
 FloatArray = NDArray[np.float64]
 
@@ -150,8 +150,7 @@ def _cells_of_feature(
     query: Query, row: int, feature: int, home: int, first: int, last: int
 ) -> NDArray[Any]:
     """The cells of a feature from first to last other than home, as `_CANDIDATE`."""
-    space, reach = rank_space(query.ensemble), query.reach
-    cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+    cuts, reach = cuts_of(query.ensemble).of(feature), query.reach
     cells = np.arange(first, last + 1)
     cells = cells[cells != home]
     upwards = cells > home

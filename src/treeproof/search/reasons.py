@@ -1,6 +1,7 @@
 """Reasons: sets of features that fix the answer, found in one compiled call per batch of rows."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import CHUNK, batch_of, forest_of, single_constraints
 from treeproof.engines.exact import REASON, ExactEngine, limits_of
-from treeproof.engines.instance import lie_in_set, rank_space
+from treeproof.engines.instance import lie_in_set
 from treeproof.engines.outcomes import mark_verified, mark_witnessed, write_witnesses
 from treeproof.errors import InvalidInput
 from treeproof.kernels.core.status import FOUND, PROVED
 from treeproof.kernels.exact.reason_sets import ReasonColumns, Wishes, reason_batch
 from treeproof.kernels.exact.reasons import ALWAYS, ANY, NEVER, Units
 from treeproof.model import evaluate
+from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.description import describe, plain
@@ -231,8 +233,9 @@ def find_reasons(
         found = []
         for place, end in enumerate(columns.ends):
             if not batch.skip[place]:
-                tapes = _Tapes(whole[begin[0] : end[0]], real[begin[1] : end[1]])
-                found.append(_FoundRow(part.start + place, tapes, wishes))
+                numbers = iter(whole[begin[0] : end[0]].tolist())
+                moved = real[begin[1] : end[1]]
+                found.append(_FoundRow(part.start + place, numbers, moved, wishes))
             begin = end
         _confirm(query, found)
         for row in found:
@@ -370,44 +373,33 @@ def left_open(
     return low, high
 
 
-class _Tapes:
-    """Numbers of a row, read one after another."""
-
-    def __init__(self, whole: NDArray[np.int64], real: FloatArray) -> None:
-        self._whole: Iterator[int] = iter(whole.tolist())
-        self.real = real
-
-    def next(self) -> int:
-        return next(self._whole)
-
-    def some(self, count: int) -> list[int]:
-        return [next(self._whole) for _ in range(count)]
-
-
 class _FoundRow:
     """What a kernel found about a row; see `reason_row` for the order of the numbers."""
 
-    def __init__(self, row: int, tapes: _Tapes, wishes: Wishes) -> None:
-        self.row, self.has_intervals = row, wishes.has_intervals
-        self.answer = tapes.next()
-        self.is_complete, self.no_other_change = bool(tapes.next()), bool(tapes.next())
+    def __init__(self, row: int, numbers: Iterator[int], real: FloatArray, wishes: Wishes) -> None:
+        def some(count: int) -> list[int]:
+            return list(itertools.islice(numbers, count))
+
+        self.row = row
+        self.answer = next(numbers)
+        self.is_complete, self.no_other_change = bool(next(numbers)), bool(next(numbers))
         self.faces: list[list[int]] = []
         if wishes.has_intervals and self.answer == PROVED:
-            while (feature := tapes.next()) >= 0:
-                self.faces.append([feature, *tapes.some(4)])
+            while (feature := next(numbers)) >= 0:
+                self.faces.append([feature, *some(4)])
         self.sets = []
-        for _ in range(tapes.next()):
-            status, size = tapes.some(2)
-            pairs = tapes.some(2 * size)
+        for _ in range(next(numbers)):
+            status, size = some(2)
+            pairs = some(2 * size)
             self.sets.append((status, pairs[::2], pairs[1::2]))
         self.changes = []
-        for _ in range(tapes.next()):
-            point, is_minimal, size = tapes.some(3)
-            self.changes.append((point, bool(is_minimal), tapes.some(size)))
+        for _ in range(next(numbers)):
+            point, is_minimal, size = some(3)
+            self.changes.append((point, bool(is_minimal), some(size)))
         self.changed = []
-        for _ in range(tapes.next()):
-            self.changed.append(tapes.some(tapes.next()))
-        self.moved, self.bounds = tapes.real[:-2], tapes.real[-2:]
+        for _ in range(next(numbers)):
+            self.changed.append(some(next(numbers)))
+        self.moved, self.bounds = real[:-2], real[-2:]
         self.points = np.zeros((0, 0))
         self.confirmed = np.zeros(0, dtype=bool)
 
@@ -476,16 +468,15 @@ class _FoundRow:
 
         Cell c begins at threshold c - 1, inclusive, and ends before threshold c.
         """
-        space = rank_space(query.ensemble)
         ends = np.tile([-np.inf, np.inf], (len(features), 1))
         is_widest = True
         for feature, low, low_point, high, high_point in self.faces:
-            place, start = features.index(feature), space.cut_start[feature]
+            place, cuts = features.index(feature), cuts_of(query.ensemble).of(feature)
             if low_point != -1:
-                ends[place, 0] = space.cut[start + low - 1]
+                ends[place, 0] = cuts[low - 1]
                 is_widest &= bool(self._known([low_point])[0])
             if high_point != -1:
-                ends[place, 1] = space.cut[start + high]
+                ends[place, 1] = cuts[high]
                 is_widest &= bool(self._known([high_point])[0])
         return ends, is_widest
 
@@ -500,10 +491,10 @@ def _write_short(query: Query, row: int, point: FloatArray) -> None:
     People read these points. Of the values of a cell that have the decimals of the column, or a few
     more, the nearest to the row's own is taken; where there is none, the point stays.
     """
-    space, values = rank_space(query.ensemble), query.rows[row]
+    values = query.rows[row]
     low, high = query.reach.low[row], query.reach.high[row]
     for feature in np.flatnonzero((point != values) & ~np.isnan(values)).tolist():
-        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]]
+        cuts = cuts_of(query.ensemble).of(feature)
         cell = int(np.searchsorted(cuts, point[feature], side="right"))
         first = max(low[feature], cuts[cell - 1] if cell else -np.inf)
         end = cuts[cell] if cell < len(cuts) else np.inf

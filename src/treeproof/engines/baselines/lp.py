@@ -79,7 +79,7 @@ class LpEngine(RowEngine):
         if is_proved:
             search.mark_verified()
         else:
-            search.reason = _reason(search)
+            search.reason = search.reason or UnknownReason.LOOSE_BOUND
             search.mark_unknown()
 
     def radius(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
@@ -94,14 +94,9 @@ class LpEngine(RowEngine):
                 outcomes.verdict[row] = Verdict.VERIFIED
                 outcomes.exact[row] = True
             else:
-                outcomes.reason[row] = _reason(search)
+                outcomes.reason[row] = search.reason or UnknownReason.LOOSE_BOUND
 
         return self.each_row(query, budget, n_jobs, solve)
-
-
-def _reason(search: ProgramSearch) -> UnknownReason:
-    is_known = search.reason is not UnknownReason.NONE
-    return search.reason if is_known else UnknownReason.LOOSE_BOUND
 
 
 def _excludes(search: ProgramSearch, cells: Cells) -> bool:

@@ -157,8 +157,7 @@ class MilpEngine(RowEngine):
             outcomes.exact[row] = True
             outcomes.verdict[row] = Verdict.VERIFIED
         else:
-            is_known = search.reason is not UnknownReason.NONE
-            outcomes.reason[row] = search.reason if is_known else UnknownReason.SOLVER_FAILED
+            outcomes.reason[row] = search.reason or UnknownReason.SOLVER_FAILED
 
     def _nearest(self, search: MilpSearch) -> Level:
         """Find the nearest violation; returns the level below which there is none, infinite too."""
@@ -211,8 +210,7 @@ def _find_cheapest(pricing: Pricing, search: MilpSearch) -> None:
     if is_closed:
         outcomes.verdict[row] = Verdict.VERIFIED
     else:
-        is_known = search.reason is not UnknownReason.NONE
-        outcomes.reason[row] = search.reason if is_known else UnknownReason.SOLVER_FAILED
+        outcomes.reason[row] = search.reason or UnknownReason.SOLVER_FAILED
 
 
 def _grow(search: MilpSearch, levels: list[Level]) -> Level:

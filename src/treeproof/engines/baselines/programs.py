@@ -13,9 +13,9 @@ import numpy as np
 
 from treeproof.engines.baselines.base import RowSearch
 from treeproof.engines.baselines.restricted import Cells, Restricted
-from treeproof.engines.instance import cells_of, rank_space
-from treeproof.kernels.core.balls import threshold_distances
-from treeproof.kernels.core.cells import CUT, FIXED
+from treeproof.engines.instance import cells_of, rounded_distances
+from treeproof.kernels.core.cells import FIXED
+from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, Ensemble, FloatArray, IntArray
 from treeproof.results.verdict import UnknownReason
 
@@ -355,7 +355,7 @@ def _add_nodes(encoding: Encoding, ensemble: Ensemble, tree: int) -> bool:
         return True
     column_of = {int(restricted.leaf_row[i]): encoding.leaf_column + i for i in range(first, last)}
     program.add_row(list(column_of.values()), [1.0] * len(column_of), 1.0, 1.0)
-    node_cut = rank_space(ensemble).nodes[:, CUT]
+    node_cut = cuts_of(ensemble).node_cut
     below: dict[int, list[int]] = {}
     for node in reversed(nodes):  # preorder: children come after their parents
         feature = int(trees.feature[node])
@@ -397,16 +397,14 @@ class ProgramSearch(RowSearch):
         reach, value = self.query.reach, float(self.query.rows[self.row, feature])
         if home == FIXED or not np.isfinite(value):
             return {}
-        space = rank_space(self.query.ensemble)
-        cuts = space.cut[space.cut_start[feature] : space.cut_start[feature + 1]].copy()
-        distance, is_exact = np.empty(len(cuts)), np.empty(len(cuts), dtype=bool)
+        cuts = cuts_of(self.query.ensemble).of(feature)
         found = {}
         if reach.down[feature] > 0.0:
-            threshold_distances(value, cuts, float(reach.down[feature]), distance, is_exact)
+            distance, _ = rounded_distances(value, cuts, float(reach.down[feature]))
             low = reach.low[self.row, feature]
             found = {c: (float(distance[c]), True) for c in range(home) if low < cuts[c]}
         if reach.up[feature] > 0.0:
-            threshold_distances(value, cuts, float(reach.up[feature]), distance, is_exact)
+            distance, is_exact = rounded_distances(value, cuts, float(reach.up[feature]))
             high = reach.high[self.row, feature]
             for c in range(home, len(cuts)):
                 if cuts[c] <= high:

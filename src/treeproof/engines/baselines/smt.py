@@ -13,8 +13,8 @@ import numpy as np
 
 from treeproof.engines.baselines.base import RowEngine
 from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
-from treeproof.engines.instance import rank_space
 from treeproof.errors import require_backend
+from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import IntArray
 from treeproof.query.query import Query
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -64,7 +64,7 @@ class _Formula:
 
         self._z3 = z3
         self._restricted = restricted
-        self._space = rank_space(query.ensemble)
+        self._cuts = cuts_of(query.ensemble)
         # Contexts of their own keep rows apart when they run in threads.
         self._context = z3.Context()
         self._solver = z3.Solver(ctx=self._context)
@@ -93,8 +93,7 @@ class _Formula:
         cells = least.copy()
         for feature, variable in self._value.items():
             number = model.eval(variable, model_completion=True).as_fraction()
-            cuts = self._cuts(feature)
-            cell = sum(1 for cut in cuts if cut <= number)
+            cell = sum(1 for cut in self._cuts.of(feature) if _exact(cut) <= number)
             cells[feature] = min(max(cell, int(least[feature])), int(most[feature]))
         return cells
 
@@ -103,10 +102,6 @@ class _Formula:
         z3 = self._z3
         always = z3.BoolVal(True, ctx=self._context)
         self._solver.add(z3.Not(z3.And(always, *(self._condition[leaf] for leaf in leaves))))
-
-    def _cuts(self, feature: int) -> list[Fraction]:
-        first, last = self._space.cut_start[feature], self._space.cut_start[feature + 1]
-        return [_exact(cut) for cut in self._space.cut[first:last]]
 
     def _number(self, value: Fraction) -> Any:
         return self._z3.Q(value.numerator, value.denominator, ctx=self._context)
@@ -118,14 +113,12 @@ class _Formula:
         for entry in range(leaves.range_start[leaf], leaves.range_start[leaf + 1]):
             feature = int(leaves.feature[entry])
             value = self._value.setdefault(feature, z3.Real(f"x{feature}", ctx=self._context))
-            start = self._space.cut_start[feature]
+            cuts = self._cuts.of(feature)
             low, high = int(leaves.low[entry]), int(leaves.high[entry])
             if low > least[feature]:
-                cut = _exact(self._space.cut[start + low - 1])
-                tests.append(value >= self._number(cut))
+                tests.append(value >= self._number(_exact(cuts[low - 1])))
             if high < most[feature]:
-                cut = _exact(self._space.cut[start + high])
-                tests.append(value < self._number(cut))
+                tests.append(value < self._number(_exact(cuts[high])))
         return z3.And(tests) if tests else z3.BoolVal(True, ctx=self._context)
 
     def _add_sums(self, query: Query, constraints: range) -> None:

@@ -42,6 +42,7 @@ class _Linked(JITCodeLibrary):  # type: ignore[misc]
     """
 
     codegen = SimpleNamespace(set_env=lambda name, environment: None)  # nothing runs by itself
+    _final_module: Any
 
     def _optimize_functions(self, module: Any) -> None:
         """Shorten what numba wrote; the rest is left to the entry point."""
@@ -56,9 +57,18 @@ class _Linked(JITCodeLibrary):  # type: ignore[misc]
         steps.run(module, builder)
 
     def finalize(self) -> None:
-        """Link, optimise and translate nothing."""
+        """Link, optimise and translate nothing; keep the code as bytes, which are much smaller."""
         self._finalize_dynamic_globals()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"  # every entry point has its own copy
+        self._bitcode = self._final_module.as_bitcode()
+        self._final_module = None
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """Parse the code, anew for every entry point."""
+        return llvm.parse_bitcode(self._bitcode)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Address of what Python calls in place of an inner kernel: it refuses all arguments."""

@@ -235,10 +235,7 @@ def _integers(fields: dict[str, str], key: str, count: int, tree: int) -> NDArra
 
 def _numbers(fields: dict[str, str], key: str, count: int, tree: int) -> FloatArray:
     words = _array_words(fields, key, count, tree, _NUMBERS)
-    try:
-        return np.array([float(word) for word in words], dtype=np.float64)
-    except ValueError as error:
-        raise BrokenModelFile(f"Tree {tree}: '{key}' holds something that is no number.") from error
+    return np.array([float(word) for word in words], dtype=np.float64)
 
 
 def _array_words(

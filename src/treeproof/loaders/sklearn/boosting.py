@@ -150,9 +150,7 @@ def _whole_numbers(known: list[Any], feature: int) -> list[int]:
     return codes
 
 
-def load_gradient_boosting(
-    estimator: Any, threshold: float | None, notes: tuple[str, ...]
-) -> Loaded:
+def load_gradient_boosting(estimator: Any, threshold: float | None) -> Loaded:
     """GradientBoosting: initial score plus learning rate times leaf values, in doubles."""
     require_fitted(estimator, "estimators_")
     n_features = feature_count(estimator)
@@ -188,7 +186,6 @@ def load_gradient_boosting(
         decision=_decision(estimator, labels, n_outputs, threshold, cut=0.0),
         margins=estimator.decision_function if labels else estimator.predict,
         objective=_objective(estimator, labels),
-        notes=notes,
         classes=labels,
         threshold=threshold,
     )
@@ -214,9 +211,7 @@ def _initial_scores(estimator: Any, n_features: int, n_outputs: int) -> tuple[fl
     return tuple(float(score) for score in scores[0])
 
 
-def load_hist_gradient_boosting(
-    estimator: Any, threshold: float | None, notes: tuple[str, ...]
-) -> Loaded:
+def load_hist_gradient_boosting(estimator: Any, threshold: float | None) -> Loaded:
     """HistGradientBoosting: ``x <= threshold`` in doubles, baseline first, then the trees."""
     require_fitted(estimator, "_predictors")
     n_features = feature_count(estimator)
@@ -233,7 +228,6 @@ def load_hist_gradient_boosting(
         for output, predictor in enumerate(iteration):
             _add_predictor(builder, predictor, output, columns)
     labels = class_labels(estimator, threshold)
-    notes += _link_notes(estimator, labels)
     ensemble = Ensemble(
         trees=builder.finish(),
         n_features=n_features,
@@ -249,7 +243,9 @@ def load_hist_gradient_boosting(
         categorical=columns.categorical,
         missing_allowed=True,
         infinite_allowed=True,
-        provenance=provenance(estimator, _objective(estimator, labels), notes),
+        provenance=provenance(
+            estimator, _objective(estimator, labels), _link_notes(estimator, labels)
+        ),
     )
     # Starting threads for every tree costs far more than a self-test does in one thread.
     twin = copy.copy(estimator)

@@ -27,7 +27,7 @@ OLDEST_VERSION = (1, 5)
 NEWEST_VERSION = (1, 9)
 """Releases of scikit-learn that the loader is tested with, first and last."""
 
-Family = Callable[[Any, float | None, tuple[str, ...]], Loaded]
+Family = Callable[[Any, float | None], Loaded]
 
 _FAMILIES: dict[str, Family] = {
     "HistGradientBoostingClassifier": load_hist_gradient_boosting,
@@ -80,7 +80,9 @@ class SklearnLoader(Loader):
         names = class_names(source)
         for name, family in _FAMILIES.items():
             if name in names:
-                return family(source, options.decision_threshold, notes)
+                loaded = family(source, options.decision_threshold)
+                notes += loaded.ensemble.provenance.notes
+                return replace(loaded, ensemble=loaded.ensemble.with_provenance(notes=notes))
         raise _refusal(source, names)
 
     def load_file(self, path: Path, options: LoadOptions) -> Loaded:

@@ -87,7 +87,7 @@ def feature_names(estimator: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
 
 
-def provenance(estimator: Any, objective: str, notes: tuple[str, ...]) -> Provenance:
+def provenance(estimator: Any, objective: str, notes: tuple[str, ...] = ()) -> Provenance:
     """Where the model came from."""
     return Provenance(
         library="scikit-learn",
@@ -167,7 +167,6 @@ def loaded_trees(
     decision: Decision,
     margins: Callable[[FloatArray], NDArray[np.floating]],
     objective: str,
-    notes: tuple[str, ...],
     classes: tuple[Any, ...] = (),
     threshold: float | None = None,
 ) -> Loaded:
@@ -184,7 +183,7 @@ def loaded_trees(
         feature_names=feature_names(estimator),
         missing_allowed=accepts(estimator.predict, np.nan, n_features),
         infinite_allowed=accepts(estimator.predict, np.inf, n_features),
-        provenance=provenance(estimator, objective, notes),
+        provenance=provenance(estimator, objective),
     )
     answers = reference(estimator, margins, threshold=threshold, has_labels=bool(classes))
     return Loaded(ensemble, answers)

@@ -24,17 +24,17 @@ from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray
 from treeproof.model.sums import accumulator_grid
 
 
-def load_single_tree(estimator: Any, threshold: float | None, notes: tuple[str, ...]) -> Loaded:
+def load_single_tree(estimator: Any, threshold: float | None) -> Loaded:
     """DecisionTree and ExtraTree, classifiers and regressors."""
     require_fitted(estimator, "tree_")
-    return _load_average(estimator, [estimator.tree_], threshold, notes)
+    return _load_average(estimator, [estimator.tree_], threshold)
 
 
-def load_forest(estimator: Any, threshold: float | None, notes: tuple[str, ...]) -> Loaded:
+def load_forest(estimator: Any, threshold: float | None) -> Loaded:
     """RandomForest and ExtraTrees: the mean of what the trees say, classifiers by argmax of it."""
     require_fitted(estimator, "estimators_")
     trees = [_library_tree(member, estimator) for member in estimator.estimators_]
-    loaded = _load_average(estimator, trees, threshold, notes)
+    loaded = _load_average(estimator, trees, threshold)
     return replace(loaded, cautions=_order_cautions(estimator, loaded.ensemble))
 
 
@@ -53,9 +53,7 @@ def _order_cautions(estimator: Any, ensemble: Ensemble) -> tuple[str, ...]:
     )
 
 
-def _load_average(
-    estimator: Any, trees: list[Any], threshold: float | None, notes: tuple[str, ...]
-) -> Loaded:
+def _load_average(estimator: Any, trees: list[Any], threshold: float | None) -> Loaded:
     require_single_output(estimator)
     labels = class_labels(estimator, threshold)
     twin = sequential(estimator)
@@ -87,7 +85,6 @@ def _load_average(
         decision=decision,
         margins=margins,
         objective=f"{'classification' if labels else 'regression'}, {estimator.criterion}",
-        notes=notes,
         classes=labels,
         threshold=threshold,
     )
@@ -101,7 +98,7 @@ def _mean(estimator: Any, n_trees: int, n_outputs: int) -> Aggregation:
     return Aggregation(precision="float64", start=start, finish="divide", divisor=float(n_trees))
 
 
-def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...]) -> Loaded:
+def load_adaboost(estimator: Any, threshold: float | None) -> Loaded:
     """AdaBoostClassifier by SAMME: every tree votes for one class with its weight."""
     require_fitted(estimator, "estimators_")
     if getattr(estimator, "algorithm", "SAMME") == "SAMME.R":
@@ -133,7 +130,6 @@ def load_adaboost(estimator: Any, threshold: float | None, notes: tuple[str, ...
         decision=_vote_decision(estimator, labels, threshold),
         margins=estimator.decision_function,
         objective="classification, SAMME",
-        notes=notes,
         classes=labels,
         threshold=threshold,
     )
@@ -165,9 +161,7 @@ def _votes(member: Any, tree: Any, classes: NDArray[Any]) -> NDArray[np.int64]:
     return number[np.argmax(_node_values(tree, len(own)), axis=1)]
 
 
-def load_isolation_forest(
-    estimator: Any, threshold: float | None, notes: tuple[str, ...]
-) -> Loaded:
+def load_isolation_forest(estimator: Any, threshold: float | None) -> Loaded:
     """IsolationForest: path lengths are summed, the sum becomes a score; classes -1 and 1."""
     from sklearn.ensemble._iforest import _average_path_length
 
@@ -195,7 +189,6 @@ def load_isolation_forest(
         decision=Decision(kind="threshold", cut=0.0),
         margins=twin.decision_function,
         objective="outlier detection",
-        notes=notes,
         classes=(-1, 1),
     )
 

@@ -257,6 +257,11 @@ def _cautions(options: LoadOptions, start: float, n_classes: int, n_trees: int) 
     return cautions
 
 
+_NOTHING: dict[str, Any] = {"feature": 0, "threshold": 0.0, "flags": 0, "value": 0.0}
+_NOTHING |= {"left": -1, "right": -1, "category_set": -1}
+"""What a node has that is neither a leaf nor a split."""
+
+
 class _Forest:
     """Canonical trees of a dump, and the features that they test."""
 
@@ -283,16 +288,6 @@ class _Forest:
         return column
 
     def _add(self, root: _Node, number: int, output: int) -> None:
-        fields = (
-            "category_set",
-            "feature",
-            "threshold",
-            "left",
-            "right",
-            "flags",
-            "value",
-            "source",
-        )
         rows: list[dict[str, Any]] = []
         stack: list[tuple[_Node, int, str]] = [(root, -1, "")]
         while stack:
@@ -300,9 +295,7 @@ class _Forest:
             if parent >= 0:
                 rows[parent][side] = len(rows)
             place = f"Tree {number}, node {node.nodeid}"
-            row: dict[str, Any] = dict.fromkeys(fields, 0)
-            row |= {"left": -1, "right": -1, "category_set": -1}
-            row["source"] = node.nodeid
+            row = _NOTHING | {"source": node.nodeid}
             if node.leaf is not None:
                 row["value"] = node.leaf
             else:
@@ -317,7 +310,7 @@ class _Forest:
                     row["threshold"] = node.split_condition
                 stack += [(no, len(rows), "right"), (yes, len(rows), "left")]
             rows.append(row)
-        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in fields}
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
         columns |= {name: _float32(columns[name]) for name in ("threshold", "value")}
         self._builder.add_tree(output=output, **columns)
 
