@@ -20,7 +20,7 @@ from treeproof.checker.forest import Forest
 from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.links import sigmoid_float64, smallest_true
+from treeproof.model.links import argmax_labels, sigmoid_float64, smallest_true
 
 VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3}
 """How the text of each version of the evidence begins."""
@@ -288,6 +288,12 @@ def happens(forest: Forest, way: Way, totals: list[float]) -> bool:
     if decision.link == "sigmoid_float64":
         scores = [sigmoid_float64(score, decision.link_scale) for score in scores]
     elif decision.link.startswith("softmax"):
+        outputs = set(forest.ensemble.trees.tree_output.tolist()) - {-1}
+        if outputs <= set(way.weights):
+            # Sound: the leaves of all trees are known, and with them every sum, so that the model's
+            # own softmax tells.
+            own = np.array([scores], dtype=real)
+            return bool(argmax_labels(own, decision.link)[0] == way.winner)
         near = 2.0 ** (-20 if decision.link == "softmax_float32" else -49)
     mine = scores[way.winner]
     for loser in way.losers:

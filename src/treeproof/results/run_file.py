@@ -117,6 +117,10 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
     for name in ("values", *_OPTIONAL):
         if getattr(results, name) is not None:
             columns[name] = _plain_column(getattr(results, name))
+    if "witness_label" in columns:
+        # A row without any value that breaks its own claim is written as no witness, so no label.
+        labels = zip(has_witness, columns["witness_label"], strict=True)
+        columns["witness_label"] = [label if has_one else None for has_one, label in labels]
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
     names = tuple(columns)
     for i, cells in enumerate(zip(*columns.values(), strict=True)):

@@ -18,10 +18,11 @@ from treeproof.engines.outcomes import mark_falsified
 from treeproof.errors import InternalError
 from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+from treeproof.model.links import argmax_labels
 from treeproof.prediction import Model
 from treeproof.query.build import build_query
 from treeproof.results.results import Results
-from treeproof.results.verdict import Verdict
+from treeproof.results.verdict import UnknownReason, Verdict
 
 
 def stumps(builder, splits, width):
@@ -317,3 +318,68 @@ def test_a_score_one_subnormal_below_its_bound():
     everything = tp.Box(-np.inf, np.inf)
     assert tp.verify(tree, [[1.0]], perturbation=everything, goal=goal).verdict == ["falsified"]
     assert tp.radius(tree, [[0.0]], goal=goal).upper.tolist() == [0.0]
+
+
+def softmax_of_three(rng):
+    """Two classes that nearly tie, and a third that decides how their softmax rounds.
+
+    The label is 0 below 0.5, where both round to the same, and 1 above.
+    """
+    while True:
+        first = second = float(rng.random())
+        for _ in range(int(rng.integers(1, 4))):
+            second = float(np.nextafter(second, 9.0))
+        third = rng.uniform(-2.0, 0.0, 20)
+        scores = np.column_stack([np.full(20, first), np.full(20, second), third])
+        labels = argmax_labels(scores, "softmax_float64")
+        if 0 in labels and 1 in labels:
+            break
+    builder = TreeBuilder(leaf_width=1)
+    leaf = {"feature": [0], "threshold": [0.0], "left": [-1], "right": [-1], "flags": [0]}
+    for output, value in enumerate((first, second)):
+        builder.add_tree(**leaf, value=[np.array([value])], output=output)
+    builder.add_tree(
+        feature=[0, 0, 0],
+        threshold=[0.5, 0.0, 0.0],
+        left=[1, -1, -1],
+        right=[2, -1, -1],
+        flags=[0, 0, 0],
+        value=[np.zeros(1), third[[labels.tolist().index(0)]], third[[labels.tolist().index(1)]]],
+        output=2,
+    )
+    return Model(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=1,
+            n_outputs=3,
+            input_precision="float64",
+            aggregation=Aggregation(precision="float64", start=(0.0,) * 3),
+            decision=Decision(kind="argmax", link="softmax_float64"),
+            classes=(0, 1, 2),
+            provenance=Provenance(library="test"),
+        )
+    )
+
+
+@pytest.mark.parametrize("engine", ["exact", "cliques", "milp", "smt"])
+def test_what_a_softmax_rounds_to_depends_on_trees_of_all_classes(engine):
+    rng = np.random.default_rng(5)
+    row, other = np.array([[0.0]]), np.array([[1.0]])
+    for _ in range(10):
+        model = softmax_of_three(rng)
+        assert model.predict(np.concatenate([row, other])).tolist() == [0, 1]
+        answers = [
+            tp.verify(model, row, perturbation=tp.LInf(2.0), engine=engine),
+            tp.verify(model, row, perturbation=tp.Box([0.0], [1.0]), engine=engine),
+            tp.verify(model, row, perturbation=tp.L1(2.0)) if engine == "exact" else None,
+            tp.radius(model, row, engine=engine),
+        ]
+        for found in filter(None, answers):
+            assert found.verdict[0] != Verdict.VERIFIED or found.upper[0] == 0.5
+            assert found.lower[0] <= 0.5 or np.isnan(found.lower[0])
+            # Trees of the third class are not searched where two others are weighed.
+            is_undecided = found.verdict[0] == Verdict.UNKNOWN
+            assert not is_undecided or found.reason[0] == UnknownReason.NEAR_TIE
+            assert not is_undecided or engine == "exact"
+        goal = tp.AvoidsTarget(1)
+        assert tp.radius(model, row, goal=goal, engine=engine).upper.tolist() == [0.5]

@@ -49,9 +49,7 @@ def clique_search(
     query: Query, row: int, constraints: range, cells: Cells
 ) -> tuple[Restricted, Order, Path]:
     """Prepare a search for the cliques of an alternative in a box of cells."""
-    # What a softmax rounds to depends on the outputs of all classes.
-    is_linked = query.ensemble.decision.link != "identity"
-    restricted = restricted_to(query, row, constraints, cells, all_outputs=is_linked)
+    restricted = restricted_to(query, row, constraints, cells, fixes_label=True)
     output = query.ensemble.trees.tree_output
     part = slice(constraints.start, constraints.stop)
     has_say = np.any(query.alternatives.coefficient[part] != 0.0, axis=0)

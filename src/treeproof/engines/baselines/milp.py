@@ -77,7 +77,7 @@ class MilpSearch(ProgramSearch):
         self, constraints: range, cells: Cells, *, by_node: bool = False
     ) -> Encoding | None:
         """Return the program of a box; None when the best leaves of all trees are not enough."""
-        restricted = restricted_to(self.query, self.row, constraints, cells)
+        restricted = restricted_to(self.query, self.row, constraints, cells, fixes_label=True)
         if restricted.is_excluded_by_eq6():
             return None
         return encode(restricted, self.query.ensemble if by_node else None)
@@ -94,7 +94,7 @@ class MilpSearch(ProgramSearch):
             if self.best is None or level < self.level:
                 self.best, self.level = replayed, level
             return True
-        # Sound: the leaves fix the library's sums, and those break nothing.
+        # Sound: the leaves fix the library's sums and its label, and those break nothing.
         encoding.forbid(encoding.restricted.leaves_at(cells))
         self.excluded += 1
         return False

@@ -92,14 +92,19 @@ def gains_of(
 
 
 def restricted_to(
-    query: Query, row: int, constraints: range, cells: Cells, *, all_outputs: bool = False
+    query: Query, row: int, constraints: range, cells: Cells, *, fixes_label: bool = False
 ) -> Restricted:
-    """Restrict the trees that matter to some constraints, or all, to a box of cells."""
+    """Restrict the trees that matter to some constraints to a box of cells.
+
+    fixes_label  whether one leaf of each has to fix the label: what a softmax rounds to depends on
+                 the outputs of all classes, and then all trees matter
+    """
     ensemble, table = query.ensemble, query.alternatives
     trees = ensemble.trees
     coefficient = table.coefficient[constraints.start : constraints.stop]
     # One walk for all constraints: a weight of 1 for every output that one of them uses.
-    matters = (np.any(coefficient != 0.0, axis=0) | all_outputs).astype(np.float64)
+    every = fixes_label and ensemble.decision.link.startswith("softmax")
+    matters = (np.any(coefficient != 0.0, axis=0) | every).astype(np.float64)
     leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
         trees, rank_space(ensemble), query.rows[row], *cells, matters, ZERO_BAND
     )

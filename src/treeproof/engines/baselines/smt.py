@@ -37,7 +37,7 @@ class SmtEngine(RowEngine):
 
     def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
         """Ask z3 for violations until it says that there is none, or one is confirmed."""
-        restricted = restricted_to(search.query, search.row, constraints, cells)
+        restricted = restricted_to(search.query, search.row, constraints, cells, fixes_label=True)
         if restricted.is_excluded_by_eq6():
             return Verdict.VERIFIED
         formula = _Formula(search.query, constraints, restricted)
@@ -51,7 +51,7 @@ class SmtEngine(RowEngine):
             point = formula.cells()
             if search.falsify_in((point, point)):
                 return Verdict.FALSIFIED
-            # Sound: the leaves fix the library's sums, and those break nothing.
+            # Sound: the leaves fix the library's sums and its label, and those break nothing.
             formula.forbid(restricted.leaves_at(point))
         return Verdict.UNKNOWN
 

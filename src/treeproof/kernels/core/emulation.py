@@ -205,8 +205,32 @@ def wins(margins, label, slack, semantics):
 
 
 @noalloc_kernel
+def rests_on_other_classes(forest, claim, margins, slack):
+    """Whether the label keeps ahead of a claim's other class only by what a softmax rounds to.
+
+    Sound: quotients by the sum over all classes may round together or not, as that sum is. Trees of
+    classes that the claim does not weigh are not searched, so they may differ in a box in which the
+    margins of its two classes do not.
+    """
+    is_near = False
+    for other in range(len(margins)):
+        if other == claim.label or claim.coefficient[other] == 0.0:
+            continue
+        gap = margins[claim.label] - margins[other]
+        is_near |= 0.0 < abs(gap) <= slack and (gap > 0.0) != (other > claim.label)
+    if is_near:
+        for output in forest.trees.tree_output:
+            if output >= 0 and claim.coefficient[output] == 0.0:
+                return True
+    return False
+
+
+@noalloc_kernel
 def judge(forest, claim, row, cells, total):
     """Whether a point given in cells breaks a claim: HOLDS, BROKEN or AMBIGUOUS.
+
+    HOLDS is said of all points at which the trees that the claim weighs have the leaves of this
+    one, and AMBIGUOUS where that could not be said; BROKEN of this point alone.
 
     total  float64 (n_outputs,)  scratch
     """
@@ -220,7 +244,12 @@ def judge(forest, claim, row, cells, total):
     for output in range(len(total)):
         total[output] = finished(total, output, semantics)
         total[output] = divided(total[output], semantics)
-    answer = wins(total, claim.label, tie_slack(total, semantics), semantics)
+    slack = tie_slack(total, semantics)
+    answer = wins(total, claim.label, slack, semantics)
     if answer == MAYBE:
         return AMBIGUOUS
-    return BROKEN if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET) else HOLDS
+    if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET):
+        return BROKEN
+    if semantics.link == SOFTMAX and rests_on_other_classes(forest, claim, total, slack):
+        return AMBIGUOUS
+    return HOLDS
