@@ -50,6 +50,7 @@ from treeproof.kernels.exact.primal import (
     slot_values,
 )
 from treeproof.kernels.exact.problem import (
+    CELL_START,
     FEATURE,
     HIGH,
     LOW,
@@ -415,6 +416,14 @@ def improve_terms(problem, state, quest, bound):
 def is_far_smaller(problem, state):
     """Whether the trees are worth restricting to the state's box before it is searched further."""
     if len(problem.entries) < LARGE:
+        return False
+    # The same box would be put aside again and again: entries of a leaf count also where only one
+    # of a slot's cells can be afforded.
+    is_smaller = False
+    for slot in range(problem.n_slots):
+        is_smaller |= state.box[slot, LOW] > problem.slots[slot, CELL_START]
+        is_smaller |= state.box[slot, HIGH] + 1 < problem.slots[slot + 1, CELL_START]
+    if not is_smaller:
         return False
     n_entries = 0
     for factor in range(problem.n_factors):
