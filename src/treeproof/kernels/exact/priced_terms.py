@@ -26,8 +26,9 @@ from treeproof.kernels.exact.problem import (
 
 CLOSER = 2.0**-41
 """Part of a witness's cost by which a cheaper one has to be cheaper, where costs have no grid."""
-PRICE_SWEEPS, LEAST_PROGRESS = 2, 0.01
-"""Sweeps after which another α is judged, and the part of the gap it must gain for another step."""
+PRICE_SWEEPS, LEAST_PROGRESS, MOST_PRICE_STEPS = 2, 0.01, 24
+"""Sweeps after which another α is judged, the part of the gap it must gain for another step, and
+most steps: where the bound falls to just the floor with α, each gains its part for ever."""
 
 
 class PricedFound(NamedTuple):
@@ -231,7 +232,9 @@ def shift_price(problem, state, quest, bound, step):
     for direction in range(2):
         factor = step if direction == 0 else 1.0 / step
         has_moved = False
-        while not is_done and bound >= quest.floor:
+        for _ in range(MOST_PRICE_STEPS):
+            if is_done or bound < quest.floor:
+                break
             before = bound
             price = state.weight[last]
             copy_into(quest.saved, state.multiplier)
@@ -243,7 +246,7 @@ def shift_price(problem, state, quest, bound, step):
                 quest.found.counts[SWEEPS] += 1
                 if bound < quest.floor:
                     return bound
-            if bound > before - LEAST_PROGRESS * (before - quest.floor):
+            if bound >= before - LEAST_PROGRESS * (before - quest.floor):
                 if bound > before:
                     copy_into(state.multiplier, quest.saved)
                     set_price(problem, state, quest, price)
