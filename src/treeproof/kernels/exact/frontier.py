@@ -132,6 +132,22 @@ def leave(frontier, problem, state, bound):
 
 
 @noalloc_kernel
+def write_box(problem, state, box, row):
+    """Write the first, then the last cells of all columns in the state's box to a row.
+
+    box  CellBox  of the problem, for columns that do not matter in it
+    """
+    n_columns = len(box.low)
+    for column in range(n_columns):
+        row[column] = box.low[column]
+        row[n_columns + column] = box.high[column]
+    for slot in range(problem.n_slots):
+        column = problem.slots[slot, FEATURE]
+        row[column] = problem.cells[state.box[slot, LOW], LOW]
+        row[n_columns + column] = problem.cells[state.box[slot, HIGH], HIGH]
+
+
+@noalloc_kernel
 def take(frontier):
     """Take the box with the largest bound out; returns its place, as `take_place`."""
     place = take_place(frontier.boxes)

@@ -44,7 +44,7 @@ from treeproof.kernels.exact.dual import (
     refresh,
     sweep,
 )
-from treeproof.kernels.exact.frontier import inherit, leave, with_room_for
+from treeproof.kernels.exact.frontier import inherit, leave, with_room_for, write_box
 from treeproof.kernels.exact.open_boxes import (
     BOUND,
     CUT_OFF,
@@ -701,22 +701,6 @@ def part_peak(state, slot, cell, is_right):
     for other in range(low + 1, high + 1):
         peak = max(peak, state.marginal[other])
     return peak
-
-
-@noalloc_kernel
-def write_box(problem, state, box, row):
-    """Write the first, then the last cells of all columns in the state's box to a row.
-
-    box  CellBox  of the problem, for columns that do not matter in it
-    """
-    n_columns = len(box.low)
-    for column in range(n_columns):
-        row[column] = box.low[column]
-        row[n_columns + column] = box.high[column]
-    for slot in range(problem.n_slots):
-        column = problem.slots[slot, FEATURE]
-        row[column] = problem.cells[state.box[slot, LOW], LOW]
-        row[n_columns + column] = problem.cells[state.box[slot, HIGH], HIGH]
 
 
 @inner_kernel
