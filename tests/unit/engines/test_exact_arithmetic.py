@@ -361,10 +361,12 @@ def softmax_of_three(rng):
     )
 
 
-@pytest.mark.parametrize("engine", ["exact", "cliques", "milp", "smt"])
+@pytest.mark.parametrize("engine", ["exact", "cliques", "milp", "smt", "combination"])
 def test_what_a_softmax_rounds_to_depends_on_trees_of_all_classes(engine):
     rng = np.random.default_rng(5)
     row, other = np.array([[0.0]]), np.array([[1.0]])
+    # The exact engine does not search trees of a third class, and bounds alone may be loose.
+    undecided = {"exact": UnknownReason.NEAR_TIE, "combination": UnknownReason.LOOSE_BOUND}
     for _ in range(10):
         model = softmax_of_three(rng)
         assert model.predict(np.concatenate([row, other])).tolist() == [0, 1]
@@ -377,9 +379,8 @@ def test_what_a_softmax_rounds_to_depends_on_trees_of_all_classes(engine):
         for found in filter(None, answers):
             assert found.verdict[0] != Verdict.VERIFIED or found.upper[0] == 0.5
             assert found.lower[0] <= 0.5 or np.isnan(found.lower[0])
-            # Trees of the third class are not searched where two others are weighed.
-            is_undecided = found.verdict[0] == Verdict.UNKNOWN
-            assert not is_undecided or found.reason[0] == UnknownReason.NEAR_TIE
-            assert not is_undecided or engine == "exact"
-        goal = tp.AvoidsTarget(1)
-        assert tp.radius(model, row, goal=goal, engine=engine).upper.tolist() == [0.5]
+            if found.verdict[0] == Verdict.UNKNOWN:
+                assert found.reason[0] == undecided[engine]
+        if engine != "combination":
+            found = tp.radius(model, row, goal=tp.AvoidsTarget(1), engine=engine)
+            assert found.upper.tolist() == [0.5]

@@ -48,7 +48,7 @@ class CombinationEngine(RowEngine):
 
     def decide(self, search: Any, constraints: range, cells: Cells) -> Verdict:
         """Bound an alternative, splitting where needed."""
-        restricted = restricted_to(search.query, search.row, constraints, cells)
+        restricted = restricted_to(search.query, search.row, constraints, cells, fixes_label=True)
         missing = restricted.floor - restricted.base
         boxes = Boxes(
             np.array([cells[0]]),
