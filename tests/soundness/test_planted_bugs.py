@@ -22,8 +22,12 @@ import sys
 import numpy as np
 from tests.soundness.test_exact import ASKS, SIZES, check_case
 from tests.unit.engines import test_exact_arithmetic
-from tests.unit.kernels import test_dual
+from tests.unit.kernels import test_dual, test_leaves
 
+try:
+    test_leaves.test_gains_are_never_below_the_exact_ones_also_where_they_cancel()
+except AssertionError as error:
+    sys.exit(f"CAUGHT by gains that cancel: {error}")
 for seed in range(40):
     try:
         test_exact_arithmetic.test_a_cell_just_before_the_first_witness(seed)
@@ -84,8 +88,9 @@ BUGS = [
     ),
     Bug(
         "one part of a split is forgotten",
-        "stack.size[0] = top + 1",
-        "stack.size[0] = top",
+        "push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))",
+        "push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))\n"
+        "            stack.size[0] -= 1",
     ),
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),
     Bug(
