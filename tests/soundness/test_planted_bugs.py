@@ -26,8 +26,9 @@ from tests.unit.kernels import test_dual, test_leaves
 
 try:
     test_leaves.test_gains_are_never_below_the_exact_ones_also_where_they_cancel()
+    test_exact_arithmetic.test_a_score_just_above_a_bound_of_zero()
 except AssertionError as error:
-    sys.exit(f"CAUGHT by gains that cancel: {error}")
+    sys.exit(f"CAUGHT by arithmetic: {error}")
 for seed in range(40):
     try:
         test_exact_arithmetic.test_a_cell_just_before_the_first_witness(seed)
