@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import runpy
 from collections.abc import Iterable, Iterator
 
 from tests.architecture.sources import (
@@ -189,3 +190,9 @@ def test_every_layer_of_the_architecture_page_exists_and_the_other_way_round() -
     names = [source.name for source in sources()]
     top = {name.partition("/")[0].removesuffix(".py") for name in names} - {"__init__"}
     assert listed == top
+
+
+def test_the_count_of_lines_knows_what_it_lists_as_newer() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "count-lines"))
+    modules = {module.key: module for module in map(script["Module"], script["sources"]())}
+    assert script["newer_units"](modules)
