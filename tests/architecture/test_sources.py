@@ -6,6 +6,7 @@ import re
 import runpy
 from collections.abc import Iterable, Iterator
 
+import treeproof
 from tests.architecture.sources import (
     ROOT,
     Function,
@@ -166,6 +167,24 @@ def test_dataclasses_that_list_parameters_list_their_fields() -> None:
         for source in sources()
         for node in ast.walk(source.tree)
         if wrong(node)
+    )
+
+
+def test_classes_of_one_name_are_in_different_packages_and_public_names_mean_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for source in sources():
+        package, _, module = source.name.partition("/")
+        # The checker says everything in its own words, and kernels their tuples; loaders have
+        # folders.
+        if package not in ("checker", "kernels"):
+            folder = source.name.rpartition("/")[0] if "/" in module else package
+            for node in source.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(folder)
+    assert_none(
+        f"{name}: {', '.join(folders)}"
+        for name, folders in homes.items()
+        if len(set(folders)) < len(folders) or (name in treeproof.__all__ and len(folders) > 1)
     )
 
 
