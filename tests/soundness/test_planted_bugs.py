@@ -23,7 +23,9 @@ import numpy as np
 from tests.soundness.test_exact import ASKS, SIZES, check_case
 from tests.unit.engines import test_exact_arithmetic
 from tests.unit.kernels import test_dual, test_leaves
+from treeproof.engines import exact
 
+exact.TARGET_PATIENCE = 1  # both searches of targets get their turns
 try:
     test_leaves.test_gains_are_never_below_the_exact_ones_also_where_they_cancel()
     test_exact_arithmetic.test_a_score_just_above_a_bound_of_zero()
@@ -169,13 +171,28 @@ BUGS = [
     ),
     Bug(
         "weights of conditions fall below zero",
-        "state.weight[other] = 1.0 if other == number else LEAST",
-        "state.weight[other] = 1.0 if other == number else -0.3",
+        "new_weight[number] = before * max(new_weight[number] / total, LEAST)",
+        "new_weight[number] = before * max(new_weight[number] / total - 0.5, -0.3)",
     ),
     Bug(
         "only the last condition has a base",
         "problem.terms[BASE] += weight[number] * table.terms[number, BASE]",
         "problem.terms[BASE] = weight[number] * table.terms[number, BASE]",
+    ),
+    Bug(
+        "a condition keeps the first part of its last cell only",
+        "high = np.int32(problem.cells[state.box[slot, HIGH], HIGH])",
+        "high = np.int32(problem.cells[state.box[slot, HIGH], LOW])",
+    ),
+    Bug(
+        "leaves of the other conditions are passed over",
+        "rival = rival if tried[other] else np.int64(other)",
+        "rival = np.int64(-1)",
+    ),
+    Bug(
+        "cells that one condition excludes are passed over by all",
+        "choose_branch(side.problem, side.state, np.inf)",
+        "choose_branch(side.problem, side.state, -np.inf)",
     ),
 ]
 
