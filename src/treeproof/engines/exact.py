@@ -202,10 +202,11 @@ def _take_turns(
     status, upper = search.columns.status, search.columns.upper
     is_forest = limits.patience == 0
     turns: list[tuple[Any, FirstGuess, int]] = [
-        (_kernel(query), guess, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
+        (solve_batch, guess, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
         (solve_by_cliques, guess, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
     ]
     if _has_conditions(query):
+        turns[0] = solve_targets, *turns[0][1:]
         turns[1] = solve_batch, guess, limits.patience
     ended_at = [np.where(status == MEMORY_LIMIT, upper, np.nan), np.full(len(status), np.nan)]
     kind = 0
