@@ -181,8 +181,9 @@ def outlook_of(forest, claim, space, prices, limit, most):
     while True:
         limit = min(limit, most)
         kept = keep_affordable(space, prices, limit)
+        largest = np.inf if prices.is_max else limit
         if not np.isinf(kept.total):
-            leaves = restrict_along(forest, space, kept, claim.coefficient)
+            leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
             base, floor = base_and_floor(forest, claim, leaves)
             costs = leaf_costs(leaves, kept, prices.is_max)
             if may_reach(leaves, costs, base, floor, limit):
@@ -299,7 +300,8 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
     kept = keep_affordable(space, prices, limit)
     if np.isinf(kept.total):
         return PROVED, 0.0, parts
-    leaves = restrict_along(forest, space, kept, claim.coefficient)
+    largest = np.inf if prices.is_max else limit
+    leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
