@@ -50,7 +50,7 @@ HERE = Path(__file__).parent / "results"
 ANSWERS, TABLE = HERE / "properties.csv", HERE / "properties.md"
 COLUMNS = ("part", "model", "what", "verdict", "lower", "upper", "seconds", "note")
 CHANGE_S, FAIR_S, MONOTONE_S, CCS_S, VERITAS_S = 10.0, 10.0, 20.0, 30.0, 20.0
-EVIDENCE_S = 0.3
+EVIDENCE_S = 60.0
 
 
 class Subject:
@@ -330,16 +330,21 @@ def ccs(root: Path, answers: Answers) -> None:
 
 
 def evidence(subject: Subject, answers: Answers, _: int) -> None:
-    """Whether quick answers come with evidence that is accepted, and rejected once damaged."""
+    """Whether answers come with evidence that is accepted, and rejected once damaged.
+
+    Of a largest violation that is not closed there is no proof to ask for.
+    """
     for part in ("change", "fair", "monotone"):
         for what, ask in questions_of(subject, part):
             known = answers.known.get((part, subject.name, what))
             key = "evidence", subject.name, f"{part}: {what}"
-            if known is None or float(known["seconds"]) > EVIDENCE_S or answers.has(*key):
+            if known is None or known["verdict"] == "unknown" or answers.has(*key):
+                continue
+            if part == "monotone" and gap(known) > 1e-3:
                 continue
             began = time.process_time()
             # Where an optimum is close to 0.1 %, that is what the proof has to show.
-            found = ask(evidence=True, time_limit_s=120.0)
+            found = ask(evidence=True, time_limit_s=EVIDENCE_S * answers.stretch)
             took = time.process_time() - began
             if found.evidence is None:
                 answers.keep(*key, ("none", found.lower, found.upper), took, "")
@@ -489,7 +494,7 @@ def write_table(answers: Answers) -> None:
             ends = f"{float(row['lower']):.3f} | {float(row['upper']):.3f}"
             lines.append(f"| {model} | {row['what']} | {ends} | {naive} | {took:.2f} |")
     if any(row["part"] == "evidence" for row in answers.known.values()):
-        lines += ["", f"## Evidence of answers that took at most {EVIDENCE_S:g} s", ""]
+        lines += ["", f"## Evidence of closed answers, {EVIDENCE_S:.0f} s for search and proof", ""]
         lines += [
             "| model | accepted by the checker | damaged ones rejected | median s of the check |"
         ]

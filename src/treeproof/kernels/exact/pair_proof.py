@@ -4,12 +4,14 @@ As proof.py, without trimmed boxes. With two needs, a box may change the weight 
 and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
+import math
+
 import numpy as np
 
 from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import ONE, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NODE_LIMIT,
@@ -29,7 +31,7 @@ from treeproof.kernels.exact.optimum import (
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW, SEGMENT_START
 from treeproof.kernels.exact.proof import (
     EXACT,
     LAMBDA,
@@ -39,7 +41,6 @@ from treeproof.kernels.exact.proof import (
     new_recorder,
     new_tape,
     put,
-    put_multipliers,
     with_bytes,
 )
 from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack, with_all_trees
@@ -90,6 +91,26 @@ def split_in_record(problem, state, recorder, gap, best):
             state.box[place, LOW] = recorder.before[place, LOW]
         slot, cell = choose_branch(problem, state, np.inf)
     return slot, cell
+
+
+@inner_kernel
+def put_met(problem, state, recorder, tape, n_bytes):
+    """Append the rounded multipliers of the segments that meet the state's box.
+
+    Those of the first one of each pair are left out: `round_multipliers` has made them 0.
+    """
+    exponent = recorder.exponent[0]
+    tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
+    put(tape, exponent, 2)
+    put(tape, n_bytes, 1)
+    for index in range(problem.n_pairs):
+        pair = recorder.order[index]
+        start = problem.pairs[pair, SEGMENT_START]
+        for segment in range(
+            start + state.span[pair, LOW] + ONE, start + state.span[pair, HIGH] + ONE
+        ):
+            put(tape, np.int64(math.ldexp(state.multiplier[segment], -exponent)), n_bytes)
+    return tape
 
 
 @inner_kernel
@@ -157,7 +178,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 put(tape, NOTHING, 1)
             elif n_bytes > 0:
                 put(tape, LAMBDA, 1)
-                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+                tape = put_met(problem, state, recorder, tape, n_bytes)
             else:
                 put(tape, EXACT, 1)
             if stack.size[0] == 0:
