@@ -22,10 +22,6 @@ from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, En
 Range = tuple[int, int]
 WEIGHTS = 256
 """Mixtures of two needs have weights in so many parts."""
-LARGEST = 1 << 40
-"""Multipliers are smaller, in units."""
-MOST_PAIRS = 1 << 14
-"""Pairs of a tree and a column are fewer."""
 
 
 class Domain(NamedTuple):
@@ -438,8 +434,8 @@ class Bounder:
             self.constant[1] += leaves[0][1].second
             return
         # Sound: no sum of 64 bits overflows. With weights, a cell has at most the gains of all
-        # trees of one column, below 2**61, and a multiplier of each pair, below 2**62 in all; a
-        # leaf has one gain, and a multiplier of each of its tree's pairs.
+        # trees of one column, below 2**61, and a multiplier of each pair, which a proof keeps below
+        # 2**62 in all; a leaf has one gain, and a multiplier of each of its tree's pairs.
         self.largest_sum += max(abs(part) for _, gains in leaves for part in gains)
         require(WEIGHTS * self.largest_sum < 1 << 61, "proof: the unit is too small for the model")
         if len(columns) == 1:
@@ -466,7 +462,6 @@ class Bounder:
     def _finish(self) -> None:
         """Lay out factors, pairs and segments in arrays."""
         n = len(self._gain)
-        require(len(self.pairs) < MOST_PAIRS, "proof: there are too many trees")
         self.gain = np.array(self._gain, dtype=np.int64).reshape(n, 2)
         width = len(self.sizes)
         self.leaf_low = np.array(self._leaf_low, dtype=np.int64).reshape(n, width)
@@ -577,8 +572,10 @@ class Proof:
         self.at += n_bytes
         return value
 
-    def _prices(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Prices of all segments; what no multiplier tells of is 0."""
+    def _prices(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], weight: int
+    ) -> NDArray[np.int64]:
+        """Weighted prices of all segments; what no multiplier tells of is 0."""
         exponent, size = self._take(2), self._take(1, signed=False)
         require(size in (1, 2, 4), "proof: multipliers have 1, 2 or 4 bytes")
         shift = exponent - self.exponent
@@ -589,9 +586,10 @@ class Proof:
         found = np.frombuffer(self.data, dtype=kind, count=len(met), offset=self.at)
         self.at += size * len(met)
         largest = int(np.abs(found.astype(np.int64)).max(initial=0)) << min(shift, 64)
-        require(largest < LARGEST, "proof: a multiplier is too large")
+        in_all = largest * weight * len(self.bounder.pairs)
+        require(in_all < 1 << 62, "proof: a multiplier is too large")
         prices = np.zeros(int(self.bounder.segment_start[-1]) + 1, dtype=np.int64)
-        prices[met] = found.astype(np.int64) << (shift if largest else 0)
+        prices[met] = (found.astype(np.int64) << (shift if largest else 0)) * weight
         return prices
 
     def follow(self, floors: tuple[int, int], check_point: PointCheck | None = None) -> None:
@@ -625,9 +623,10 @@ class Proof:
                 self.n_worthless += 1
                 continue
             if letter == ord("L"):
-                prices, weights, floor = self._prices(low, high), (1, 1), floors[0]
+                prices = self._prices(low, high, WEIGHTS if is_mixed else 1)
+                weights, floor = (1, 1), floors[0]
                 if is_mixed:
-                    prices, weights = prices * WEIGHTS, (weight, WEIGHTS - weight)
+                    weights = (weight, WEIGHTS - weight)
                     floor = weight * floors[0] + (WEIGHTS - weight) * floors[1]
                 bound = bounder.bound(low, high, leaves, prices, weights)
                 is_closed = bound is None or bound < floor

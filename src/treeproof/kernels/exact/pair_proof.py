@@ -99,8 +99,9 @@ class Related(NamedTuple):
 def cut_unrelated(problem, state, recorder, related):
     """Where to split cells off that go with no cell of their copy; slot -1 if there are none.
 
-    What is split off has no step of the staircase left, which closes it. A box in which no cells go
-    together at all is such a part itself.
+    What is split off has no step of the staircase left, which closes it, and so has a box in which
+    no cells go together at all. Sweeps would give a segment without a step a multiplier beyond all
+    numbers of a proof.
     """
     box, before = state.box, recorder.before
     for slot in range(problem.n_slots):
@@ -117,15 +118,12 @@ def cut_unrelated(problem, state, recorder, related):
 
 
 @noalloc_kernel
-def split_in_record(problem, state, recorder, gap, best, related):
+def split_in_record(problem, state, recorder, gap, best):
     """Where to split a box; slot -1 when all its points reach the same leaves.
 
     A search goes on with the cells whose marginals are within the gap alone, which a proof does not
     tell of: where these need no split, the others are split off.
     """
-    slot, cell = cut_unrelated(problem, state, recorder, related)
-    if slot >= 0:
-        return slot, cell
     for place in range(problem.n_slots):
         recorder.before[place, LOW] = state.box[place, LOW]
     slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
@@ -188,9 +186,13 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
         enter_box(problem, state)
         refresh(problem, state)
         is_closed = is_exact_at_zero and is_worthless(problem, state, leaves, box)
-        n_bytes = 0 if is_closed else close_box(problem, state, recorder, floor)
+        slot, cell = np.int64(-1), np.int64(0)
+        if not is_closed:
+            slot, cell = cut_unrelated(problem, state, recorder, related)
+        is_settled = is_closed or slot >= 0
+        n_bytes = 0 if is_settled else close_box(problem, state, recorder, floor)
         bound, error = refresh(problem, state)
-        if n_bytes == 0 and not is_closed:
+        if n_bytes == 0 and not is_settled:
             marginals(problem, state)
             if is_mixed:
                 problem, weight, _, _ = adapt_weight(
@@ -202,13 +204,12 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 bound, error = refresh(problem, state)
                 marginals(problem, state)
         gap = bound + 2.0 * error - floor
-        slot, cell = np.int64(-1), np.int64(0)
-        if n_bytes == 0 and not is_closed:
+        if n_bytes == 0 and not is_settled:
             if is_exact_at_zero:
                 # What is left without them may be closed by what its trees are.
                 slot, cell = cut_off(problem, state, gap)
             if slot < 0:
-                slot, cell = split_in_record(problem, state, recorder, gap, best, related)
+                slot, cell = split_in_record(problem, state, recorder, gap, best)
             if slot < 0 and not has_points:
                 return UNDECIDED, tape
         tape = with_bytes(tape, 16)
