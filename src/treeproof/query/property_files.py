@@ -4,6 +4,7 @@
 missing = ["income"]    # may be missing
 integer = ["age"]       # whole numbers
 one_hot = [["red", "green", "blue"]]    # exactly one column is 1; or at_most_one
+rules = ["open <= total"]    # relations that every row obeys
 
 [domain]                # low and high of features; "*" for all others
 "*" = [0.0, 1.0]
@@ -59,7 +60,7 @@ KINDS: dict[str, type[Property]] = {
     )
 }
 _GROUPS = ("one_hot", "at_most_one")
-_KEYS = ("domain", "missing", "integer", "values", "categorical", *_GROUPS, "property")
+_KEYS = ("domain", "missing", "integer", "values", "categorical", *_GROUPS, "rules", "property")
 _NAMES = {"features", "protected"}
 
 
@@ -76,6 +77,7 @@ class PropertyFile:
     categorical: dict[str, list[Any]] = field(default_factory=dict)
     one_hot: tuple[tuple[str | int, ...], ...] = ()
     at_most_one: tuple[tuple[str | int, ...], ...] = ()
+    rules: tuple[str, ...] = ()
 
     def box(self, names: Sequence[str], n_features: int) -> Box:
         """The domain of a model, by the names of its features."""
@@ -96,6 +98,7 @@ class PropertyFile:
             categorical={known(name): codes for name, codes in self.categorical.items()},
             one_hot=[numbers(group) for group in self.one_hot],
             at_most_one=[numbers(group) for group in self.at_most_one],
+            rules=self.rules,
         )
         is_plain = types == Domain(integer=[], one_hot=[], at_most_one=[])
         return Box(low, high, domain=None if is_plain else types)
@@ -144,7 +147,15 @@ def _rows(document: dict[str, Any], path: Any) -> dict[str, Any]:
         "values": _lists(document, "values", path),
         "categorical": _lists(document, "categorical", path),
         **{key: _groups(document, key, path) for key in _GROUPS},
+        "rules": _rules(document, path),
     }
+
+
+def _rules(document: dict[str, Any], path: Any) -> tuple[str, ...]:
+    listed = document.get("rules", [])
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise InvalidInput(f"'rules' in '{path}' must be a list of texts. Got {listed!r}.")
+    return tuple(listed)
 
 
 def _groups(document: dict[str, Any], key: str, path: Any) -> tuple[tuple[str | int, ...], ...]:
