@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 import treeproof as tp
-from tests.soundness.test_properties import check_case, check_rows
 from tests.soundness import test_property_rules as ruled
+from tests.soundness.test_properties import check_case, check_rows
 from tests.soundness.test_property_groups import check_groups
 
 ASKED = ("prove", "largest_change", "score_range")

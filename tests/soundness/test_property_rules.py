@@ -304,6 +304,24 @@ def test_answers_equal_the_enumeration_of_pairs_that_obey(block: int) -> None:
     assert sum(check_case(seed) for seed in range(40 * block, 40 * (block + 1))) > 80
 
 
+def test_a_pair_that_is_not_accepted_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what a search finds is no pair of the domain, the question stays open."""
+    n_open = 0
+    for seed in range(60):
+        case = random_case(seed)
+        if case is None or case[0].decision.kind == "score":
+            continue
+        ensemble, box, _ = case
+        changed = _changed(np.random.default_rng([seed, 7]), ensemble, box)
+        found = tp.prove(Model(ensemble), tp.Fair(changed), box)
+        with monkeypatch.context() as patch:
+            patch.setattr(pair_rules.PairSearch, "_is_allowed", lambda self, pair: False)
+            blind = tp.prove(Model(ensemble), tp.Fair(changed), box)
+        n_open += blind.verdict == "unknown"
+        assert blind.verdict == ("verified" if found.verdict == "verified" else "unknown")
+    assert n_open > 3
+
+
 def forgotten_at_the_second_row(patch: pytest.MonkeyPatch) -> None:
     """Only the first row of a pair obeys."""
     plain = pair_rules.rules_of_pairs

@@ -160,9 +160,8 @@ class PairSearch(BoxSearch):
                 self.gap = max(self.gap, outcome.upper - outcome.lower)
         elif is_excluded:
             return []
-        is_closed = outcome.exact if self.is_value else outcome.verdict == Verdict.FALSIFIED
         # A claim about values is decided below its limit, whatever the largest one is.
-        is_closed |= is_excluded and self.question.ends_when != "optimal"
+        is_decided = is_excluded and self.question.ends_when != "optimal"
         witness, broken = outcome.witness, -1
         if witness is not None:
             point = self._point(witness)
@@ -171,11 +170,13 @@ class PairSearch(BoxSearch):
             if repaired is not None:
                 self._offer(repaired)
                 broken = -1
-            elif not (is_excluded and self.question.ends_when != "optimal"):
+            elif not is_decided:
                 left = self.split_at(part, point, broken)
                 if part.split is not None:
                     return left
-        if not is_closed or broken >= 0:
+        # Sound: where a pair is sought, a part without one is closed by a proof only.
+        is_closed = outcome.exact if self.is_value else self.is_found
+        if not (is_closed or is_decided) or broken >= 0:
             self.is_open = True
             self.reason = outcome.reason or UnknownReason.RULE_TIE
         self.lower = min(self.lower, part.bound)
