@@ -122,3 +122,14 @@ def with_claim(text: str, **changes: Any) -> str:
     claim = json.dumps({**claim_of(text), **changes}, separators=(",", ":")).encode()
     forged = struct.pack("<I", len(claim)) + claim + payload[4 + length :]
     return text[:3] + base64.b64encode(zlib.compress(forged)).decode()
+
+
+def test_tiny_costs_are_more_than_none() -> None:
+    """With a budget of 0, what costs next to nothing is left out, and the checker agrees."""
+    X = np.array([[0.0], [1e-35]])
+    ensemble = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1])).ensemble
+    for budget in (0.0, 5e-324):
+        results = tp.verify(Model(ensemble), X[:1], None, tp.L2(budget), evidence=True)
+        assert results.verdict.tolist() == ["verified"]
+        (record,) = row_records(results)
+        assert RunChecker(results.header, ensemble).check(record).status == "accepted"
