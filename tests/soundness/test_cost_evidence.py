@@ -133,3 +133,18 @@ def test_tiny_costs_are_more_than_none() -> None:
         assert results.verdict.tolist() == ["verified"]
         (record,) = row_records(results)
         assert RunChecker(results.header, ensemble).check(record).status == "accepted"
+
+
+def test_a_witness_of_a_box_lies_in_it() -> None:
+    """Values of the row itself are no excuse: a box need not hold the row."""
+    X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    ensemble = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1])).ensemble
+    for domain in (tp.Domain(), tp.Domain(rules=["x[0] <= x[1] + 9"])):
+        box = tp.Box([0.0, -1.0], [2.0, 1.0], domain=domain)
+        results = tp.verify(Model(ensemble), [[0.0, 5.0]], None, box, evidence=True)
+        checker = RunChecker(results.header, ensemble)
+        (record,) = row_records(results)
+        assert record["verdict"] == "falsified"
+        assert checker.check(record).status == "accepted"
+        forged = {**record, "witness": [record["witness"][0], 5.0]}
+        assert checker.check(forged).status == "rejected"
