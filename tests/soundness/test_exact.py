@@ -5,6 +5,7 @@ cases; the default one is a sample of other seeds.
 """
 
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.contract import engine_checks
 from tests.oracle import brute_force
 from tests.strategies import SMALL, Sizes, random_case, random_rows, random_tree_ensemble
+from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.model import evaluate
@@ -42,6 +44,9 @@ SIZES = (SMALL, MANY_TREES, DEEP, CROWDED)
 RIVALS = Sizes(trees=40, depth=4, features=4, outputs=4, rows=1)
 """Targets that have to beat several classes at once, none of them alone far from it."""
 
+RIVALS_OF_FEW = Sizes(trees=16, depth=3, features=2, outputs=4, rows=1)
+"""Likewise, with few cells."""
+
 
 def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
     case = random_case(rng, sizes, ask=ask)
@@ -53,6 +58,30 @@ def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
         outcomes = ENGINE.verify(case.query, BUDGET)
         for row in range(len(case.query)):
             engine_checks.check_verdict(ENGINE, case.query, row, outcomes)
+
+
+def check_target(rng: np.random.Generator, ask: str, mixes: bool) -> None:
+    """Ask whether a class is reached, by single conditions or by sums of them."""
+    sizes = (RIVALS_OF_FEW, SMALL)[int(rng.integers(2))]
+    case = random_case(rng, sizes, ask=ask, kind="argmax")
+    query = case.query
+    goal = AvoidsTarget(query.ensemble.classes[int(rng.integers(query.ensemble.n_classes))])
+    accumulators = evaluate.accumulate(
+        query.ensemble, evaluate.leaf_rows(query.ensemble, query.rows)
+    )
+    query = resolve_query(
+        query.ensemble, query.rows, accumulators, None, case.perturbation, goal=goal
+    )
+    kernel = exact.solve_batch if mixes else exact.solve_targets
+    with mock.patch.object(exact, "solve_targets", kernel):
+        if ask == "radius":
+            outcomes, check = ENGINE.radius(query, BUDGET), engine_checks.check_radius
+        else:
+            outcomes, check = ENGINE.verify(query, BUDGET), engine_checks.check_verdict
+    for row in range(len(query)):
+        # Sums alone need not decide every row: single conditions come first in the engine.
+        if not mixes or outcomes.exact[row] or outcomes.verdict[row] != Verdict.UNKNOWN:
+            check(ENGINE, query, row, outcomes)
 
 
 def has_alternatives(query: Query) -> bool:
@@ -184,3 +213,9 @@ def test_searches_that_end_early_keep_bounds_that_hold(seed):
             assert truth.value <= outcomes.upper[row]
             n_positive += lower > 0.0
     assert n_positive > 5
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_targets_by_single_conditions_and_by_sums(mixes):
+    for number in range(60):
+        check_target(np.random.default_rng([4_000, number]), ASKS[number % 3], mixes)

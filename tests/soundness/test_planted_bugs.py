@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN = """
 import sys
 import numpy as np
-from tests.soundness.test_exact import ASKS, SIZES, check_case
+from tests.soundness.test_exact import ASKS, SIZES, check_case, check_target
 from tests.unit.engines import test_exact_arithmetic
 from tests.unit.kernels import test_dual, test_leaves
 
@@ -42,6 +42,13 @@ for seed in test_dual.SEEDS:
         test_dual.test_a_smaller_box_inherits_a_valid_bound(seed)
     except AssertionError as error:
         sys.exit(f"CAUGHT by dual problem {seed}: {error}")
+for number in range(int(sys.argv[1]) // 2):
+    try:
+        check_target(np.random.default_rng([3_000, number]), ASKS[number % 3], number // 3 % 2 == 1)
+    except OverflowError:
+        continue
+    except AssertionError as error:
+        sys.exit(f"CAUGHT by target {number}: {error}")
 for number in range(int(sys.argv[1])):
     try:
         check_case(np.random.default_rng([2_000, number]), SIZES[number // 3 % 4], ASKS[number % 3])
@@ -169,8 +176,8 @@ BUGS = [
     ),
     Bug(
         "weights of conditions fall below zero",
-        "state.weight[other] = 1.0 if other == number else LEAST",
-        "state.weight[other] = 1.0 if other == number else -0.3",
+        "new_weight[number] = before * max(new_weight[number] / total, LEAST)",
+        "new_weight[number] = before * max(new_weight[number] / total - 0.5, -0.3)",
     ),
     Bug(
         "only the last condition has a base",

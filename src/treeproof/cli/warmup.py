@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "--all",
     "everything",
     is_flag=True,
-    help="Also costs, reasons, two models, the paper's engines and robust training.",
+    help="Also costs, targets, reasons, two models, the paper's engines and robust training.",
 )
 def command(everything: bool) -> None:
     """Compile what radius, verify, attack, check and report need, and keep it on disk.
@@ -55,6 +55,8 @@ def compile_kernels(*, everything: bool = False) -> None:
         from treeproof import training
 
         tp.radius(model, rows, labels, tp.L1(low=0.0, high=1.0), evidence=True)
+        several = _small_model(n_trees=3, n_classes=3)
+        tp.radius(several, rows, perturbation=ball, goal=tp.AvoidsTarget(1))
         tp.reasons(model, rows, labels, minimum=True, evidence=True)
         tp.diff(model, forest, tp.Box(0.0, 1.0), evidence=True)
         tp.feature_radius(model, rows, labels)
@@ -77,7 +79,7 @@ def _averaged(model: "tp.Model") -> "tp.Model":
     return tp.Model(replace(model.ensemble, aggregation=aggregation))
 
 
-def _small_model(n_trees: int = 2) -> "tp.Model":
+def _small_model(n_trees: int = 2, n_classes: int = 2) -> "tp.Model":
     import treeproof as tp
 
     leaves = [{"nodeid": 1, "leaf": 0.5}, {"nodeid": 2, "leaf": -0.5}]
@@ -85,4 +87,4 @@ def _small_model(n_trees: int = 2) -> "tp.Model":
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "dump.json"
         path.write_text(json.dumps([split | {"children": leaves}] * n_trees), encoding="utf-8")
-        return tp.load(path, base_score=0.0, n_classes=2, self_test=False)
+        return tp.load(path, base_score=0.0, n_classes=n_classes, self_test=False)

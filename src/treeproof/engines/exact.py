@@ -1,8 +1,8 @@
 """`exact`: the minimal perturbation itself, by a dual bound, witnesses and branching.
 
 docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact: problem.py,
-dual.py, primal.py, search.py and row.py, and for cliques piece_graph.py, forest_cliques.py and
-forest_rows.py.
+dual.py, primal.py, search.py and row.py, for targets target_search.py, target_rows.py and walks.py,
+and for cliques piece_graph.py, forest_cliques.py and forest_rows.py.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from treeproof.kernels.core.status import (
 from treeproof.kernels.exact.forest_rows import solve_by_cliques
 from treeproof.kernels.exact.priced_rows import solve_priced
 from treeproof.kernels.exact.row import FirstGuess, Limits, solve_batch
+from treeproof.kernels.exact.target_rows import solve_targets
 from treeproof.query.query import Query
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -44,9 +45,8 @@ PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 2, 1 << 13
 and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
 leaves count alike there, and classes across trees bound far better than multipliers, in nodes that
 take a thousandth of the time; elsewhere their first turn is smaller."""
-TARGET_PATIENCE = 1 << 9
-"""Nodes of the first turn of a targeted radius: its nodes are larger, and much is known about it as
-soon as the untargeted one is."""
+TARGET_PATIENCE = 1 << 11
+"""Nodes of the first turn of a targeted radius, with single conditions; few rows take more."""
 MORE_PATIENCE = 8
 """By what factor a turn may take more nodes than the same search took before."""
 UNTARGETED_SHARE = 0.25
@@ -183,7 +183,9 @@ def _has_conditions(query: Query) -> bool:
 
 def _kernel(query: Query) -> Any:
     """The search of a question: in balls and boxes of cells, or over atoms with prices."""
-    return solve_batch if query.pricing is None else solve_priced
+    if query.pricing is not None:
+        return solve_priced
+    return solve_targets if _has_conditions(query) else solve_batch
 
 
 def _take_turns(
@@ -192,7 +194,7 @@ def _take_turns(
     """Search what is open in two ways in turn, with more patience each time.
 
     One is the dual search, the other one are cliques; for targets, which are no single sum, the
-    dual with conditions that are weighed against each other, which closes other rows.
+    dual of sums of conditions that are weighed against each other, which closes other rows.
 
     Nodes and not seconds end a turn, so that results do not depend on the machine. A search that
     memory ended has no further turn until a nearer witness leaves less to search.
@@ -204,7 +206,8 @@ def _take_turns(
         (solve_by_cliques, guess, max(CLIQUE_PATIENCE // (1 if is_forest else MORE_PATIENCE), 1)),
     ]
     if _has_conditions(query):
-        turns[1] = solve_batch, guess._replace(mixes=True), limits.patience
+        turns[0] = solve_targets, *turns[0][1:]
+        turns[1] = solve_batch, guess, limits.patience
     ended_at = [np.where(status == MEMORY_LIMIT, upper, np.nan), np.full(len(status), np.nan)]
     kind = 0
     while True:

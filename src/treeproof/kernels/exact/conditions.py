@@ -12,7 +12,7 @@ import numpy as np
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.compiler import ONE, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up, gain_of_leaf, summation_slack
-from treeproof.kernels.exact.dual import enter_box, new_state, refresh, sweep
+from treeproof.kernels.exact.dual import refresh
 from treeproof.kernels.exact.problem import (
     BASE,
     CELL_START,
@@ -108,47 +108,6 @@ def add_gains(problem, trees, coefficient, leaves, slot_of, number, table):
             gross += largest
         factor += 1 if is_factor else 0
     return gross
-
-
-@noalloc_kernel
-def begin_with(problem, state, number):
-    """Give all weight to one condition, with all multipliers 0; returns the bound.
-
-    Sound: any weights >= 0 and any multipliers give a bound.
-    """
-    for other in range(len(state.weight)):
-        state.weight[other] = 1.0 if other == number else LEAST
-    weigh(problem, state.weight)
-    copy_into(state.rest, problem.unary)
-    state.constant[0] = problem.terms[BASE]
-    for segment in range(len(state.multiplier)):
-        state.multiplier[segment] = 0.0
-    return enter_box(problem, state)
-
-
-@inner_kernel
-def choose_one(problem, preferred):
-    """Give all weight to the condition that a sweep brings lowest; the terms are its own.
-
-    preferred  int64 (1,)  the condition that is tried first; out: the one that was chosen
-
-    Best leaves do not tell which one that is, and with one condition only its trees are swept.
-    """
-    weight = problem.conditions.weight
-    state = new_state(problem)
-    least = np.inf
-    first = preferred[0]
-    for turn in range(len(weight)):
-        number = (first + turn) % len(weight)
-        bound = begin_with(problem, state, number)
-        bound = sweep(problem, state, True, bound, 0.0)
-        if bound < least:
-            least = bound
-            preferred[0] = number
-            copy_into(weight, state.weight)
-        if bound < 0.0:
-            break
-    weigh(problem, weight)
 
 
 @noalloc_kernel

@@ -309,8 +309,6 @@ class Found(NamedTuple):
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
     # Radius from which the best leaves of all trees break the claim
     eq6_radius: np.ndarray  # (1,) float64
-    # Of several conditions the one to begin with; -1: they are weighed against each other
-    preferred: np.ndarray  # (1,) int64
 
 
 @inner_kernel
@@ -325,7 +323,6 @@ def new_found(n_features):
         np.zeros(n_features, dtype=np.int32),
         np.zeros(4, dtype=np.int64),
         np.zeros(1, dtype=np.float64),
-        np.zeros(1, dtype=np.int64),
     )
 
 

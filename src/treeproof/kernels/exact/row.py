@@ -12,7 +12,7 @@ from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, kernel
 from treeproof.kernels.core.emulation import Claim, Conjunction
 from treeproof.kernels.core.leaves import best_sum, combination_up, restrict, summation_slack
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
-from treeproof.kernels.exact.conditions import choose_one, prefer_one, weigh, with_conditions
+from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import new_state
 from treeproof.kernels.exact.initial_radius import order_alternatives
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS, SWEEPS, new_found, new_target
@@ -67,7 +67,6 @@ class FirstGuess(NamedTuple):
     radius: float  # near the answers; not positive: taken from the rows themselves
     # First trial radius over the one from which the best leaves of all trees break the claim
     margin: float
-    mixes: bool = False  # whether several conditions are weighed against each other
 
 
 class Columns(NamedTuple):
@@ -207,11 +206,8 @@ def explore(forest, claim, region, box, radius, is_quick, found, budget):
     need = claim.need
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, 0.0)
-        if found.preferred[0] < 0:
-            prefer_one(problem)
-            weigh(problem, problem.conditions.weight)
-        else:
-            choose_one(problem, found.preferred)
+        prefer_one(problem)
+        weigh(problem, problem.conditions.weight)
         need = 0.0
         floor = 0.0
     target = new_target(problem, forest.space, region, need, floor, found)
@@ -493,8 +489,7 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         radius = guess.radius
         if not radius > 0.0:
             radius = first_step(forest.space, region)
-        first = FirstGuess(max(radius, SMALLEST_START), guess.margin, guess.mixes)
-        found.preferred[0] = -1 if guess.mixes else 0
+        first = FirstGuess(max(radius, SMALLEST_START), guess.margin)
         status = search_within(forest, alternatives, group, region, first, found, budget)
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.

@@ -22,7 +22,7 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.conditions import begin_with, improve_weights, weigh
+from treeproof.kernels.exact.conditions import improve_weights, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
 from treeproof.kernels.exact.primal import (
     NODES,
@@ -31,8 +31,6 @@ from treeproof.kernels.exact.primal import (
     Found,
     accept_point,
     decode,
-    locate,
-    meets_conditions,
     reaches_need,
     shrink_box,
     take_back,
@@ -314,10 +312,9 @@ def choose_branch(problem, state, gap):
 
 
 @noalloc_kernel
-def close_or_split(problem, state, target, is_root, is_quick, history, mixes):
+def close_or_split(problem, state, target, is_root, is_quick, history):
     """Work on the state's box until it is closed, has to be split, or shows a point to be judged.
 
-    mixes    bool  several conditions are weighed against each other
     history  int   FRESH; WITNESSED: the box shrinks; REJECTED: no more points are proposed
 
     Returns CLOSED, SPLIT or CANDIDATE, and for SPLIT how far the bound is above the floor, rounding
@@ -343,7 +340,7 @@ def close_or_split(problem, state, target, is_root, is_quick, history, mixes):
         turn += 1
         if bound < floor and turn < limit:
             continue
-        if mixes and turn & (turn - 1) == 0:
+        if len(state.weight) > 1 and turn & (turn - 1) == 0:
             # After 1, 2, 4, 8, ... sweeps, since it costs as much as one or two.
             bound = improve_weights(problem, state)
         if is_root:
@@ -385,42 +382,6 @@ def look_closer(problem, state, target, may_propose):
     return SPLIT, bound + 2.0 * error - target.floor, kept
 
 
-@noalloc_kernel
-def failed_condition(problem, state, target):
-    """The condition that the marginals' best point fails most; -1 if it has all weight already.
-
-    Must follow `marginals`.
-    """
-    value = problem.conditions.value
-    if len(value) == 1:
-        return -1
-    decode(problem, state, state.marginal, target.distance, target.point)
-    locate(problem, state, target.point, target.holders)
-    meets_conditions(problem, target)
-    worst = 0
-    heaviest = 0
-    for number in range(len(value)):
-        worst = number if value[number] < value[worst] else worst
-        heaviest = number if state.weight[number] > state.weight[heaviest] else heaviest
-    return -1 if worst == heaviest else worst
-
-
-@noalloc_kernel
-def keep_better(problem, state, target, stack, gap, first_gap):
-    """Keep the state, or bring back the one that waits on the stack, whichever has the smaller gap.
-
-    Returns CLOSED or SPLIT, and the gap.
-    """
-    if gap < first_gap:
-        stack.size[0] -= 1
-        return SPLIT, gap
-    pop(stack, state)
-    weigh(problem, state.weight)
-    enter_box(problem, state)
-    outcome, gap, _ = look_closer(problem, state, target, False)
-    return outcome, gap
-
-
 @inner_kernel
 def search(problem, state, target, judge_of, is_quick, radius, budget):
     """Search a box of cells; what is found is written into ``judge_of.found`` at once.
@@ -439,7 +400,6 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
     stack = new_stack(state, np.int64(8))
     is_root = np.bool_(True)  # a variable, not a literal: kernels are compiled once for each
     is_near_tie = False
-    mixes = len(state.weight) > 1 and found.preferred[0] < 0
     while True:
         found.counts[NODES] += 1
         if found.counts[NODES] > budget.nodes:
@@ -449,30 +409,13 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
-        first_gap = 0.0
-        is_tried, is_waiting = False, False  # whether the first condition's state is on the stack
         while True:
-            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history, mixes)
-            if outcome == SPLIT and is_waiting:
-                outcome, gap = keep_better(problem, state, target, stack, gap, first_gap)
-                is_waiting = False
+            outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
             if outcome == CLOSED:
-                stack.size[0] -= 1 if is_waiting else 0
                 break
             if outcome == SPLIT:
                 if is_quick:
                     return UNDECIDED
-                rival = -1 if is_tried or mixes else failed_condition(problem, state, target)
-                is_tried = True
-                if rival >= 0:
-                    stack, has_room = with_room(stack, budget.memory_bytes)
-                    if not has_room:
-                        return MEMORY_LIMIT
-                    push(stack, state)
-                    is_waiting = True
-                    first_gap = gap
-                    begin_with(problem, state, rival)
-                    continue
                 slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break

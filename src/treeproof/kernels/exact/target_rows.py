@@ -1,0 +1,222 @@
+"""Rows of targets: the nearest point where several conditions hold at once, or any in a box.
+
+Compiled apart from `treeproof.kernels.exact.row`: most questions have no target.
+"""
+
+import numpy as np
+
+from treeproof.kernels.core.arrays import sorted_order
+from treeproof.kernels.core.cells import CellBox, new_box, new_region
+from treeproof.kernels.core.clock import seconds_now
+from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.emulation import BROKEN
+from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.initial_radius import eq6_radius
+from treeproof.kernels.exact.primal import NODES
+from treeproof.kernels.exact.row import (
+    CLOSE,
+    FOR_LOWER,
+    FOR_TRIAL,
+    SMALLEST_START,
+    ball_cells,
+    claim_of,
+    covers_everything,
+    drop_reached,
+    first_step,
+    known_about,
+    status_of_turn,
+    write_columns,
+)
+from treeproof.kernels.exact.search import Budget
+from treeproof.kernels.exact.target_search import Quest, search_target, worst_condition
+from treeproof.kernels.exact.walks import (
+    ROUNDS,
+    approach,
+    clip,
+    evaluate,
+    judge_walk,
+    new_walk,
+    rise,
+)
+
+GROWTH = 1.8
+"""How trial radii grow: a witness that is too far is soon moved closer."""
+
+
+@inner_kernel
+def order_targets(forest, alternatives, group, region, walk, guess):
+    """The alternatives of a group, nearest first; a radius to begin with; its hardest condition.
+
+    Of several conditions the one that is farthest from being met at the row tells most.
+    """
+    first = alternatives.group_start[group]
+    count = alternatives.group_start[group + 1] - first
+    radius = np.zeros(count, dtype=np.float64)
+    hardest = np.zeros(count, dtype=np.int64)
+    start = forest.semantics.start
+    for index in range(count):
+        claim = claim_of(alternatives, group, first + index)
+        home = CellBox(region.home, region.home)
+        clip(walk, home, region.home)
+        evaluate(forest, claim.conditions, region.row, walk, home)
+        hardest[index] = worst_condition(walk.value[: len(claim.conditions.need)])
+        if region.is_ball:
+            coefficient = claim.conditions.coefficient[hardest[index]]
+            gain = claim.conditions.need[hardest[index]]
+            for output in range(len(start)):
+                gain -= coefficient[output] * start[output]
+            radius[index] = eq6_radius(forest, region, coefficient, gain, guess, np.inf)
+    order = sorted_order(radius, True)
+    return order, radius, hardest
+
+
+@inner_kernel
+def attack(forest, claim, region, box, walk, found):
+    """Rise from the nearest point of a box of cells; a violation is moved closer."""
+    if not clip(walk, box, region.home):
+        return
+    if rise(forest, claim.conditions, region, box, walk, np.int64(ROUNDS)) < 0.0:
+        return
+    if judge_walk(forest, claim, region, walk, found) == BROKEN and region.is_ball:
+        approach(forest, claim, region, walk, found)
+
+
+@inner_kernel
+def search_alternatives(forest, alternatives, group, region, radius, plan, found, budget):
+    """Search every alternative in a ball, or inside the witness, or in a box; returns the worst.
+
+    plan  walk, order, hardest conditions, whether only whole balls are looked at
+
+    Where all are proved, the lower bound rises to the radius.
+    """
+    walk, order, hardest, is_quick = plan
+    box = new_box(forest.space, region)
+    worst = PROVED
+    for index in order:
+        if region.is_ball:
+            radius = min(radius, found.upper[0])
+            ball_cells(forest.space, region, radius, box)
+            drop_reached(forest.space, region, found, box)
+        claim = claim_of(alternatives, group, alternatives.group_start[group] + index)
+        if found.upper[0] == np.inf:
+            attack(forest, claim, region, box, walk, found)
+            if found.upper[0] < np.inf:
+                return PROVED if not region.is_ball else UNDECIDED
+        whole = CellBox(box.low.copy(), box.high.copy())
+        quest = Quest(forest, claim, region, whole, walk, found)
+        status = search_target(quest, box, hardest[index : index + 1], is_quick, budget)
+        if status > UNDECIDED or (not region.is_ball and found.upper[0] < np.inf):
+            return status
+        worst = max(worst, status)
+    if worst == PROVED and region.is_ball:
+        # Sound: every alternative was proved in a ball of at least this radius, but for points no
+        # nearer than the witness.
+        found.lower[0] = max(found.lower[0], min(radius, found.upper[0]))
+    return worst
+
+
+@inner_kernel
+def search_row(forest, alternatives, group, region, plan, radius, found, budget):
+    """As `treeproof.kernels.exact.row.search_row`, from a trial radius, for targets."""
+    clock = np.empty(2, dtype=np.int64)
+    walk, order, hardest, _ = plan
+    box = new_box(forest.space, region)
+    while True:
+        is_everything = not region.is_ball
+        if region.is_ball and found.upper[0] == np.inf:
+            ball_cells(forest.space, region, radius, box)
+            is_everything = covers_everything(forest.space, region, box)
+        is_quick = found.upper[0] == np.inf and not is_everything
+        if found.upper[0] < np.inf:
+            radius = found.upper[0]
+        status = search_alternatives(
+            forest, alternatives, group, region, radius, (walk, order, hardest, is_quick), found,
+            budget,
+        )  # fmt: skip
+        if status > UNDECIDED:
+            return status
+        if not region.is_ball and status == PROVED:
+            return status
+        if found.upper[0] < np.inf:
+            if found.lower[0] == found.upper[0]:
+                return PROVED
+        elif is_everything and status == PROVED:
+            found.lower[0] = np.inf
+            return PROVED
+        elif status <= UNDECIDED:
+            radius *= GROWTH
+        if seconds_now(clock) > budget.deadline:
+            return TIME_LIMIT
+
+
+@inner_kernel
+def raise_lower(forest, alternatives, group, region, plan, found, budget):
+    """As `treeproof.kernels.exact.row.raise_lower`, for targets."""
+    end = budget.nodes
+    too_hard = found.upper[0]
+    while found.lower[0] < CLOSE * too_hard and found.counts[NODES] < end:
+        radius = 0.5 * (found.lower[0] + too_hard)
+        nodes = found.counts[NODES] + (end - found.counts[NODES] + FOR_TRIAL - 1) // FOR_TRIAL
+        trial = Budget(nodes, budget.memory_bytes, budget.deadline)
+        status = search_alternatives(
+            forest, alternatives, group, region, radius, plan, found, trial
+        )
+        if status == NODE_LIMIT:
+            found.counts[NODES] -= 1  # it was not looked at
+        if status == TIME_LIMIT:
+            return
+        too_hard = min(too_hard if status == PROVED else radius, found.upper[0])
+
+
+@kernel
+def solve_targets(forest, alternatives, batch, is_ball, guess, limits, columns):
+    """As `treeproof.kernels.exact.row.solve_batch`, where violations meet several conditions."""
+    clock = np.empty(2, dtype=np.int64)
+    most = np.int64(0)
+    for number in range(len(alternatives.condition_start) - 1):
+        starts = alternatives.condition_start[number:]
+        most = max(most, starts[1] - starts[0])
+    walk = new_walk(forest, batch.rows.shape[1], most)
+    for number in range(len(batch.rows)):
+        if batch.skip[number]:
+            continue
+        started = seconds_now(clock)
+        group = batch.groups[number]
+        region = new_region(forest.space, batch, number, is_ball)
+        found = known_about(columns, number)
+        end = min(limits.nodes, found.counts[NODES] + limits.patience)
+        deadline = started + limits.time_s - columns.seconds[number]
+        radius = guess.radius
+        if not radius > 0.0:
+            radius = first_step(forest.space, region)
+        order, radii, hardest = order_targets(
+            forest, alternatives, group, region, walk, max(radius, SMALLEST_START)
+        )
+        status = PROVED
+        if len(order) == 0:  # nothing could break the claim
+            found.lower[0] = np.inf
+        else:
+            found.eq6_radius[0] = radii[order[0]]
+            plan = (walk, order, hardest, np.bool_(False))
+            # The last part of a limit is for the lower bound.
+            nodes = end - (end - found.counts[NODES]) // FOR_LOWER if is_ball else end
+            late = deadline
+            if is_ball and deadline < np.inf:
+                late -= (deadline - started) / FOR_LOWER
+            radius = max(radii[order[0]] * guess.margin, GROWTH * found.lower[0])
+            status = search_row(
+                forest, alternatives, group, region, plan, radius, found,
+                Budget(nodes, limits.memory_bytes, late),
+            )  # fmt: skip
+            if is_ball and UNDECIDED < status < NEAR_TIE and found.upper[0] < np.inf:
+                found.counts[NODES] -= 1 if status == NODE_LIMIT else 0  # it was not looked at
+                raise_lower(
+                    forest, alternatives, group, region, plan, found,
+                    Budget(end, limits.memory_bytes, deadline),
+                )  # fmt: skip
+                found.counts[NODES] += 1 if status == NODE_LIMIT else 0
+        if status == NODE_LIMIT:
+            found.counts[NODES] -= 1  # it was not looked at
+        columns.status[number] = status_of_turn(status, found, limits)
+        write_columns(forest, region, found, columns, number)
+        columns.seconds[number] += seconds_now(clock) - started
