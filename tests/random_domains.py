@@ -1,7 +1,9 @@
 """Random questions with costs and domains, rich in ties, small enough to enumerate."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -193,12 +195,19 @@ def random_rules(rng: np.random.Generator, case: Case, n_rules: int) -> list[str
     return found
 
 
+_NUMBER = re.compile(r"(?<!\[)\b(\d+(?:\.\d+)?)\b(?!\])")
+
+
 def obeys(text: str, row: NDArray[np.float64]) -> bool:
-    """Whether a row obeys a rule, which is Python but for the arrow; what is missing is 0."""
-    before, _, after = text.partition("=>")
-    x = np.where(np.isnan(row), 0.0, row).tolist()
-    holds = bool(eval(before, {"x": x}))
-    return holds if not after else not holds or bool(eval(after, {"x": x}))
+    """Whether a row obeys a rule, which is Python but for the arrow; what is missing is 0.
+
+    In fractions, since sums of doubles round.
+    """
+    x = [Fraction(value) for value in np.where(np.isnan(row), 0.0, row).tolist()]
+    names = {"x": x, "Fraction": Fraction}
+    before, _, after = _NUMBER.sub(r'Fraction("\1")', text).partition("=>")
+    holds = bool(eval(before, names))
+    return holds if not after else not holds or bool(eval(after, names))
 
 
 def _perturbation(

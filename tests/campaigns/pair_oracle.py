@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import treeproof as tp
+from tests.soundness import test_property_rules as ruled
 from tests.soundness.test_properties import check_case, check_rows
 from tests.soundness.test_property_groups import check_groups
 
@@ -42,11 +43,12 @@ def main() -> None:
     for one in patches:
         one.start()
     for number in range(options.first, options.first + options.models):
-        for check in (check_case, check_rows, check_groups):
+        for check in (check_case, check_rows, check_groups, ruled.check_case, ruled.check_rows):
             try:
                 check(number)
             except AssertionError as error:
-                mismatches.append(f"model {number}, {check.__name__}: {error}")
+                name = f"{check.__module__}.{check.__name__}"
+                mismatches.append(f"model {number}, {name}: {error}")
                 print(mismatches[-1], flush=True)
         if (number + 1 - options.first) % 1000 == 0:
             print(f"{number + 1 - options.first} models, {counts.total()} answers", flush=True)

@@ -151,6 +151,7 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
         ("domains = 3", "Did you mean 'domain'?"),
         ("missing = []", "must have a [[property]]"),
         ("[[property", "must be TOML"),
+        ("rules = 'size <= 1'\n[[property]]\nkind = 'ScoreRange'", "must be a list of texts"),
         ("one_hot = [[]]\n[[property]]\nkind = 'ScoreRange'\nhigh = 1", "must list groups"),
         ("one_hot = ['size']\n[[property]]\nkind = 'ScoreRange'", "must list groups of features"),
         (
@@ -168,3 +169,14 @@ def test_wrong_files_are_refused_in_a_sentence(run, model, tmp_path, text, sente
     result = run("prove", model, "--property", written(tmp_path, text))
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_rules_of_the_file_hold_for_both_inputs(run, model, tmp_path):
+    text = 'rules = ["size <= weight", "flag > 0 => weight <= 1"]\n' + CLAIMS
+    result = run("prove", model, "--property", written(tmp_path, text), "--format", "json")
+    assert result.exit_code == 1
+    (broken,) = [p for p in json.loads(result.stdout)["properties"] if p["verdict"] == "falsified"]
+    for row in broken["witness"]["rows"]:
+        size, weight, flag = row.values()
+        assert size <= weight
+        assert flag <= 0 or weight <= 1

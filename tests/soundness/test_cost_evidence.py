@@ -122,3 +122,29 @@ def with_claim(text: str, **changes: Any) -> str:
     claim = json.dumps({**claim_of(text), **changes}, separators=(",", ":")).encode()
     forged = struct.pack("<I", len(claim)) + claim + payload[4 + length :]
     return text[:3] + base64.b64encode(zlib.compress(forged)).decode()
+
+
+def test_tiny_costs_are_more_than_none() -> None:
+    """With a budget of 0, what costs next to nothing is left out, and the checker agrees."""
+    X = np.array([[0.0], [1e-35]])
+    ensemble = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1])).ensemble
+    for budget in (0.0, 5e-324):
+        results = tp.verify(Model(ensemble), X[:1], None, tp.L2(budget), evidence=True)
+        assert results.verdict.tolist() == ["verified"]
+        (record,) = row_records(results)
+        assert RunChecker(results.header, ensemble).check(record).status == "accepted"
+
+
+def test_a_witness_of_a_box_lies_in_it() -> None:
+    """Values of the row itself are no excuse: a box need not hold the row."""
+    X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    ensemble = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1])).ensemble
+    for domain in (tp.Domain(), tp.Domain(rules=["x[0] <= x[1] + 9"])):
+        box = tp.Box([0.0, -1.0], [2.0, 1.0], domain=domain)
+        results = tp.verify(Model(ensemble), [[0.0, 5.0]], None, box, evidence=True)
+        checker = RunChecker(results.header, ensemble)
+        (record,) = row_records(results)
+        assert record["verdict"] == "falsified"
+        assert checker.check(record).status == "accepted"
+        forged = {**record, "witness": [record["witness"][0], 5.0]}
+        assert checker.check(forged).status == "rejected"

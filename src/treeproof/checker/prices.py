@@ -342,10 +342,12 @@ class Tariff:
         """Cost of a number, or of a missing one."""
         if math.isnan(new):
             return self.missing(feature, own, bounds)
-        fits = bounds[0][feature] <= new <= bounds[1][feature] or new == own
+        # A box need not hold the row itself.
+        stays = new == own and not self.is_box
+        fits = bounds[0][feature] <= new <= bounds[1][feature] or stays
         fits &= math.isfinite(new)
-        fits &= feature not in self.values or new in self.values[feature] or new == own
-        fits &= feature not in self.integer or new == math.floor(new) or new == own
+        fits &= feature not in self.values or new in self.values[feature] or stays
+        fits &= feature not in self.integer or new == math.floor(new) or stays
         if not fits:
             return None
         if math.isnan(own):

@@ -105,9 +105,11 @@ class PairCells:
         if (trees.flags[nodes] & ZERO_IS_MISSING).any():
             # The zero band gets cells of its own: [-band, band] is what counts as zero.
             cuts = np.concatenate([cuts, [-ZERO_BAND, np.nextafter(ZERO_BAND, np.inf)]])
-        low, high = (
-            side[~np.isnan(side)] for side in (ranges.low[:, feature], ranges.high[:, feature])
-        )
+        sides = [ranges.low[:, feature], ranges.high[:, feature]]
+        if ranges.second is not None:
+            pairs = zip(sides, ranges.second, strict=True)
+            sides = [np.append(side, other[:, feature]) for side, other in pairs]
+        low, high = (side[~np.isnan(side)] for side in sides)
         least, most = low.min(initial=np.inf), high.max(initial=-np.inf)
         cuts = self._first_from(feature, cuts)
         cuts = np.unique(cuts[(cuts > least) & (cuts <= most)])
@@ -213,17 +215,34 @@ class PairCells:
             cells = np.searchsorted(column.cuts, values, side="right").astype(np.int32)
         return np.where(np.isnan(values), column.missing_cell, cells).astype(np.int32)
 
-    def ends(self, box: int, feature: int, cell: int) -> tuple[float, float]:
-        """Smallest and largest double of a numeric cell within a box."""
-        column = self.columns[feature]
-        low, high = float(self.ranges.low[box, feature]), float(self.ranges.high[box, feature])
+    def second_cells(self, changed: list[int]) -> tuple[IntArray, IntArray]:
+        """First and last cells of features of second rows."""
+        low, high = self.low[:, changed], self.high[:, changed]
+        if self.ranges.second is not None:
+            for place, feature in enumerate(changed):
+                column = self.columns[feature]
+                # What is missing or a category has no ends of its own.
+                for side, ends in zip((low, high), self.ranges.second, strict=True):
+                    is_number = (side[:, place] != column.missing_cell) & (not column.codes)
+                    cells = np.searchsorted(column.cuts, ends[:, feature], side="right")
+                    side[is_number, place] = cells[is_number]
+        return low, high
+
+    def ends(
+        self, box: int, feature: int, cell: int, *, is_second: bool = False
+    ) -> tuple[float, float]:
+        """Smallest and largest double of a numeric cell within a box, of either row."""
+        column, sides = self.columns[feature], (self.ranges.low, self.ranges.high)
+        if is_second and self.ranges.second is not None:
+            sides = self.ranges.second
+        low, high = (float(side[box, feature]) for side in sides)
         if cell > 0:
             low = max(low, float(column.cuts[cell - 1]))
         if cell < len(column.cuts):
             high = min(high, float(column.ends[cell]))
         return low, high
 
-    def value_in(self, box: int, feature: int, cell: int) -> float:
+    def value_in(self, box: int, feature: int, cell: int, *, is_second: bool = False) -> float:
         """A value of a cell within a box: the row's own, or one with few digits."""
         column, rows = self.columns[feature], self.ranges.rows
         if cell == column.missing_cell:
@@ -232,7 +251,7 @@ class PairCells:
         if column.codes:
             codes = column.codes[cell]
             return own if own in codes else float(codes[0])
-        low, high = self.ends(box, feature, cell)
+        low, high = self.ends(box, feature, cell, is_second=is_second)
         if low <= own <= high:
             return own
         # Both ends are values that the feature takes; between whole numbers a short one is whole.

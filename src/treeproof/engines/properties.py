@@ -139,9 +139,11 @@ def solve(
 def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArray, IntArray]:
     """First, last and nearest cells of all columns: features, then second copies."""
     changed = list(question.changed)
+    second = cells.second_cells(changed)
+    home = np.clip(cells.nearest[:, changed], *second)
     low, high, nearest = (
-        np.ascontiguousarray(np.hstack([side, side[:, changed]]))
-        for side in (cells.low, cells.high, cells.nearest)
+        np.ascontiguousarray(np.hstack([side, other]))
+        for side, other in zip((cells.low, cells.high, cells.nearest), (*second, home), strict=True)
     )
     if question.relation == "models":
         for side in (low, high, nearest):
@@ -339,13 +341,23 @@ def _witness(
     second = first.copy()
     for place, feature in enumerate(question.changed):
         one, other = int(point[feature]), int(point[n_features + place])
-        if one == other:
+        if one == other and cells.ranges.second is None:
             continue
-        second[feature] = cells.value_in(box, feature, other)
+        value = cells.value_in(box, feature, other, is_second=True)
+        if one == other:
+            # The same number, where both rows may have it.
+            low, high = cells.ends(box, feature, other, is_second=True)
+            second[feature] = first[feature] if low <= first[feature] <= high else value
+            continue
+        second[feature] = value
         if question.relation == "near":
             # The nearest numbers of both cells.
             lower, upper = sorted((one, other))
-            pair = cells.ends(box, feature, lower)[1], cells.ends(box, feature, upper)[0]
+            is_second = one > other
+            pair = (
+                cells.ends(box, feature, lower, is_second=is_second)[1],
+                cells.ends(box, feature, upper, is_second=not is_second)[0],
+            )
             first[feature], second[feature] = pair if one < other else pair[::-1]
     witness = np.stack([first, second])
     return witness[:, :-1] if question.relation == "models" else witness

@@ -37,6 +37,7 @@ from treeproof.query.properties import (
     Stable,
 )
 from treeproof.query.rounding import move_rounded_down
+from treeproof.query.rules import Comparison, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,12 @@ class Ranges:
         Groups of columns that are folded, see `treeproof.model.folded`.
     unfolded : (low, high, rows) or None
         The same ends and rows before that.
+    rules : tuple of Rule
+        Relations between features that every row obeys; also those of groups that rules are about.
+    ruled : tuple of Group
+        These groups, whose columns are not folded.
+    second : (low, high) or None
+        For parts of boxes: the ends of second rows, where they are not those of the first ones.
     """
 
     low: FloatArray
@@ -161,6 +168,9 @@ class Ranges:
     values: dict[int, FloatArray]
     groups: tuple[Group, ...] = ()
     unfolded: tuple[FloatArray, FloatArray, FloatArray | None] | None = None
+    rules: tuple[Rule, ...] = ()
+    ruled: tuple[Group, ...] = ()
+    second: tuple[FloatArray, FloatArray] | None = None
 
     def only(self, box: int) -> "Ranges":
         """The ranges of one box."""
@@ -175,7 +185,7 @@ class Ranges:
 
     def folded(self, question: "PairQuestion", ensemble: Ensemble) -> "PairQuestion":
         """A question about these ranges, or an error where it takes a group of columns apart."""
-        for columns, _ in self.groups:
+        for columns, _ in (*self.groups, *self.ruled):
             inside = sorted(set(columns) & set(question.changed))
             names = ", ".join(feature_name(ensemble, feature) for feature in columns)
             if question.relation == "near" and inside:
@@ -216,7 +226,8 @@ def resolve_ranges(
 ) -> Ranges:
     """Resolve a domain, or the sets around rows, into ranges of doubles.
 
-    `ensemble` is the model over doubles. Groups of columns are folded where that is taken.
+    `ensemble` is the model over doubles. Groups of columns are folded where that is taken; rules
+    are taken then, too.
     """
     n_features, names = ensemble.n_features, ensemble.feature_names
     may_miss = np.zeros(n_features, dtype=bool)
@@ -243,16 +254,7 @@ def resolve_ranges(
         )
     if isinstance(domain, LInf) and domain.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
-    reach = resolve(domain, np.zeros((1, n_features)) if rows is None else rows, names)
-    low, high = np.array(reach.low), np.array(reach.high)
-    if reach.is_ball and rows is not None:
-        radius = float(reach.radius or 0.0)
-        # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
-        low = np.maximum(-move_rounded_down(-rows, radius, reach.down, +1), low)
-        high = np.minimum(move_rounded_down(rows, radius, reach.up, +1), high)
-        low, high = np.minimum(low, rows), np.maximum(high, rows)
-        codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
-        low[:, codes], high[:, codes] = -np.inf, np.inf
+    low, high = _reached(ensemble, domain, rows)
     if rows is not None and ((rows < types.low) | (rows > types.high)).any():
         raise InvalidInput("Rows must lie within 'ranges' of the Domain. Got one that does not.")
     low, high = np.maximum(low, types.low), np.minimum(high, types.high)
@@ -266,21 +268,71 @@ def resolve_ranges(
         integer=types.integer,
         values=_listed(types, takes_groups=takes_groups),
     )
+    if types.rules:
+        ranges = _within_rules(ensemble, ranges, types)
     for feature in np.flatnonzero(ranges.integer).tolist() + list(ranges.values):
         _keep_to_domain(ensemble, ranges, feature)
-    return _folded(ensemble, ranges, types.groups) if types.groups else ranges
+    groups = tuple(group for group in types.groups if group not in ranges.ruled)
+    return _folded(ensemble, ranges, groups) if groups else ranges
+
+
+def _reached(
+    ensemble: Ensemble, domain: Box | LInf, rows: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Smallest and largest double of each feature in a box, or in the ball around each row."""
+    given = np.zeros((1, ensemble.n_features)) if rows is None else rows
+    reach = resolve(domain, given, ensemble.feature_names)
+    low, high = np.array(reach.low), np.array(reach.high)
+    if reach.is_ball and rows is not None:
+        radius = float(reach.radius or 0.0)
+        # Sound: rows are doubles, and these are the smallest and the largest double of the ball.
+        low = np.maximum(-move_rounded_down(-rows, radius, reach.down, +1), low)
+        high = np.minimum(move_rounded_down(rows, radius, reach.up, +1), high)
+        low, high = np.minimum(low, rows), np.maximum(high, rows)
+        codes = ensemble.is_categorical  # are no numbers, so that no distance bounds them
+        low[:, codes], high[:, codes] = -np.inf, np.inf
+    return low, high
+
+
+def _within_rules(ensemble: Ensemble, ranges: Ranges, types: ColumnTypes) -> Ranges:
+    """Ranges with the rules of a domain; a group that these are about is written as rules, too."""
+    named = {feature for rule in types.rules for feature in rule.features}
+    for feature in sorted(named):
+        if ranges.missing[feature]:
+            raise UnsupportedQuery(
+                "Rules must be about features that do not go missing."
+                f" Got {feature_name(ensemble, feature)}."
+            )
+    ruled = tuple(group for group in types.groups if named & set(group[0]))
+    rules, values = list(types.rules), dict(ranges.values)
+    for columns, exactly in ruled:
+        values |= {column: np.array([0.0, 1.0]) for column in columns}
+        for sign in (1, -1) if exactly else (1,):
+            weights = tuple((column, Fraction(sign)) for column in sorted(columns))
+            part = Comparison(weights, Fraction(-sign), is_strict=False)
+            rules.append(Rule("one of a group", (part,), tuple(sorted(columns))))
+    for number, row in enumerate([] if ranges.rows is None else ranges.rows):
+        for rule in rules:
+            if not rule.holds(row):
+                raise InvalidInput(
+                    f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."
+                    f" Got {[float(row[f]) for f in rule.features]}. Correct the row or the rule,"
+                    " or leave the row out."
+                )
+    return replace(ranges, rules=tuple(rules), ruled=ruled, values=values)
 
 
 def _listed(types: ColumnTypes, *, takes_groups: bool) -> dict[int, FloatArray]:
     """The values that features may take, of a domain that properties know."""
     codes = types.may_become
     listed = {feature: after for feature, after in codes.items() if not isinstance(after, dict)}
-    others = types.rules or types.may_fill.any() or types.allow_broken_rows
-    if others or len(listed) < len(codes) or (types.groups and not takes_groups):
-        taken, rest = (", groups", "rules") if takes_groups else ("", "groups, rules")
+    others = types.may_fill.any() or types.allow_broken_rows
+    others |= bool(types.groups or types.rules) and not takes_groups
+    if others or len(listed) < len(codes):
+        taken, rest = (", groups, rules", "") if takes_groups else ("", "groups, rules, ")
         raise UnsupportedQuery(
             "Of a Domain, this question takes 'integer', 'values', 'ranges', lists of 'categorical'"
-            f"{taken} and 'may_miss'. Leave out {rest}, transitions, 'may_fill' and"
+            f"{taken} and 'may_miss'. Leave out {rest}transitions, 'may_fill' and"
             " 'allow_broken_rows'."
         )
     return types.values | listed

@@ -4,6 +4,7 @@
 missing = ["income"]    # may be missing
 integer = ["age"]       # whole numbers
 one_hot = [["red", "green", "blue"]]    # exactly one column is 1; or at_most_one
+rules = ["open <= total"]    # relations that every row obeys
 
 [domain]                # low and high of features; "*" for all others
 "*" = [0.0, 1.0]
@@ -46,6 +47,7 @@ from treeproof.query.threats import (
     are_features,
     are_groups,
     are_lists,
+    are_texts,
     checked,
     is_number,
     known_feature,
@@ -88,6 +90,7 @@ _TYPES: Rules = {
     "categorical": _LISTS,
     "one_hot": _GROUPS,
     "at_most_one": _GROUPS,
+    "rules": (are_texts, "be a list of texts"),
 }
 _KEYS: Rules = _TYPES | {
     "domain": (_is_table, "be a table of features"),

@@ -434,7 +434,8 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _texts(value: Any) -> bool:
+def are_texts(value: Any) -> bool:
+    """Whether a value is a list of texts."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
@@ -478,7 +479,7 @@ _DOMAIN_KEYS: Rules = {
     "categorical": (_categories, "be a list of features, or lists of categories by feature"),
     "may_miss": (are_features, "be a list of feature names or numbers"),
     "may_fill": (are_features, "be a list of feature names or numbers"),
-    "rules": (_texts, "be a list of texts"),
+    "rules": (are_texts, "be a list of texts"),
     "allow_broken_rows": (_flag, "be true or false"),
 }
 

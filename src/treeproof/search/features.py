@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import cells_of, point_in_cells, rounded_distances
 from treeproof.engines.outcomes import are_broken
+from treeproof.errors import UnsupportedQuery, listed
 from treeproof.kernels.core.cells import FIXED
 from treeproof.model.cuts import cuts_of
 from treeproof.prediction import in_slices, thread_count
@@ -29,6 +30,11 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
     Every feature moves alone, within a ball with or without a radius, or in a box; the others keep
     the row's values.
     """
+    if query.pricing is not None and query.pricing.types.rules:
+        raise UnsupportedQuery(
+            "Single features are looked at in a Domain without rules between features."
+            f" Got {listed([rule.text for rule in query.pricing.types.rules])}."
+        )
     n_rows, n_features = query.rows.shape
     results = FeatureResults(
         row=np.arange(n_rows, dtype=np.int64),
@@ -84,7 +90,8 @@ def _scan_axes(query: Query, pricing: Pricing, row: int, results: FeatureResults
         atoms = atoms[atoms != prices.home[0, number]]
         chosen = np.tile(prices.home[0], (len(atoms), 1))
         chosen[:, number] = atoms
-        points = np.array([prices.point(0, each) for each in chosen]).reshape(len(atoms), -1)
+        points = np.array([prices.point(0, each) for each in chosen])
+        points = points.reshape(len(atoms), query.rows.shape[1])
         columns = list(axis.columns)
         # A box need not hold the row itself: all else keeps its own values.
         points[:, np.setdiff1d(np.arange(points.shape[1]), columns)] = np.delete(

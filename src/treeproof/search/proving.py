@@ -10,7 +10,7 @@ import numpy as np
 
 from treeproof.engines.base import Budget
 from treeproof.engines.properties import PairOutcome, solve
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
@@ -40,6 +40,7 @@ from treeproof.query.properties import (
 )
 from treeproof.results.properties import PropertyResult, ScoreBounds
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.pair_rules import solve_within_rules
 
 _QUANTITY = {
     Stable: "largest change of the score",
@@ -88,6 +89,11 @@ class Inquiry:
         """The rows that are asked about, with groups folded, and the model over them."""
         inner = accept_float64_rows(ensemble)
         ranges = resolve_ranges(inner, self.domain, self.X, self.missing, takes_groups=True)
+        if self.evidence and ranges.rules:
+            raise UnsupportedQuery(
+                "Evidence about properties is recorded for domains without rules between features."
+                " Leave out 'evidence', or the rules."
+            )
         return ranges, fold(ensemble, ranges.groups) if ranges.groups else ensemble
 
 
@@ -209,14 +215,13 @@ def _answer(
     place: tuple[int, int],
 ) -> list[PairOutcome]:
     """Answer a question about all sets; `place` is its number, and how many questions there are."""
-    outcomes = solve(
-        one_model(subject),
-        ranges,
-        question,
-        inquiry.budget,
-        n_jobs=inquiry.n_jobs,
-        on_progress=inquiry.advance(*place, len(ranges.low)),
-    )
+    tell, models = inquiry.advance(*place, len(ranges.low)), one_model(subject)
+    if ranges.rules:
+        outcomes = solve_within_rules(models, ranges, question, inquiry.budget, on_progress=tell)
+    else:
+        outcomes = solve(
+            models, ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs, on_progress=tell
+        )
     for outcome in outcomes:
         if outcome.witness is not None:
             outcome.witness = unfold_rows(outcome.witness, ranges.groups)

@@ -81,3 +81,19 @@ def test_the_own_value_of_a_broken_row_may_stay_within_rules() -> None:
     results = tp.radius(stump(1), [[0.25, 0.0]], None, tp.L1(domain=domain))
     assert results.witness.tolist() == [[0.25, 0.75]]
     assert results.upper.tolist() == [0.75]
+
+
+def test_questions_about_single_features_and_reasons_refuse_rules() -> None:
+    domain = tp.Domain(rules=["x[0] <= x[1]"])
+    for ask in (tp.feature_radius, tp.unimportant_features):
+        eps = None if ask is tp.feature_radius else 0.5
+        with pytest.raises(tp.UnsupportedQuery, match="without rules between features"):
+            ask(stump(0), [[0.0, 0.0]], None, tp.LInf(eps, domain=domain))
+    with pytest.raises(tp.UnsupportedQuery, match="without rules between features"):
+        tp.reasons(stump(0), [[0.0, 0.0]], None, tp.Box(0.0, 1.0, domain=domain))
+
+
+def test_features_that_the_model_does_not_use_are_unimportant_in_a_domain() -> None:
+    found = tp.feature_radius(stump(0), [[0.0, 0.0]], None, tp.LInf(domain=tp.Domain(integer=[1])))
+    assert np.isinf(found.radius[0, 1])
+    assert found.radius[0, 0] == pytest.approx(0.5, rel=1e-6)
