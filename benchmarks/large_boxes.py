@@ -1,9 +1,9 @@
 """Default forests of scikit-learn, whose radii are large and whose trees are deep, beside Veritas.
 
-Run ``python -m benchmarks.large_boxes [--rows N] [--limit S] [--forests a;b] [--veritas N]``; the
-tables go to ``benchmarks/results/large_boxes.md``, with the lines of forests that were measured
-before, or only to the terminal with ``--dry``. Data is found by TREEPROOF_PAPER_DATA, by default
-../shared.
+Run ``python -m benchmarks.large_boxes [--rows N] [--limit S] [--forests a;b] [--veritas N]
+[--evidence N] [--others N]``; the tables go to ``benchmarks/results/large_boxes.md``, with the
+lines of forests that were measured before, or only to the terminal with ``--dry``. Data is found by
+TREEPROOF_PAPER_DATA, by default ../shared.
 
 Forests have default settings and random_state 0. The first rows of the test part that a forest gets
 right are asked about one at a time, on one thread; seconds, also those of limits, are those of the
@@ -14,6 +14,10 @@ Veritas gets the same rows, or the first N: fifteen steps from twice the radius,
 seconds of the processor as well, shared by the other classes. Its trees are handed over as they
 are, the differences of the two classes in the leaves, with ties on the side where the forest has
 them. Its upper bound is the nearest of its points that the forest confirms.
+
+The first N rows are answered with evidence, which is checked, and must be rejected with a radius
+that is a hundredth larger and with a proof that ends early. As many as are wanted are also asked of
+the dual search alone and of `milp`, with the same limit, whose exact radii must be the same.
 """
 
 import argparse
@@ -38,9 +42,13 @@ import sklearn
 from benchmarks.processor_clock import UNIT
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from tests.unit.checker.certificates import packed, unpacked
 
 import treeproof
+from treeproof.checker import RunChecker
+from treeproof.engines import exact
 from treeproof.prediction import Model
+from treeproof.results.run_file import row_records
 
 DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "large_boxes.md"
@@ -70,6 +78,13 @@ COLUMNS = (
 VERITAS_COLUMNS = (
     *("forest", "rows", "answered", "lower / upper at 1 s", "ours", "at the limit", "ours"),
     "bounds better than ours",
+)
+EVIDENCE_COLUMNS = (
+    *("forest", "rows", "exact", "accepted", "damaged", "rejected", "kB, median", "kB, largest"),
+    *("seconds with evidence, median", "check s, median", "check s, largest"),
+)
+OTHERS_COLUMNS = (
+    *("forest", "rows", "closed by the dual alone", "equal", "closed by milp", "equal"),
 )
 
 Rows = NDArray[np.float32]
@@ -282,6 +297,72 @@ def veritas_line(
     )
 
 
+def evidence_line(case: Case, n_rows: int, limit_s: float) -> tuple[str, ...]:
+    """A line of the table of evidence."""
+    seconds, checks, sizes = [], [], []
+    n_exact = n_accepted = n_damaged = n_rejected = 0
+    for row in range(min(n_rows, len(case.rows))):
+        began = time.process_time()
+        found = treeproof.radius(
+            case.model, case.rows[[row]], case.labels[[row]], time_limit_s=limit_s, evidence=True
+        )
+        seconds.append(time.process_time() - began)
+        n_exact += bool(found.exact[0])
+        header, record = json.loads(json.dumps([found.header, *row_records(found)]))
+        sizes.append(len(record["evidence"]) / 1e3)
+        began = time.process_time()
+        n_accepted += fate(case, header, record) == "accepted"
+        checks.append(time.process_time() - began)
+        # Both are false or no proof at all: the radius is exact, and a proof has no spare bytes.
+        for lie in damaged(record) if found.exact[0] else ():
+            n_damaged += 1
+            n_rejected += fate(case, header, lie) == "rejected"
+    return (
+        case.name,
+        *(str(count) for count in (len(sizes), n_exact, n_accepted, n_damaged, n_rejected)),
+        *(f"{value:.1f}" for value in (np.median(sizes), max(sizes))),
+        *(f"{value:.3f}" for value in (np.median(seconds), np.median(checks), max(checks))),
+    )
+
+
+def fate(case: Case, header: dict[str, Any], record: dict[str, Any]) -> str:
+    """What the checker says about one row, in a run of its own."""
+    return RunChecker(header, case.model.ensemble).check_all([record])[0].status
+
+
+def damaged(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same evidence for a radius that is a hundredth larger, and without its last byte."""
+    claim, proof = unpacked(record["evidence"])
+    version = record["evidence"][:3]
+    radius = 1.01 * float.fromhex(claim["radius"])
+    wider = packed(claim | {"radius": radius.hex()}, proof, version)
+    yield record | {"lower": radius, "upper": radius, "evidence": wider}
+    yield record | {"evidence": packed(claim, proof[:-1], version)}
+
+
+def others_line(case: Case, answers: list[Answer], n_rows: int, limit_s: float) -> tuple[str, ...]:
+    """A line of the table with the dual search alone and with `milp`."""
+    counts = []
+    for engine in ("exact", "milp"):
+        n_closed = n_equal = 0
+        rows = range(min(n_rows, len(answers)))
+        for row in rows:
+            with mock.patch.multiple(exact, FOREST_PATIENCE=1 << 40, CLIQUE_PATIENCE=1):
+                found = treeproof.radius(
+                    case.model, case.rows[[row]], case.labels[[row]],
+                    engine=engine, time_limit_s=limit_s,
+                )  # fmt: skip
+            # A row that only one of both closes has bounds that must agree.
+            both = bool(found.exact[0]) and answers[row].lower == answers[row].upper
+            n_closed += both
+            n_equal += both and float(found.upper[0]) == answers[row].upper
+            apart = found.lower[0] > answers[row].upper or found.upper[0] < answers[row].lower
+            if apart:
+                raise AssertionError(f"{case.name}, row {row}: {engine} differs")
+        counts += [str(n_closed), str(n_equal)]
+    return (case.name, str(len(rows)), *counts)
+
+
 def table(columns: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
     """Lines as a table."""
     rows = [columns, ("---",) * len(columns), *lines]
@@ -311,9 +392,14 @@ def page(everything: dict[str, dict[str, list[str]]]) -> str:
     text = "# Large boxes: default forests\n\n" + "; ".join(versions)
     text += f"; one thread, {UNIT}. Made by `benchmarks/large_boxes.py`.\n\n"
     text += table(COLUMNS, [tuple(lines["ours"]) for lines in everything.values()])
-    veritas = [tuple(lines["veritas"]) for lines in everything.values() if lines["veritas"]]
-    if veritas:
-        text += "\n## Veritas on the first rows\n\n" + table(VERITAS_COLUMNS, veritas)
+    for title, key, columns in (
+        ("Veritas on the first rows", "veritas", VERITAS_COLUMNS),
+        ("Evidence of the first rows", "evidence", EVIDENCE_COLUMNS),
+        ("The dual search alone and `milp` on the first rows", "others", OTHERS_COLUMNS),
+    ):
+        found = [tuple(lines[key]) for lines in everything.values() if lines.get(key)]
+        if found:
+            text += f"\n## {title}\n\n" + table(columns, found)
     return text
 
 
@@ -324,6 +410,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=20.0, help="seconds for each row")
     parser.add_argument("--forests", help=f"some of: {'; '.join(FORESTS)}, separated by ;")
     parser.add_argument("--veritas", type=int, default=0, metavar="N", help="rows for Veritas")
+    parser.add_argument("--evidence", type=int, default=0, metavar="N", help="rows with evidence")
+    parser.add_argument("--others", type=int, default=0, metavar="N", help="rows for other engines")
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
     names = options.forests.split(";") if options.forests else list(FORESTS)
@@ -336,10 +424,14 @@ def main() -> None:
         versions += f", Veritas {version('dtai-veritas')}"
     for case in cases(names, options.rows):
         line, answers, soon = line_of(case, options.limit)
-        lines = {"versions": [versions], "ours": list(line), "veritas": []}
+        lines = {"versions": [versions], "ours": list(line)}
         if options.veritas:
             other = veritas_line(case, answers, soon, options.veritas, options.limit)
             lines["veritas"] = list(other)
+        if options.evidence:
+            lines["evidence"] = list(evidence_line(case, options.evidence, options.limit))
+        if options.others:
+            lines["others"] = list(others_line(case, answers, options.others, options.limit))
         print(lines, file=sys.stderr, flush=True)
         if not options.dry:
             save(case.name, lines)

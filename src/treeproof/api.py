@@ -223,13 +223,8 @@ def radius(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    X : array-like or data frame of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels that the rows should have; by default the model's own. A row that the model already
-        gets wrong has radius 0.
+    model, X, y
+        See `verify`; a row that the model already gets wrong has radius 0.
     perturbation : LInf, L1, L2, L0 or Cost, optional
         What changes cost and which there are: scales or prices, directions, frozen features,
         bounds, domain; without a radius or budget. By default a plain LInf.
@@ -237,12 +232,10 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
-    **options
-        ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``, ``node_limit``,
-        ``memory_limit_mb``, ``evidence`` and ``progress``, see `verify`; limits count over all
-        radii that are tried for a row.
+    n_jobs, **options
+        See `verify`: ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``,
+        ``node_limit``, ``memory_limit_mb`` (limits count over all radii that are tried for a row),
+        ``evidence`` and ``progress``.
 
     Returns
     -------
@@ -275,12 +268,8 @@ def unimportant_features(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    X : array-like or data frame of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels that the rows should have; by default the model's own.
+    model, X, y
+        See `verify`.
     perturbation : LInf, L1, L2, L0, Cost or Box, optional
         How far the one feature may move: within a radius or budget, or anywhere in a box; by
         default anywhere at all. A group of a domain is one feature.
@@ -320,12 +309,8 @@ def feature_radius(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    X : array-like or data frame of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels that the rows should have; by default the model's own.
+    model, X, y
+        See `verify`.
     perturbation : LInf, L1, L2, L0 or Cost, optional
         Scales or prices, directions, bounds and domain; without a radius or budget.
     goal, arithmetic, n_jobs
@@ -359,18 +344,14 @@ def anchor_features(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    X : array-like or data frame of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels that the rows should have; by default the model's own.
+    model, X, y
+        See `verify`.
     perturbation : LInf or Box, optional
         How the other features may move; by default anywhere at all.
     engine : str or engine
         Engine that proves sets; complete ones also prove that no feature can be left out.
-    n_jobs : int
-        Threads over rows; -1 for all cores.
+    n_jobs
+        See `verify`.
     **options
         ``goal``, ``arithmetic``, ``time_limit_s`` and ``node_limit``, see `verify`. When a limit is
         reached, the set is still sufficient, but perhaps not minimal.
@@ -426,12 +407,8 @@ def reasons(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    X : array-like or data frame of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,), optional
-        Labels that the rows should have; by default the model's own.
+    model, X, y
+        See `verify`.
     domain : Domain, Box or LInf, optional
         Which values features can have; by default all numbers. Rows must lie in it. In a `Domain`,
         or a Box with one, a group of columns is one feature, and categories and missing values
@@ -560,8 +537,8 @@ def largest_change(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
+    model
+        See `prove`.
     features : str, int or sequence of them
         Features that change; all others are the same in both rows of a pair.
     domain, X
@@ -595,9 +572,7 @@ def score_range(
 
     Parameters
     ----------
-    model : Model, model object or path
-        A loaded model, or anything that `load` takes.
-    domain, X
+    model, domain, X
         See `prove`.
     label : object, optional
         Class whose margin is meant, for several classes.

@@ -66,12 +66,8 @@ def verified_accuracy_scorer(
 
     Parameters
     ----------
-    eps : float
-        The radius.
-    perturbation : LInf, optional
-        Scales, directions, frozen features and domain bounds; without a radius.
-    **options
-        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
+    eps, perturbation, **options
+        See `verified_accuracy_score`.
 
     Returns
     -------
@@ -101,18 +97,12 @@ def assert_robust(
 
     Parameters
     ----------
-    model : fitted estimator, Model or path
-        Anything that `load` takes.
-    X, y : array-like
-        Rows and their labels.
-    eps : float
-        The radius.
+    model, X, y, eps
+        The estimator, rows, labels and radius of `verified_accuracy_score`.
     at_least : float
         Smallest share of verified rows that passes.
-    perturbation : LInf, optional
-        Scales, directions, frozen features and domain bounds; without a radius.
-    **options
-        Further options of `verify`, such as ``n_jobs`` or ``arithmetic``.
+    perturbation, **options
+        See `verified_accuracy_score`.
 
     Returns
     -------

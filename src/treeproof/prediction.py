@@ -83,10 +83,8 @@ class Model:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_rows, n_features)
-            Rows.
-        n_jobs : int
-            Threads; -1 for all cores.
+        X, n_jobs
+            See `margins`.
 
         Returns
         -------
@@ -103,10 +101,8 @@ class Model:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_rows, n_features)
-            Rows.
-        n_jobs : int
-            Threads; -1 for all cores.
+        X, n_jobs
+            See `margins`.
 
         Returns
         -------
@@ -122,10 +118,8 @@ class Model:
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_rows, n_features)
-            Rows.
-        n_jobs : int
-            Threads; -1 for all cores.
+        X, n_jobs
+            See `margins`.
 
         Returns
         -------

@@ -3,8 +3,10 @@
 import ast
 import inspect
 import re
+import runpy
 from collections.abc import Iterable, Iterator
 
+import treeproof
 from tests.architecture.sources import (
     ROOT,
     Function,
@@ -168,6 +170,24 @@ def test_dataclasses_that_list_parameters_list_their_fields() -> None:
     )
 
 
+def test_classes_of_one_name_are_in_different_packages_and_public_names_mean_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for source in sources():
+        package, _, module = source.name.partition("/")
+        # The checker says everything in its own words, and kernels their tuples; loaders have
+        # folders.
+        if package not in ("checker", "kernels"):
+            folder = source.name.rpartition("/")[0] if "/" in module else package
+            for node in source.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(folder)
+    assert_none(
+        f"{name}: {', '.join(folders)}"
+        for name, folders in homes.items()
+        if len(set(folders)) < len(folders) or (name in treeproof.__all__ and len(folders) > 1)
+    )
+
+
 def test_make_test_runs_every_check() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     recipe = re.search(r"^test:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
@@ -189,3 +209,9 @@ def test_every_layer_of_the_architecture_page_exists_and_the_other_way_round() -
     names = [source.name for source in sources()]
     top = {name.partition("/")[0].removesuffix(".py") for name in names} - {"__init__"}
     assert listed == top
+
+
+def test_the_count_of_lines_knows_what_it_lists_as_newer() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "count-lines"))
+    modules = {module.key: module for module in map(script["Module"], script["sources"]())}
+    assert script["newer_units"](modules)

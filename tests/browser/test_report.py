@@ -55,10 +55,10 @@ def test_the_slider_changes_counts_cursor_and_table(open_page):
 
 
 def test_counts_agree_with_python_at_every_place_of_the_slider(open_page):
-    from treeproof.report.runs import Run
+    from treeproof.report.runs import RunView
 
     results = many_rows(200)
-    run = Run(results=results, name="run")
+    run = RunView(results=results, name="run")
     page = open_page(results).page
     for place in (0, 137, 500, 861, 1000):
         page.locator("#radius").fill(str(place))

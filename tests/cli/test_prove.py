@@ -150,7 +150,7 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
         ("[domain]\nsize = 3\n[[property]]\nkind = 'ScoreRange'", "must be two numbers"),
         ("domains = 3", "Did you mean 'domain'?"),
         ("missing = []", "must have a [[property]]"),
-        ("[[property", "is not valid TOML"),
+        ("[[property", "must be TOML"),
         ("one_hot = [[]]\n[[property]]\nkind = 'ScoreRange'\nhigh = 1", "must list groups"),
         ("one_hot = ['size']\n[[property]]\nkind = 'ScoreRange'", "must list groups of features"),
         (

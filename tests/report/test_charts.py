@@ -13,11 +13,11 @@ from treeproof.report.charts import (
     radius_bins,
     radius_chart,
 )
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 
 
 def run_of(results, name="run"):
-    return Run(results=results, name=name)
+    return RunView(results=results, name=name)
 
 
 def points(path):

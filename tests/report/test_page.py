@@ -15,7 +15,7 @@ from treeproof.checker import RowCheck
 from treeproof.query.description import describe
 from treeproof.report.page import write_report
 from treeproof.report.properties import _card, _words
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 
 
 class Reader(HTMLParser):
@@ -456,7 +456,7 @@ def test_a_page_says_its_date_hashes_and_decision():
     text = words(render(results))
     hero = text[: text.index("Share of rows that")]
     assert "answered on 28 February 2026" in hero
-    digest = Run(results=results, name="run").rows_digest
+    digest = RunView(results=results, name="run").rows_digest
     assert f"model file aaaaaaaaaaaa… · fingerprint ffffffffffff… · rows {digest[:12]}…" in hero
     for said in (
         f"Rows SHA-256 {digest}",
@@ -468,9 +468,9 @@ def test_a_page_says_its_date_hashes_and_decision():
         assert said in text, said
     # The hash is that of rows and labels, in the order of their numbers.
     other = results.take(np.arange(6)[::-1])
-    assert Run(results=other, name="run").rows_digest == digest
+    assert RunView(results=other, name="run").rows_digest == digest
     other.values = other.values + 1.0
-    assert Run(results=other, name="run").rows_digest != digest
+    assert RunView(results=other, name="run").rows_digest != digest
 
 
 def test_only_attacked_rows_count_on_a_page():

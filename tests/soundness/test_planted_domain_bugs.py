@@ -147,21 +147,22 @@ def never_missing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prices.Pricing, "prices", planted)
 
 
-BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    two_ones,
-    integer_skipped,
-    integers_are_numbers,
-    price_rounded_up,
-    prices_too_low,
-    prices_too_high,
-    never_missing,
-    cost_rounded_down,
-    charge_forgotten,
-    charge_of_no_distance_forgotten,
-    direction_forgotten,
-    transition_allowed,
-    rule_ignored,
-]
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    two_ones: 213,
+    integer_skipped: 30,
+    integers_are_numbers: 6,
+    price_rounded_up: 1,
+    prices_too_low: 1,
+    prices_too_high: 1,
+    never_missing: 53,
+    cost_rounded_down: 1,
+    charge_forgotten: 12,
+    charge_of_no_distance_forgotten: 91,
+    direction_forgotten: 29,
+    transition_allowed: 26,
+    rule_ignored: 14,
+}
+"""Each with a seed that is known to catch it, so that few have to be tried."""
 
 
 @pytest.mark.parametrize("plant", BUGS)
@@ -169,7 +170,7 @@ def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert any(is_caught(seed) for seed in range(MOST_SEEDS))
+    assert any(is_caught(seed) for seed in (BUGS[plant], *range(MOST_SEEDS)))
 
 
 def is_caught(seed: int) -> bool:

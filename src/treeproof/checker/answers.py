@@ -228,9 +228,6 @@ class RunChecker:
         elif claim is None:
             case.settle("unproved", case.unproved)
         else:
-            asked = self.header.question.perturbation
-            plain = not (asked.domain and asked.domain.rules)
-            require(plain, "claim: rules cannot be checked")
             require(claim.kind == kind, f"claim: the set is {claim.kind}, the answer needs {kind}")
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
@@ -240,12 +237,15 @@ class RunChecker:
 
     def _prove_priced(self, case: _Case) -> None:
         """Follow the proof of a claim about costs."""
-        if self.tariff is None or case.claim is None or case.claim.kept is None:
+        if self.tariff is None or case.claim is None:
             raise CertificateRejected("claim: it is not about costs")
         prove_priced(self.forest, self.tariff, case.claim, self._bounds(case), case.ways)
 
-    def _bounds(self, case: _Case) -> tuple[Any, Any] | None:
-        """Bounds of a row, in the model's input precision; None where it must not change."""
+    def _bounds(self, case: _Case) -> tuple[Any, Any, frozenset[int]] | None:
+        """Bounds of a row, in the model's input precision, with no value that it must leave.
+
+        None where it must not change.
+        """
         question, row = self.question, case.row
         number = question.class_number(row.label)
         if question.attacked not in (-1, number):
@@ -257,7 +257,7 @@ class RunChecker:
             sides[0][0, feature] = max(sides[0][0, feature], float(low))
             sides[1][0, feature] = min(sides[1][0, feature], float(high))
         least, most = (evaluate.cast_rows(self.forest.ensemble, side)[0].tolist() for side in sides)
-        return least, most
+        return least, most, frozenset()
 
     def _claimed_set(self, row: schema.Row) -> tuple[str, float]:
         """The set that the answer says is free of violations; its fields must fit together."""
@@ -321,7 +321,10 @@ class RunChecker:
         question, goal, row = self.question, self.question.goal, case.row
         number = question.class_number(row.label)
         is_priced = self.tariff is not None
-        require((claim.version == 3) == is_priced, "claim: its version is not for this question")
+        versions: tuple[int, ...] = (1, 2)
+        if self.tariff is not None:
+            versions = (4,) if self.tariff.rules else (3,)
+        require(claim.version in versions, "claim: its version is not for this question")
         for name, numbers in question.reach(row.row, claim.row, number):
             stated = numbers if is_priced else getattr(claim, name)
             same = (stated if isinstance(stated, list) else [stated] * len(numbers)) == numbers

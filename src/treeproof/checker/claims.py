@@ -22,7 +22,7 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.links import argmax_labels, sigmoid_float64, smallest_true
 
-VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3}
+VERSIONS = {"E1:": 1, "E2:": 2, "E3:": 3, "E4:": 4}
 """How the text of each version of the evidence begins."""
 LARGEST_RATIO = 128
 """Bytes of evidence for each byte of its packed form, at most, and 4096 more; no bombs."""
@@ -74,24 +74,34 @@ class _Fields(_Common, forbid_unknown_fields=True, kw_only=True):
     high: str | list[str]
 
 
+Kept = list[list[list[int | str] | int]]
+"""By axis, the atoms that a proof looks at: of a number ranges of cells, of a choice the place of
+the column that is 1, or values."""
+
+
 class _PricedFields(_Common, forbid_unknown_fields=True, kw_only=True):
-    """A claim about costs: prices are those of the question, and atoms that are kept are listed.
+    """A claim about costs: prices are those of the question, and atoms that are kept are listed."""
 
-    Of a number these are ranges of cells, of a choice the place of the column that is 1, or values.
-    """
-
-    kept: list[list[list[int | str] | int]]
+    kept: Kept
 
 
-_FIELDS = msgspec.json.Decoder(_Fields)
-_PRICED_FIELDS = msgspec.json.Decoder(_PricedFields)
+class _RuledFields(_Common, forbid_unknown_fields=True, kw_only=True):
+    """A claim about costs within rules: its proof lists atoms, part by part."""
+
+
+_FIELDS = {
+    version: msgspec.json.Decoder(fields)
+    for version, fields in ((1, _Fields), (2, _Fields), (3, _PricedFields), (4, _RuledFields))
+}
+KEPT = msgspec.json.Decoder(Kept)
 """Made now, in one thread: see the end of schema.py."""
 
 
 def read_claim(text: str, forest: Forest) -> Claim:
     """Unpack evidence and check that it speaks of this model and its arithmetic."""
-    require(text[:3] in VERSIONS, "evidence: the version is none of E1, E2 and E3")
-    is_priced = VERSIONS[text[:3]] == 3
+    require(text[:3] in VERSIONS, "evidence: the version is none of E1 to E4")
+    version = VERSIONS[text[:3]]
+    is_priced = version >= 3
     n = forest.ensemble.n_features
     try:
         packed = base64.b64decode(text[3:], validate=True)
@@ -100,9 +110,9 @@ def read_claim(text: str, forest: Forest) -> Claim:
         whole = unpacker.eof and not unpacker.unused_data
         require(whole, "evidence: the text is cut off, continued, or packed too tightly")
         (length,) = struct.unpack_from("<I", payload)
-        most = 4096 + 256 * n + 64 * len(forest.keys) * is_priced
+        most = longest_claim(forest) if is_priced else 4096 + 256 * n
         require(length <= most, "evidence: the claim is too long for this model")
-        fields = (_PRICED_FIELDS if is_priced else _FIELDS).decode(payload[4 : 4 + length])
+        fields: Any = _FIELDS[version].decode(payload[4 : 4 + length])
         goals = [(g, getattr(fields, g)) for g in ("keep", "avoid", "within")]
         goals = [(name, value) for name, value in goals if value is not None]
         require(len(goals) == 1, "claim: there must be one property")
@@ -117,7 +127,7 @@ def read_claim(text: str, forest: Forest) -> Claim:
             goal=goals[0],
             proof=payload[4 + length :],
             n_packed=len(packed),
-            version=VERSIONS[text[:3]],
+            version=version,
             kept=getattr(fields, "kept", None),
         )
     except (zlib.error, struct.error, ValueError, OverflowError, RecursionError) as error:
@@ -127,6 +137,11 @@ def read_claim(text: str, forest: Forest) -> Claim:
     require(len(claim.row) == n, "claim: one value per feature")
     require(claim.radius >= 0.0, "claim: the radius must be a number >= 0")
     return claim
+
+
+def longest_claim(forest: Forest) -> int:
+    """Bytes of a claim that lists atoms, at most."""
+    return 4096 + 256 * forest.ensemble.n_features + 64 * len(forest.keys)
 
 
 def _numbers(texts: str | list[str], n: int) -> float | list[float]:

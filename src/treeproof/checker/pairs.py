@@ -22,8 +22,10 @@ from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, En
 Range = tuple[int, int]
 WEIGHTS = 256
 """Mixtures of two needs have weights in so many parts."""
-LARGEST = 1 << 42
-"""Gains and multipliers are smaller, in units."""
+LARGEST = 1 << 40
+"""Multipliers are smaller, in units."""
+MOST_PAIRS = 1 << 14
+"""Pairs of a tree and a column are fewer."""
 
 
 class Domain(NamedTuple):
@@ -357,12 +359,13 @@ class Bounder:
         self.cell_start = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self._gainful: list[dict[int, Range]] = []
         self.constant = [0, 0]
+        self.largest_sum = 0  # of all trees' largest gains, whatever their signs
         self.unary = np.zeros((2, int(self.cell_start[-1])), dtype=np.int64)
         self._gain: list[Gains] = []
         self._leaf_low: list[NDArray[np.int64]] = []
         self._leaf_high: list[NDArray[np.int64]] = []
         self.leaf_start = [0]
-        self.pairs: list[tuple[int, int, int]] = []
+        self.pairs: list[tuple[int, int]] = []  # number of a factor, place of a column
         self.segments: list[list[int]] = []
         for tree in range(len(ensemble.trees.tree_output)):
             self._add_tree(trees, ensemble, weights, tree)
@@ -434,6 +437,11 @@ class Bounder:
             self.constant[0] += leaves[0][1].first
             self.constant[1] += leaves[0][1].second
             return
+        # Sound: no sum of 64 bits overflows. With weights, a cell has at most the gains of all
+        # trees of one column, below 2**61, and a multiplier of each pair, below 2**62 in all; a
+        # leaf has one gain, and a multiplier of each of its tree's pairs.
+        self.largest_sum += max(abs(part) for _, gains in leaves for part in gains)
+        require(WEIGHTS * self.largest_sum < 1 << 61, "proof: the unit is too small for the model")
         if len(columns) == 1:
             start = int(self.cell_start[self.place[columns[0]]])
             for ranges, gains in leaves:
@@ -441,7 +449,6 @@ class Bounder:
                 self.unary[0, start + low : start + high + 1] += gains.first
                 self.unary[1, start + low : start + high + 1] += gains.second
             return
-        first = len(self._gain)
         for ranges, gains in leaves:
             self._gain.append(gains)
             ends = np.stack([np.zeros_like(self.sizes), self.sizes - 1])
@@ -453,37 +460,34 @@ class Bounder:
         for column in columns:
             whole = self.box[column]
             starts = sorted({whole[0]} | {ranges.get(column, whole)[0] for ranges, _ in leaves})
-            self.pairs.append((first, len(self._gain), self.place[column]))
+            self.pairs.append((len(self.leaf_start) - 2, self.place[column]))
             self.segments.append(starts)
 
     def _finish(self) -> None:
         """Lay out factors, pairs and segments in arrays."""
         n = len(self._gain)
-        sizes = [abs(part) for gains in self._gain for part in gains]
-        require(max(sizes, default=0) < LARGEST, "proof: the unit is too small for the model")
-        require(len(self.pairs) < 1 << 14, "proof: there are too many trees")
+        require(len(self.pairs) < MOST_PAIRS, "proof: there are too many trees")
         self.gain = np.array(self._gain, dtype=np.int64).reshape(n, 2)
         width = len(self.sizes)
         self.leaf_low = np.array(self._leaf_low, dtype=np.int64).reshape(n, width)
         self.leaf_high = np.array(self._leaf_high, dtype=np.int64).reshape(n, width)
-        self.segment_start = np.concatenate(
-            [[0], np.cumsum([len(starts) for starts in self.segments])]
-        ).astype(np.int64)
-        leaf: list[NDArray[np.int64]] = []
-        place: list[NDArray[np.int64]] = []
-        cell: list[NDArray[np.int64]] = []
-        self.segment_of: list[NDArray[np.int64]] = []
-        for number, (first, last, column) in enumerate(self.pairs):
-            leaf.append(np.arange(first, last))
-            place.append(np.full(last - first, column))
-            cells = np.arange(self.sizes[column])
-            cell.append(self.cell_start[column] + cells)
+        self.leaf_factor = np.repeat(np.arange(len(self.leaf_start) - 1), np.diff(self.leaf_start))
+        counts = [len(starts) for starts in self.segments]
+        self.segment_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        # The segment of every cell of a pair's column, pair after pair. At first those of columns
+        # that a factor does not test: one segment, the last of all, whose price is 0.
+        tables = [np.full(self.sizes.max(initial=0), self.segment_start[-1], dtype=np.int64)]
+        self.table_start = np.zeros((len(self.leaf_start) - 1, width), dtype=np.int64)
+        self.pair_table, self.pair_place = np.zeros((2, len(self.pairs)), dtype=np.int64)
+        position = len(tables[0])
+        for number, (factor, place) in enumerate(self.pairs):
+            cells = np.arange(self.sizes[place])
             ordinal = np.searchsorted(np.array(self.segments[number]), cells, side="right") - 1
-            self.segment_of.append(self.segment_start[number] + np.maximum(ordinal, 0))
-        self.entry_leaf, self.entry_column = _joined(leaf), _joined(place)
-        self.slot_cell, self.slot_segment = _joined(cell), _joined(self.segment_of)
-        ends = np.cumsum([last - first for first, last, _ in self.pairs]).tolist()
-        self.pair_slices = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+            tables.append(self.segment_start[number] + np.maximum(ordinal, 0))
+            self.table_start[factor, place] = position
+            self.pair_table[number], self.pair_place[number] = position, place
+            position += len(cells)
+        self.segment_at = np.concatenate(tables)
 
     def gains_nothing(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> bool:
         """Whether no pair of leaves that meets a box adds more than 0, in any tree."""
@@ -495,75 +499,64 @@ class Bounder:
             for ranges in self._gainful
         )
 
-    @property
-    def n_multipliers(self) -> int:
-        """Multipliers of a node: one for each segment but the first of each pair."""
-        return int(self.segment_start[-1]) - len(self.pairs)
+    def segments_met(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Segments that have multipliers in a box: of each pair all that meet it but the first."""
+        first = self.segment_at[self.pair_table + low[self.pair_place]]
+        counts = self.segment_at[self.pair_table + high[self.pair_place]] - first
+        ends = np.cumsum(counts)
+        return np.repeat(first + 1 - (ends - counts), counts) + np.arange(counts.sum())
 
     def bound(
         self,
         low: NDArray[np.int64],
         high: NDArray[np.int64],
-        multipliers: NDArray[np.int64],
+        leaves: NDArray[np.int64],
+        prices: NDArray[np.int64],
         weights: tuple[int, int],
     ) -> int | None:
         """A bound of ``weights · gains`` over a box of cells; None where no pair is in it.
 
+        `leaves` are those that meet the box, in order, and `prices` those of all segments.
+
         Sound: a pair of rows takes one leaf of each tree and one cell of each column, and what
         multipliers add to the one they take from the other. Gains are rounded up.
         """
-        gain = self.gain @ np.array(weights, dtype=np.int64)
-        unary = np.array(weights, dtype=np.int64) @ self.unary
         total = weights[0] * self.constant[0] + weights[1] * self.constant[1]
-        alive = ((self.leaf_low <= high) & (self.leaf_high >= low)).all(axis=1)
-        prices = np.zeros(int(self.segment_start[-1]), dtype=np.int64)
-        others = np.ones(len(prices), dtype=bool)
-        others[self.segment_start[:-1]] = False
-        prices[others] = multipliers
-        if len(gain):
-            score = gain.copy()
-            column = self.entry_column
-            first = np.maximum(self.leaf_low[self.entry_leaf, column], low[column])
-            last = np.minimum(self.leaf_high[self.entry_leaf, column], high[column])
-            peaks = self._range_peaks(prices, first, np.maximum(first, last))
-            np.add.at(score, self.entry_leaf, peaks)
-            lowest = np.iinfo(np.int64).min // 4
-            best = np.maximum.reduceat(
-                np.where(alive, score, lowest), np.array(self.leaf_start[:-1])
-            )
-            if (best == lowest).any():
-                return None
-            total += sum(best.tolist())
-            np.subtract.at(unary, self.slot_cell, prices[self.slot_segment])
+        factor = self.leaf_factor[leaves]
+        tables = self.table_start[factor]
+        begin = self.segment_at[tables + np.maximum(self.leaf_low[leaves], low)]
+        end = self.segment_at[tables + np.minimum(self.leaf_high[leaves], high)]
+        score = self.gain[leaves] @ np.array(weights, dtype=np.int64)
+        score += _range_peaks(prices, begin, end).sum(axis=1)
+        is_met = np.zeros(len(self.table_start), dtype=bool)
+        is_met[factor] = True
+        if not is_met.all():
+            return None
+        best = np.full(len(self.table_start), np.iinfo(np.int64).min)
+        np.maximum.at(best, factor, score)
+        total += sum(best.tolist())
         for place, start in enumerate(self.cell_start[:-1].tolist()):
-            total += int(unary[start + low[place] : start + high[place] + 1].max())
+            inside = slice(start + low[place], start + high[place] + 1)
+            rest = np.array(weights, dtype=np.int64) @ self.unary[:, inside]
+            cells = np.arange(low[place], high[place] + 1)
+            own = self.pair_table[self.pair_place == place]
+            rest -= prices[self.segment_at[own[:, None] + cells]].sum(axis=0)
+            total += int(rest.max())
         return total
 
-    def _range_peaks(
-        self, prices: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Largest price of the segments from one cell to another, for each entry."""
-        begin, end = np.empty_like(first), np.empty_like(last)
-        for number in range(len(self.pairs)):
-            here = self.pair_slices[number]
-            begin[here] = self.segment_of[number][first[here]]
-            end[here] = self.segment_of[number][last[here]]
-        tables = [prices]
-        width = 1
-        while 2 * width <= int((end - begin).max(initial=0)) + 1:
-            before = tables[-1]
-            tables.append(np.maximum(before[:-width], before[width:]))
-            width *= 2
-        level = np.frexp((end - begin + 1).astype(np.float64))[1] - 1
-        peaks = np.empty_like(begin)
-        for number, table in enumerate(tables):
-            here = level == number
-            peaks[here] = np.maximum(table[begin[here]], table[end[here] - (1 << number) + 1])
-        return peaks
 
-
-def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
+def _range_peaks(
+    prices: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Largest price of the segments from one to another, for many of them."""
+    peaks = np.maximum(prices[begin], prices[end])
+    table, width = prices, 1
+    while (longer := end - begin >= 2 * width).any():
+        # Two ranges of a length that is a power of two hold all between two ends.
+        table, width = np.maximum(table[:-width], table[width:]), 2 * width
+        first, last = begin[longer], end[longer] - (width - 1)
+        peaks[longer] = np.maximum(table[first], table[last])
+    return peaks
 
 
 PointCheck = Callable[[NDArray[np.int64], NDArray[np.int64]], None]
@@ -584,21 +577,22 @@ class Proof:
         self.at += n_bytes
         return value
 
-    def _multipliers(self) -> NDArray[np.int64]:
+    def _prices(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Prices of all segments; what no multiplier tells of is 0."""
         exponent, size = self._take(2), self._take(1, signed=False)
         require(size in (1, 2, 4), "proof: multipliers have 1, 2 or 4 bytes")
         shift = exponent - self.exponent
         require(shift >= 0, "proof: the exponent of multipliers is too small")
-        count = self.bounder.n_multipliers
-        require(self.at + size * count <= len(self.data), "proof: it is cut off")
+        met = self.bounder.segments_met(low, high)
+        require(self.at + size * len(met) <= len(self.data), "proof: it is cut off")
         kind = {1: "<i1", 2: "<i2", 4: "<i4"}[size]
-        found = np.frombuffer(self.data, dtype=kind, count=count, offset=self.at)
-        self.at += size * count
-        prices = found.astype(np.int64)
-        # Sound: with gains and multipliers of these sizes no sum of 64 bits overflows.
-        largest = int(np.abs(prices).max(initial=0)) << min(shift, 64)
+        found = np.frombuffer(self.data, dtype=kind, count=len(met), offset=self.at)
+        self.at += size * len(met)
+        largest = int(np.abs(found.astype(np.int64)).max(initial=0)) << min(shift, 64)
         require(largest < LARGEST, "proof: a multiplier is too large")
-        return prices << (shift if largest else 0)
+        prices = np.zeros(int(self.bounder.segment_start[-1]) + 1, dtype=np.int64)
+        prices[met] = found.astype(np.int64) << (shift if largest else 0)
+        return prices
 
     def follow(self, floors: tuple[int, int], check_point: PointCheck | None = None) -> None:
         """Reject the proof unless every box is closed.
@@ -613,10 +607,11 @@ class Proof:
         columns = sorted(bounder.box)
         low = np.array([bounder.box[c][0] for c in columns], dtype=np.int64)
         high = np.array([bounder.box[c][1] for c in columns], dtype=np.int64)
-        waiting = [(low, high, WEIGHTS // 2)]
+        # Sound: leaves that meet a part of a box meet the box.
+        waiting = [(low, high, np.arange(len(bounder.gain)), WEIGHTS // 2)]
         number_of = {column: place for place, column in enumerate(columns)}
         while waiting:
-            low, high, weight = waiting.pop()
+            low, high, leaves, weight = waiting.pop()
             self.n_nodes += 1
             letter = self._take(1, signed=False)
             if letter == ord("W"):
@@ -630,13 +625,11 @@ class Proof:
                 self.n_worthless += 1
                 continue
             if letter == ord("L"):
-                prices = self._multipliers()
+                prices, weights, floor = self._prices(low, high), (1, 1), floors[0]
                 if is_mixed:
-                    weights = (weight, WEIGHTS - weight)
-                    bound = bounder.bound(low, high, prices * WEIGHTS, weights)
+                    prices, weights = prices * WEIGHTS, (weight, WEIGHTS - weight)
                     floor = weight * floors[0] + (WEIGHTS - weight) * floors[1]
-                else:
-                    bound, floor = bounder.bound(low, high, prices, (1, 1)), floors[0]
+                bound = bounder.bound(low, high, leaves, prices, weights)
                 is_closed = bound is None or bound < floor
                 require(is_closed, f"proof: box {self.n_nodes} is not closed by its multipliers")
                 continue
@@ -652,7 +645,9 @@ class Proof:
             require(low[place] <= cut < high[place], "proof: a split is outside of its box")
             left, right = high.copy(), low.copy()
             left[place], right[place] = cut, cut + 1
-            waiting += [(right, high, weight), (low, left, weight)]
+            in_left = leaves[bounder.leaf_low[leaves, place] <= cut]
+            in_right = leaves[bounder.leaf_high[leaves, place] > cut]
+            waiting += [(right, high, in_right, weight), (low, left, in_left, weight)]
         require(self.at == len(self.data), "proof: something follows it")
 
 

@@ -10,17 +10,29 @@ that the bound can only rise. Leaves and atoms that cost more than the limit do 
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from treeproof.checker.claims import Claim, Way, floor_of, happens, require
+from treeproof.checker.claims import (
+    KEPT,
+    Claim,
+    Way,
+    floor_of,
+    happens,
+    longest_claim,
+    require,
+)
 from treeproof.checker.forest import Forest
 from treeproof.checker.prices import Axis, Tariff, same_values
 from treeproof.checker.proofs import NODES_PER_BYTE, Reader
 from treeproof.checker.regions import rounding_errors
+from treeproof.checker.rules import RuledProof
+from treeproof.errors import CertificateRejected
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray
 
@@ -174,12 +186,16 @@ class PricedProver:
                 found[node] = (number, sides.tolist())
         return found
 
-    def follow(self, ways: list[Way]) -> None:
-        """Follow the proof for every way to break the claim; rejects it where it does not hold."""
-        reader = Reader(self.claim.proof, NODES_PER_BYTE * self.claim.n_packed + len(ways))
+    def follow(self, ways: list[Way], most_nodes: int) -> int:
+        """Follow the proof for every way to break the claim; rejects it where it does not hold.
+
+        Returns how many nodes more there might be.
+        """
+        reader = Reader(self.claim.proof, most_nodes)
         for way in ways:
             PricedWay(self, way).follow(reader)
         require(reader.at == len(self.claim.proof), f"byte {reader.at}: the proof goes on")
+        return reader.most_nodes
 
 
 class PricedWay:
@@ -561,4 +577,20 @@ def prove_priced(
     """Follow the proof of a claim about costs; rejects it where it does not hold."""
     limit = None if math.isinf(claim.radius) else Fraction(claim.radius) ** tariff.power
     limit = Fraction(0) if tariff.is_box else limit
-    PricedProver(forest, tariff, claim, bounds, limit).follow(ways)
+
+    def prove(kept: list[Any], proof: bytes, bounds: Any, most_nodes: int) -> int:
+        own = replace(claim, kept=kept, proof=proof)
+        return PricedProver(forest, tariff, own, bounds, limit).follow(ways, most_nodes)
+
+    def prove_leaf(kept: bytes, *rest: Any) -> int:
+        require(len(kept) <= longest_claim(forest), "proof: kept atoms are too long for this model")
+        try:
+            return prove(KEPT.decode(kept), *rest)
+        except msgspec.DecodeError as error:
+            raise CertificateRejected(f"proof: kept atoms cannot be read ({error})") from error
+
+    if tariff.rules:
+        RuledProof(tariff, claim, bounds).follow(prove_leaf, ways)
+    else:
+        most_nodes = NODES_PER_BYTE * claim.n_packed + len(ways)
+        prove(claim.kept or [], claim.proof, bounds, most_nodes)

@@ -16,6 +16,7 @@ from treeproof.checker import schema
 from treeproof.checker.claims import require
 from treeproof.checker.forest import Forest
 from treeproof.checker.questions import Floats, Question, require_asked
+from treeproof.checker.rules import read_rules
 from treeproof.checker.witnesses import rounded_down
 
 Values = tuple[float, ...]
@@ -40,7 +41,8 @@ class Rates(NamedTuple):
 class Tariff:
     """Prices of a question with costs, relative units or a domain.
 
-    Bounds are those of a row: lows and highs by feature; None where the row must not change.
+    Bounds are those of a row: lows and highs by feature, and features whose own value must not
+    stay, which it may otherwise do; None where the row must not change.
     """
 
     def __init__(self, question: Question, asked: Any, forest: Forest) -> None:
@@ -56,6 +58,11 @@ class Tariff:
         self.becomes = {f: _changes(codes) for f, codes in domain.categorical}
         self.axes = self._axes(domain)
         self.table = self._table(getattr(asked, "table", ()))
+        self.rules = read_rules(domain.rules, question.names, self.n)
+        for feature in {feature for rule in self.rules for feature in rule.features}:
+            is_choice = bool(forest.fixed[feature]) or feature in self.becomes
+            is_plain = not is_choice and feature not in self.may_miss | self.may_fill
+            require_asked(is_plain, "rules about numbers that do not go missing", feature)
         self.rates = [[self._rates(asked, f, up) for up in (False, True)] for f in range(self.n)]
 
     def _axes(self, domain: Any) -> list[Axis]:
@@ -130,7 +137,8 @@ class Tariff:
     def choice(self, axis: Axis, own: Values, new: Values, bounds: Any) -> Fraction | None:
         """Cost of another choice; None where the domain or the bounds do not allow it."""
         if same_values(own, new) and not self.is_box:
-            return Fraction(0)
+            must_leave = bounds is not None and any(c in bounds[2] for c in axis.columns)
+            return None if must_leave else Fraction(0)
         if bounds is None:
             return None
         if len(axis.columns) == 1 and not axis.needs_one and not self._is_group(axis):
@@ -148,7 +156,7 @@ class Tariff:
             return None
         cost = Fraction(0)
         for column, before, after in zip(axis.columns, own, new, strict=True):
-            if before == after and not self.is_box:
+            if before == after and not self.is_box and column not in bounds[2]:
                 continue
             low, high = bounds[0][column], bounds[1][column]
             if not low <= after <= high:
@@ -161,7 +169,13 @@ class Tariff:
             cost = max(cost, rates.fixed + rates.weight / Fraction(rates.unit))
         return cost**self.power
 
+    def is_group_column(self, feature: int) -> bool:
+        """Whether a feature is a column of a group."""
+        return any(feature in axis.columns and self._is_group(axis) for axis in self.axes)
+
     def _is_group(self, axis: Axis) -> bool:
+        if not axis.is_choice:
+            return False
         column = axis.columns[0]
         return not (self.forest.fixed[column] or column in self.becomes)
 
@@ -213,7 +227,7 @@ class Tariff:
             return Fraction(0) if start <= own < end else None
         low, high = bounds[0][feature], bounds[1][feature]
         is_home = not math.isnan(own) and start <= own < end
-        if is_home and not self.is_box:
+        if is_home and not self.is_box and feature not in bounds[2]:
             return Fraction(0)
         if not start < end:
             return None
@@ -240,7 +254,7 @@ class Tariff:
             return self._filled(feature)
         if math.isinf(own):
             return None
-        up = start > own
+        up = least > own
         target = least if up else most
         return None if math.isinf(target) else self.move(feature, own, Fraction(target), up=up)
 
@@ -270,24 +284,33 @@ class Tariff:
 
     def highest(self, own: Floats, bounds: Any) -> Fraction:
         """What the dearest row costs at most."""
-        total = [Fraction(0)]
-        for axis in self.axes:
-            before = tuple(own[c] for c in axis.columns)
-            if axis.is_choice:
-                costs = [self.choice(axis, before, v, bounds) for v in self.choices(axis, before)]
-            else:
-                feature = axis.columns[0]
-                cells = range(len(self.forest.cuts(feature)) + 1)
-                costs = [self.cell(feature, cell, own[feature], bounds) for cell in cells]
-                costs.append(self.missing(feature, own[feature], bounds))
-            total.append(max((cost for cost in costs if cost is not None), default=Fraction(0)))
-        add: Any = max if self.is_max else sum
-        found: Fraction = add(total)
-        return found
+        return self._add(
+            [max(self._costs(axis, own, bounds), default=Fraction(0)) for axis in self.axes]
+        )
+
+    def least(self, own: Floats, bounds: Any) -> Fraction | None:
+        """What the cheapest row costs at least; None where no row is allowed."""
+        found = [self._costs(axis, own, bounds) for axis in self.axes]
+        return self._add([min(costs) for costs in found]) if all(found) else None
+
+    def _add(self, costs: list[Fraction]) -> Fraction:
+        return max(costs, default=Fraction(0)) if self.is_max else sum(costs, Fraction(0))
+
+    def _costs(self, axis: Axis, own: Floats, bounds: Any) -> list[Fraction]:
+        """What the atoms of an axis cost that are allowed."""
+        before = tuple(own[c] for c in axis.columns)
+        if axis.is_choice:
+            costs = [self.choice(axis, before, v, bounds) for v in self.choices(axis, before)]
+        else:
+            feature = axis.columns[0]
+            cells = range(len(self.forest.cuts(feature)) + 1)
+            costs = [self.cell(feature, cell, own[feature], bounds) for cell in cells]
+            costs.append(self.missing(feature, own[feature], bounds))
+        return [cost for cost in costs if cost is not None]
 
     def check_witness(self, own: Floats, point: Floats, bounds: Any) -> tuple[Fraction, Fraction]:
         """Cost of a point, and the least cost of what it stands for; rejects what may not be."""
-        total, least = [Fraction(0)], [Fraction(0)]
+        total, least, limit = [Fraction(0)], [Fraction(0)], list(point)
         for axis in self.axes:
             before, after = (tuple(row[c] for c in axis.columns) for row in (own, point))
             if same_values(before, after) and not self.is_box:
@@ -297,38 +320,47 @@ class Tariff:
             if axis.is_choice:
                 cost = nearest = self.choice(axis, before, after, bounds)
             else:
-                cost, nearest = self._number(axis.columns[0], before[0], after[0], bounds)
+                feature = axis.columns[0]
+                limit[feature] = self._threshold(feature, before[0], after[0], bounds)
+                cost = self._number(feature, before[0], after[0], bounds)
+                nearest = cost
+                if limit[feature] != after[0] and not math.isnan(after[0]):
+                    nearest = self.move(feature, before[0], Fraction(limit[feature]), up=False)
             require(cost is not None and nearest is not None, f"{name} must not change like that")
             if cost is not None and nearest is not None:
                 total.append(cost)
                 least.append(nearest)
-        add: Any = max if self.is_max else sum
-        return add(total), add(least)
+        rules = [rule for rule in self.rules if rule.is_about(point)]
+        require(
+            all(rule.holds_between(point, point) for rule in rules), "witness: it breaks a rule"
+        )
+        # Numbers up to the threshold count where they obey the rules as the point does.
+        obeys = all(rule.holds_between(point, limit) for rule in rules)
+        return self._add(total), self._add(least if obeys else total)
 
-    def _number(
-        self, feature: int, own: float, new: float, bounds: Any
-    ) -> tuple[Fraction | None, Fraction | None]:
-        """Cost of a number, and of numbers just above it up to the threshold that it is below."""
+    def _number(self, feature: int, own: float, new: float, bounds: Any) -> Fraction | None:
+        """Cost of a number, or of a missing one."""
         if math.isnan(new):
-            return (self.missing(feature, own, bounds),) * 2
+            return self.missing(feature, own, bounds)
         fits = bounds[0][feature] <= new <= bounds[1][feature] or new == own
         fits &= math.isfinite(new)
         fits &= feature not in self.values or new in self.values[feature] or new == own
         fits &= feature not in self.integer or new == math.floor(new) or new == own
         if not fits:
-            return None, None
+            return None
         if math.isnan(own):
-            return (self._filled(feature),) * 2
-        if self.is_box:
-            return Fraction(0), Fraction(0)
-        cost = self.move(feature, own, Fraction(new), up=new > own)
+            return self._filled(feature)
+        return Fraction(0) if self.is_box else self.move(feature, own, Fraction(new), up=new > own)
+
+    def _threshold(self, feature: int, own: float, new: float, bounds: Any) -> float:
+        """The threshold that a number which moved down is just below of; elsewhere the number."""
+        if self.is_box or feature in self.values or feature in self.integer:
+            return new
         cuts = self.forest.cuts(feature)
         at = bisect_right(cuts, new)
-        is_listed = feature in self.values or feature in self.integer
         is_below = new < own and at < len(cuts) and cuts[at] <= bounds[1][feature]
-        if is_below and not is_listed and next_number(self.forest, new) == cuts[at]:
-            return cost, self.move(feature, own, Fraction(float(cuts[at])), up=False)
-        return cost, cost
+        is_next = is_below and next_number(self.forest, new) == cuts[at]
+        return float(cuts[at]) if is_next else new
 
 
 def has_prices(asked: Any) -> bool:

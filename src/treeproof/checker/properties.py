@@ -36,6 +36,8 @@ from treeproof.model.links import smallest_true
 PREFIX = "Q1:"
 LARGEST_RATIO = 128
 """Most bytes that one packed byte may stand for."""
+LARGEST_EXPONENT = 2048
+"""Exponents of units are nearer to 0; those of doubles are."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -381,6 +383,7 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
     is_difference = part.ways is None and bool(part.changed)
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
     weights, rate = _weights(models, part, is_difference=is_difference)
+    require(abs(statement.exponent) < LARGEST_EXPONENT, "proof: the unit is out of range")
     unit = Fraction(2) ** statement.exponent
     bounder = Bounder(trees, models.joint, weights, unit, has_all_trees=statement.whole)
     proof = Proof(bounder, base64.b64decode(statement.proof, validate=True), statement.exponent)

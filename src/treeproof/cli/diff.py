@@ -4,28 +4,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import print_json, print_note, printable
+from treeproof.cli.console import print_json, printable
 from treeproof.cli.options import (
-    ABOVE_ZERO,
     DISTANCE,
     FILE,
-    POSITIVE,
     Command,
     FiniteNumber,
+    domain_options,
     libsvm_options,
     load_model,
     rows_option,
     section,
 )
-from treeproof.cli.run_output import EXIT_GATE_FAILED, EXIT_UNDECIDED, ROWS_SHOWN, check_out
+from treeproof.cli.run_output import (
+    ROWS_SHOWN,
+    check_domain_out,
+    count_verdicts,
+    finish_claims,
+)
 
 if TYPE_CHECKING:
     from treeproof.results.differences import DiffResult
 
 _same = section("What counts as the same")
 _where = section("Rows")
-_limits = section("Limits")
-_output = section("Output")
 
 
 @click.command(cls=Command, example="treeproof diff model.txt model.onnx --domain domain.toml")
@@ -55,43 +57,14 @@ _output = section("Output")
 @_where("--eps", type=DISTANCE, help="How far every feature of a row may move.")
 @rows_option
 @libsvm_options
-@_limits(
-    "--time-limit",
-    "time_limit_s",
-    type=ABOVE_ZERO,
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For all questions together; around rows, for each row.",
-)
-@_limits(
-    "--memory-limit",
-    "memory_limit_mb",
-    type=ABOVE_ZERO,
-    default=4096.0,
-    metavar="MB",
-    help="For open boxes of the search.",
-)
-@_limits(
+@domain_options("For all questions together; around rows, for each row.")
+@section("Limits")(
     "--gap",
     type=FiniteNumber(min=0.0, max=1.0, max_open=True),
     default=0.0,
     metavar="PART",
     help="Part of the largest difference by which it may be missed, such as 0.01.",
 )
-@_limits("--jobs", type=POSITIVE, default=1, help="Number of threads, over rows.")
-@_output(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How the answer is printed.",
-)
-@_output(
-    "--out", metavar="FILE", type=FILE, help="Save the answers, as JSON, for treeproof report."
-)
-@_output("--evidence", is_flag=True, help="Prove the answer once more, for treeproof check.")
-@_output("--strict", is_flag=True, help="End with exit status 3 when the answer stays unknown.")
 @click.option(
     "--no-self-test", is_flag=True, help="Do not compare the loaded models with their libraries."
 )
@@ -122,14 +95,11 @@ def command(
     from treeproof.query.property_files import load_domain
     from treeproof.results.property_file import save_differences
 
-    if options["evidence"] and out is None:
-        raise click.UsageError("--evidence must come with --out, since it is kept in that file.")
+    check_domain_out(out, options["evidence"])
     if (data_path is None) != (eps is None):
         raise click.UsageError("--data and --eps must come together.")
     if data_path is not None and domain_path is not None:
         raise click.UsageError("--domain and --data must not come together.")
-    if out is not None:
-        check_out(out, "The file")
     asked = load_domain(domain_path)
     first, second = (load_model(path, no_self_test=no_self_test)
                      for path in (first_path, second_path))  # fmt: skip
@@ -151,18 +121,14 @@ def command(
     results: list[DiffResult] = [answers] if around is None else answers
     if out is not None:
         save_differences(out, (first, second), domain, list(zip(numbers, results, strict=True)))
-    _print(results, numbers, output_format)
-    verdicts = [str(result.verdict) for result in results]
-    if "falsified" in verdicts:
-        raise click.exceptions.Exit(EXIT_GATE_FAILED)
-    if strict and "unknown" in verdicts:
-        print_note("Whether the models are the same is not known (--strict).")
-        raise click.exceptions.Exit(EXIT_UNDECIDED)
+    counts = count_verdicts(results)
+    _print(results, numbers, counts, output_format)
+    finish_claims(counts, strict)
 
 
-def _print(results: "list[DiffResult]", numbers: list[int], output_format: str) -> None:
-    verdicts = [str(result.verdict) for result in results]
-    counts = {word: verdicts.count(word) for word in ("verified", "falsified", "unknown")}
+def _print(
+    results: "list[DiffResult]", numbers: list[int], counts: dict[str, int], output_format: str
+) -> None:
     if output_format == "json":
         records = [
             result.record() | {"row": number}

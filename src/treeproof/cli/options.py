@@ -206,6 +206,53 @@ load_options = all_of(
 """How a model is loaded; `load_model` takes them."""
 
 
+_limits = section("Limits")
+_output = section("Output")
+
+
+def domain_options(limited: str) -> Decorator:
+    """The options of questions about every input of a domain; `limited` is what limits are for."""
+    return all_of(
+        _limits(
+            "--time-limit",
+            "time_limit_s",
+            type=ABOVE_ZERO,
+            default=60.0,
+            show_default=True,
+            metavar="SECONDS",
+            help=limited,
+        ),
+        _limits(
+            "--memory-limit",
+            "memory_limit_mb",
+            type=ABOVE_ZERO,
+            default=4096.0,
+            metavar="MB",
+            help="For open boxes of the search.",
+        ),
+        _limits("--jobs", type=POSITIVE, default=1, help="Number of threads, over rows."),
+        _output(
+            "--format",
+            "output_format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            help="How answers are printed.",
+        ),
+        _output(
+            "--out",
+            metavar="FILE",
+            type=FILE,
+            help="Save the answers, as JSON, for treeproof report.",
+        ),
+        _output(
+            "--evidence", is_flag=True, help="Prove every answer once more, for treeproof check."
+        ),
+        _output(
+            "--strict", is_flag=True, help="End with exit status 3 when an answer stays unknown."
+        ),
+    )
+
+
 def load_model(model_path: str, *, no_self_test: bool, **options: Any) -> Any:
     """Load the model of a command line, with what `load_options` were given."""
     import logging

@@ -8,22 +8,17 @@ import click
 
 from treeproof.cli.console import print_json, print_note, printable
 from treeproof.cli.options import (
-    ABOVE_ZERO,
     FILE,
-    POSITIVE,
     Command,
+    domain_options,
     load_model,
     load_options,
     model_argument,
-    section,
 )
-from treeproof.cli.run_output import EXIT_GATE_FAILED, EXIT_UNDECIDED, check_out
+from treeproof.cli.run_output import check_domain_out, count_verdicts, finish_claims
 
 if TYPE_CHECKING:
     from treeproof.results.properties import PropertyResult
-
-_limits = section("Limits")
-_output = section("Output")
 
 
 @click.command(cls=Command, example="treeproof prove model.json --property fair.toml")
@@ -36,35 +31,7 @@ _output = section("Output")
     required=True,
     help="A TOML file with a domain and properties.",
 )
-@_limits(
-    "--time-limit",
-    "time_limit_s",
-    type=ABOVE_ZERO,
-    default=60.0,
-    metavar="SECONDS",
-    help="For each question that a property consists of.",
-)
-@_limits(
-    "--memory-limit",
-    "memory_limit_mb",
-    type=ABOVE_ZERO,
-    default=4096.0,
-    metavar="MB",
-    help="For open boxes of the search.",
-)
-@_limits("--jobs", type=POSITIVE, default=1, help="Number of threads, over rows.")
-@_output(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How answers are printed.",
-)
-@_output(
-    "--out", metavar="FILE", type=FILE, help="Save the answers, as JSON, for treeproof report."
-)
-@_output("--evidence", is_flag=True, help="Prove every answer once more, for treeproof check.")
-@_output("--strict", is_flag=True, help="End with exit status 3 when a property stays unknown.")
+@domain_options("For each question that a property consists of.")
 @load_options
 def command(
     model_path: str,
@@ -87,11 +54,8 @@ def command(
     from treeproof.query.property_files import load_properties
     from treeproof.results.property_file import save_property_results
 
-    if evidence and out is None:
-        raise click.UsageError("--evidence must come with --out, since it is kept in that file.")
+    check_domain_out(out, evidence)
     asked = load_properties(property_path)
-    if out is not None:
-        check_out(out, "The file")
     model = load_model(model_path, **loading)
     domain = asked.box(model.feature_names, model.n_features)
     results: list[tuple[str, PropertyResult]] = []
@@ -113,24 +77,16 @@ def command(
             click.echo(printable(f"{name}: {_told(result)}"))
     if out is not None:
         save_property_results(out, model, domain, results)
-    counts = _counts(results)
+    counts = count_verdicts(result for _, result in results)
     if output_format == "json":
         records = [{"name": name} | result.record() for name, result in results]
         print_json({"summary": counts, "properties": json.loads(json.dumps(records, default=str))})
     else:
         click.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    if counts["falsified"]:
-        raise click.exceptions.Exit(EXIT_GATE_FAILED)
-    if strict and counts["unknown"]:
-        raise click.exceptions.Exit(EXIT_UNDECIDED)
+    finish_claims(counts, strict)
 
 
 def _told(result: "PropertyResult") -> str:
     """The summary without the claim, which the name of the property stands for."""
     first, *others = result.summary().splitlines()
     return "\n".join([first.rpartition("): ")[2], *others])
-
-
-def _counts(results: "list[tuple[str, PropertyResult]]") -> dict[str, int]:
-    verdicts = [str(result.verdict) for _, result in results]
-    return {verdict: verdicts.count(verdict) for verdict in ("verified", "falsified", "unknown")}

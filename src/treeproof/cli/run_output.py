@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,29 @@ def finish(
         raise click.exceptions.Exit(EXIT_GATE_FAILED)
     if strict and tally.verdicts["unknown"]:
         print_note(f"{tally.verdicts['unknown']} of {tally.n_rows} rows are undecided (--strict).")
+        raise click.exceptions.Exit(EXIT_UNDECIDED)
+
+
+def check_domain_out(out: str | None, evidence: bool) -> None:
+    """Refuse, before any work, evidence that goes nowhere and a file that could not be written."""
+    if evidence and out is None:
+        raise click.UsageError("--evidence must come with --out, since it is kept in that file.")
+    if out is not None:
+        check_out(out, "The file")
+
+
+def count_verdicts(results: Iterable[Any]) -> dict[str, int]:
+    """How many answers about a domain have each verdict."""
+    verdicts = [str(result.verdict) for result in results]
+    return {verdict: verdicts.count(verdict) for verdict in ("verified", "falsified", "unknown")}
+
+
+def finish_claims(counts: dict[str, int], strict: bool) -> None:
+    """End with the exit status of answers about a domain: a gate that one falsified claim fails."""
+    if counts["falsified"]:
+        raise click.exceptions.Exit(EXIT_GATE_FAILED)
+    if strict and counts["unknown"]:
+        print_note(f"{counts['unknown']} answers are unknown (--strict).")
         raise click.exceptions.Exit(EXIT_UNDECIDED)
 
 

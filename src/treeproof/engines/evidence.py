@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
-from treeproof.engines.priced_evidence import claim_text, record_part
+from treeproof.engines.priced_evidence import Division, claim_text, record_part, within
 from treeproof.kernels.core.emulation import Conjunction
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
@@ -44,9 +44,9 @@ from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import row_records
 from treeproof.results.verdict import UnknownReason, Verdict
 
-PREFIX, SECOND_PREFIX, PRICED_PREFIX = "E1:", "E2:", "E3:"
-"""Versions of the format, without and with cliques and weights, and with prices; a row without
-evidence says why after `NO_EVIDENCE`."""
+PREFIX, SECOND_PREFIX, PRICED_PREFIX, RULED_PREFIX = "E1:", "E2:", "E3:", "E4:"
+"""Versions of the format, without and with cliques and weights, with prices, and with rules; a row
+without evidence says why after `NO_EVIDENCE`."""
 
 NO_EVIDENCE = "none: "
 EXTRA_BITS = 40
@@ -70,15 +70,22 @@ CLAIM_NOTHING, CLAIM_OPEN, CLAIM_CLOSED = 0, 1, 2
 
 
 def record_evidence(
-    query: Query, outcomes: Results, budget: Budget, *, asks_radius: bool, n_jobs: int = 1
+    query: Query,
+    outcomes: Results,
+    budget: Budget,
+    *,
+    asks_radius: bool,
+    n_jobs: int = 1,
+    divisions: dict[int, Division] | None = None,
 ) -> None:
     """Fill ``outcomes.evidence``: text for every row that claims something, None for others.
 
-    The budget is per row, for recording alone; `asks_radius` says whether bounds were asked for,
-    rather than a verdict at the query's own set.
+    The budget is per row, for recording alone, and per part of rows that are in parts, as
+    `divisions` say by row; `asks_radius` says whether bounds were asked for, rather than a verdict
+    at the query's own set.
     """
     if query.pricing is not None:
-        _record_costs(query, query.pricing, outcomes, budget, asks_radius=asks_radius)
+        _record_costs(query, query.pricing, outcomes, budget, divisions, asks_radius=asks_radius)
         return
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
     skip = claimed == CLAIM_NOTHING
@@ -103,7 +110,13 @@ def record_evidence(
 
 
 def _record_costs(
-    query: Query, pricing: Pricing, outcomes: Results, budget: Budget, *, asks_radius: bool
+    query: Query,
+    pricing: Pricing,
+    outcomes: Results,
+    budget: Budget,
+    divisions: dict[int, Division] | None,
+    *,
+    asks_radius: bool,
 ) -> None:
     """As `record_evidence`, where changes have prices."""
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
@@ -114,15 +127,26 @@ def _record_costs(
     n_rows = len(query)
     status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
     tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
-    claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
     atoms, records = ["[]"] * n_rows, [b""] * n_rows
-    for first in range(0, n_rows, _CHUNK):
-        part = slice(first, min(first + _CHUNK, n_rows))
-        if not claims[0][part].all():
-            for row, kept, proof in record_part(
-                query, pricing, tools, part, claims, (status, seconds)
-            ):
-                atoms[row], records[row] = kept, proof
+    if divisions is None:
+        claims = claimed == CLAIM_NOTHING, radius, claimed == CLAIM_OPEN
+        for row, (kept, proof) in enumerate(
+            _recorded(query, pricing, tools, claims, (status, seconds))
+        ):
+            atoms[row], records[row] = kept, proof
+    else:
+        atoms = [""] * n_rows
+        for row in np.flatnonzero(claimed != CLAIM_NOTHING).tolist():
+            # One row at a time: it may have very many parts.
+            division, is_open = divisions[row], claimed[row] == CLAIM_OPEN
+            rows = np.full(len(division.ends), row)
+            parts = within(pricing, rows, division.ends)
+            claims = np.zeros(len(rows), dtype=bool), radius[rows], np.full(len(rows), is_open)
+            columns = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows))
+            found = _recorded(query.take(rows), parts, tools, claims, columns)
+            status[row] = next((s for s in columns[0].tolist() if s != PROVED), PROVED)
+            seconds[row] = columns[1].sum()
+            records[row] = division.written(found)
     outcomes.statistics["evidence_seconds"] = seconds
     head = json.dumps(
         {"model": query.ensemble.fingerprint, "semantics": _semantics(query.ensemble)},
@@ -134,8 +158,21 @@ def _record_costs(
         kind, end = kinds[int(claimed[row])], float(radius[row])
         return claim_text(f"{head},{properties[row]}", query.rows[row], kind, end, atoms[row])
 
-    prefixes = np.full(n_rows, PRICED_PREFIX)
+    prefixes = np.full(n_rows, PRICED_PREFIX if divisions is None else RULED_PREFIX)
     _write_evidence(outcomes, claimed, status, records, write, prefixes)
+
+
+def _recorded(
+    query: Query, pricing: Pricing, tools: Any, claims: Any, columns: Any
+) -> list[tuple[str, bytes]]:
+    """Kept atoms and proofs of all rows; their status and seconds are written into columns."""
+    found = [("[]", b"")] * len(query)
+    for first in range(0, len(query), _CHUNK):
+        part = slice(first, min(first + _CHUNK, len(query)))
+        if not claims[0][part].all():
+            for row, kept, proof in record_part(query, pricing, tools, part, claims, columns):
+                found[row] = kept, proof
+    return found
 
 
 def _record_limits(query: Query, budget: Budget) -> RecordLimits:

@@ -3,9 +3,11 @@
 import base64
 import json
 import math
+import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,48 @@ from treeproof.query.axes import NUMERIC, Axes
 from treeproof.query.prices import Prices, Pricing
 from treeproof.query.query import Query
 from treeproof.query.rounding import round_up
+
+
+class Division(NamedTuple):
+    """The set of a row in parts, each of which is proved by itself without rules.
+
+    Attributes
+    ----------
+    nodes : list of bytes
+        What a proof says before the first part, between two, and after the last one.
+    ends : list of dict
+        For each part, between which values features lie, by their numbers.
+    """
+
+    nodes: list[bytes]
+    ends: list[dict[int, tuple[float, float]]]
+
+    def written(self, leaves: list[tuple[str, bytes]]) -> bytes:
+        """The proof of the whole, with the kept atoms and the proof of each part."""
+        found = [self.nodes[0]]
+        for ends, (kept, proof), after in zip(self.ends, leaves, self.nodes[1:], strict=True):
+            found.append(struct.pack("<cI", b"L", len(ends)))
+            found += [struct.pack("<idd", feature, *pair) for feature, pair in ends.items()]
+            found += [struct.pack("<II", len(kept), len(proof)), kept.encode(), proof, after]
+        return b"".join(found)
+
+
+def within(
+    pricing: Pricing, rows: NDArray[np.int64], ends: list[dict[int, tuple[float, float]]]
+) -> Pricing:
+    """The prices of rows without rules, each between some ends of features."""
+    relaxed = replace(pricing.take(rows), types=replace(pricing.types, rules=()))
+    low, high = np.full(relaxed.rows.shape, -np.inf), np.full(relaxed.rows.shape, np.inf)
+    for number, own in enumerate(ends):
+        for feature, pair in own.items():
+            low[number, feature], high[number, feature] = pair
+    return replace(
+        relaxed,
+        low=np.maximum(relaxed.low, low),
+        high=np.minimum(relaxed.high, high),
+        leaves=(relaxed.rows < low) | (relaxed.rows > high),
+    )
+
 
 MORE = 1.0 + 2.0**-30
 """By what factor a limit that holds everything is larger than the dearest row."""
@@ -97,8 +141,10 @@ def _choice(values: NDArray[np.float64], *, is_group: bool) -> Any:
 
 
 def claim_text(head: str, row: NDArray[np.float64], kind: str, radius: float, kept: str) -> bytes:
-    """A claim about costs; its head holds what all rows share, and the property."""
+    """A claim about costs; its head holds what all rows share, and the property.
+
+    Without kept atoms these are part of the proof.
+    """
     values = base64.b64encode(row.tobytes()).decode()
-    return (
-        f'{head},"set":"{kind}","radius":"{radius.hex()}","kept":{kept},"row":"{values}"}}'
-    ).encode()
+    atoms = f'"kept":{kept},' if kept else ""
+    return (f'{head},"set":"{kind}","radius":"{radius.hex()}",{atoms}"row":"{values}"}}').encode()

@@ -42,8 +42,6 @@ MAGIC = b"\x89treeproof\r\n\x1a\n\x00\x00"
 """Begins every file; the line ends show a transfer in text mode at once."""
 
 VERSION = 1
-SUFFIX = ".treeproof"
-"""Ending by convention; files are recognised by their first bytes."""
 
 _FIXED = struct.Struct("<16sIIQ")
 _HASH_BYTES = 32

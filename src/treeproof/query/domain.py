@@ -155,7 +155,8 @@ class ColumnTypes:
             "may_miss": np.flatnonzero(self.may_miss).tolist(),
             "may_fill": np.flatnonzero(self.may_fill).tolist(),
             "allow_broken_rows": self.allow_broken_rows,
-            **({"rules": [rule.text for rule in self.rules]} if self.rules else {}),
+            # An equation is two rules, and written once.
+            **({"rules": list({rule.text: 0 for rule in self.rules})} if self.rules else {}),
         }
 
 

@@ -140,8 +140,9 @@ class Pricing:
         By axis, what a cost table lists: prices from an atom to another.
     stays : bool (n_rows, n_axes)
         Axes of rows that do not change at all; the row's own values are allowed there.
-    binds_row : bool
-        Bounds hold for the row's own values, too, which otherwise stay allowed.
+    leaves : bool (n_rows, n_features)
+        Features whose own value must not stay, since a part of the set is asked about in which it
+        is not; it otherwise stays allowed, within bounds or not.
     is_box : bool
         There is no cost: what lies within bounds is free, and the row itself need not be allowed.
     """
@@ -161,7 +162,7 @@ class Pricing:
     tables: dict[int, ChoiceTable]
     listed: dict[int, dict[tuple[int, int], float]]
     stays: Bools
-    binds_row: bool = False
+    leaves: Bools
 
     def words(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Domain and cost table as plain data, where a description of the perturbation has them.
@@ -188,6 +189,7 @@ class Pricing:
             low=self.low[selection],
             high=self.high[selection],
             stays=self.stays[selection],
+            leaves=self.leaves[selection],
         )
 
     @property
@@ -226,9 +228,8 @@ class Pricing:
             row, kept = np.nonzero(part.stays)
             place = home[row, kept] + axes.atom_start[kept]
             is_out = np.zeros(part.stays.shape, dtype=bool)
-            if part.binds_row:
-                outside = np.nonzero((part.rows < part.low) | (part.rows > part.high))
-                is_out[outside[0], axes.axis_of[outside[1]]] = True
+            outside = np.nonzero(part.leaves)
+            is_out[outside[0], axes.axis_of[outside[1]]] = True
             cost[row, place] = np.where(is_out[row, kept], np.inf, 0.0)
             is_exact[row, place], is_open[row, place] = True, False
             column = np.array([axis.columns[0] for axis in axes.axes])
@@ -273,10 +274,14 @@ class Pricing:
     def least_cost(self, row: int, point: FloatArray) -> Fraction:
         """Least cost of the real numbers that a point stands for, exactly and squared for L2.
 
-        Values just below a threshold stand for all numbers up to it; the point must have a price.
+        Values just below a threshold stand for all numbers up to it, if these obey the rules as the
+        point does; the point must have a price.
         """
         # Axes that the point changes, also where the threshold is the row's own value.
         moved, changed = self._thresholds_of(row, point), self._changed_axes(row, point)
+        # Sound: what is compared is linear, so that a comparison which holds at both holds between.
+        if not all(rule.holds_between(point, moved) for rule in self.types.rules):
+            moved = point
         least = self._total([self._axis_cost(row, number, moved) for number in changed])
         if least is None:
             raise InternalError(
@@ -293,11 +298,6 @@ class Pricing:
     def rounded_up(self, exact: Fraction) -> float:
         """Smallest double that is not below a cost, from its exact total; the root for L2."""
         return root_rounded_up(exact) if self.is_square else round_up(exact)
-
-    def obeys_at_thresholds(self, row: int, point: FloatArray) -> bool:
-        """Whether the rules also hold at the thresholds that values are just below of."""
-        moved = self._thresholds_of(row, point)
-        return all(rule.holds(moved) for rule in self.types.rules)
 
     def broken_rule(self, row: int, point: FloatArray) -> str | None:
         """Which rule forbids a point as a change of a row, in words; None where none does.
@@ -616,7 +616,8 @@ def _within_bounds(part: Pricing, number: int, own: NDArray[np.int64]) -> Bools:
         value = axis.choices[:, place]
         fits = (low[:, place, np.newaxis] <= value) & (value <= high[:, place, np.newaxis])
         stays = value == axis.choices[own, place][:, np.newaxis]
-        inside &= fits | (stays & (not (part.is_box or part.binds_row)))
+        may_stay = ~part.leaves[:, columns[place], np.newaxis] & (not part.is_box)
+        inside &= fits | (stays & may_stay)
     return inside
 
 
@@ -668,10 +669,11 @@ def _cell_prices(
     own, home = part.rows[:, cells.feature], home[:, cells.owner]
     allowed = _allowed_cells(part)
     is_up, is_down, is_home = cells.number > home, cells.number < home, cells.number == home
-    if part.binds_row:
-        # A home cell whose own value is out of bounds is moved within, as any other.
-        is_up |= is_home & (own < part.low[:, cells.feature])
-        is_down |= is_home & (own > part.high[:, cells.feature])
+    if part.leaves.any():
+        # A home cell whose own value must not stay is moved within bounds, as any other.
+        leaves = is_home & part.leaves[:, cells.feature]
+        is_up |= leaves & (own < part.low[:, cells.feature])
+        is_down |= leaves & (own > part.high[:, cells.feature])
         is_home &= ~is_up & ~is_down
     target = np.where(is_up, allowed.first, np.where(is_down, allowed.top, own))
     value = np.where(is_up, allowed.first, np.where(is_down, allowed.last, own))

@@ -46,6 +46,7 @@ def pricing_of(
         },
         listed=listed,
         stays=np.zeros((len(rows), axes.n_axes), dtype=bool),
+        leaves=np.zeros(rows.shape, dtype=bool),
     )
 
 

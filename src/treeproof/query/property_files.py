@@ -20,12 +20,9 @@ protected = "sex"
 """
 
 import math
-import tomllib
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from functools import partial
+from dataclasses import MISSING, dataclass, field, fields, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +41,17 @@ from treeproof.query.properties import (
     SmallNeighbourhood,
     Stable,
 )
-from treeproof.query.threats import known_feature
+from treeproof.query.threats import (
+    Rules,
+    are_features,
+    are_groups,
+    are_lists,
+    checked,
+    is_number,
+    known_feature,
+    read_toml,
+    with_known_features,
+)
 
 KINDS: dict[str, type[Property]] = {
     kind.__name__: kind
@@ -58,8 +65,35 @@ KINDS: dict[str, type[Property]] = {
         ScoreRange,
     )
 }
-_GROUPS = ("one_hot", "at_most_one")
-_KEYS = ("domain", "missing", "integer", "values", "categorical", *_GROUPS, "property")
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_table, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
+
+
+_GROUPS = (are_groups, "list groups of features, such as [['red', 'green']]")
+_LISTS = (are_lists, "be a table with a list for each feature")
+_FEATURES = (are_features, "list features")
+_TYPES: Rules = {
+    "integer": _FEATURES,
+    "values": _LISTS,
+    "categorical": _LISTS,
+    "one_hot": _GROUPS,
+    "at_most_one": _GROUPS,
+}
+_KEYS: Rules = _TYPES | {
+    "domain": (_is_table, "be a table of features"),
+    "missing": _FEATURES,
+    "property": (_are_tables, "have a [[property]] for each claim"),
+}
 _NAMES = {"features", "protected"}
 
 
@@ -67,15 +101,12 @@ _NAMES = {"features", "protected"}
 class PropertyFile:
     """What a file of properties says."""
 
-    claims: tuple[tuple[str, Property], ...]
+    claims: tuple[tuple[str, Property], ...] = ()
     """Names and properties, in the order of the file."""
-    domain: dict[str, tuple[float, float]]
+    domain: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Ends of features; of all others by the name '*'."""
     missing: tuple[str | int, ...] = ()
-    integer: tuple[str | int, ...] = ()
-    values: dict[str, list[Any]] = field(default_factory=dict)
-    categorical: dict[str, list[Any]] = field(default_factory=dict)
-    one_hot: tuple[tuple[str | int, ...], ...] = ()
-    at_most_one: tuple[tuple[str | int, ...], ...] = ()
+    types: Domain = field(default_factory=Domain)
 
     def box(self, names: Sequence[str], n_features: int) -> Box:
         """The domain of a model, by the names of its features."""
@@ -85,108 +116,37 @@ class PropertyFile:
             if name != "*":
                 number = feature_number(known_feature(name, names), n_features, names)
                 low[number], high[number] = ends
-        known = partial(known_feature, names=names)
-
-        def numbers(listed: tuple[str | int, ...]) -> list[str | int]:
-            return [known(name) if isinstance(name, str) else name for name in listed]
-
-        types = Domain(
-            integer=numbers(self.integer),
-            values={known(name): values for name, values in self.values.items()},
-            categorical={known(name): codes for name, codes in self.categorical.items()},
-            one_hot=[numbers(group) for group in self.one_hot],
-            at_most_one=[numbers(group) for group in self.at_most_one],
-        )
-        is_plain = types == Domain(integer=[], one_hot=[], at_most_one=[])
-        return Box(low, high, domain=None if is_plain else types)
+        is_plain = self.types == Domain()
+        return Box(low, high, None if is_plain else with_known_features(self.types, names))
 
 
 def load_properties(path: str | PathLike[str]) -> PropertyFile:
     """Read a file of properties, or say what is wrong with it."""
-    document = _read(path)
-    tables = document.get("property")
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+    file, tables = _read(path)
+    if not tables:
         raise InvalidInput(f"'{path}' must have a [[property]] for each claim. Got none.")
     claims = tuple(_claim(dict(table), number, path) for number, table in enumerate(tables))
-    return PropertyFile(claims=claims, **_rows(document, path))
+    return replace(file, claims=claims)
 
 
 def load_domain(path: str | PathLike[str] | None) -> PropertyFile:
     """Read the domain of a file that need not have properties; without a file, every row."""
-    if path is None:
-        return PropertyFile(claims=(), domain={})
-    return PropertyFile(claims=(), **_rows(_read(path), path))
+    return PropertyFile() if path is None else _read(path)[0]
 
 
-def _read(path: str | PathLike[str]) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(
-            f"The property file '{path}' cannot be read: {error.strerror}."
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"The property file '{path}' is not valid TOML: {error}.") from error
-    for key in document:
-        if key not in _KEYS:
-            raise InvalidInput(
-                f"'{key}' in '{path}' is no key of a property file.{_near(key, _KEYS)}"
-            )
-    return document
-
-
-def _rows(document: dict[str, Any], path: Any) -> dict[str, Any]:
-    """Which rows a file is about."""
-    return {
-        "domain": _domain(document.get("domain", {}), path),
-        "missing": _features(document, "missing", path),
-        "integer": _features(document, "integer", path),
-        "values": _lists(document, "values", path),
-        "categorical": _lists(document, "categorical", path),
-        **{key: _groups(document, key, path) for key in _GROUPS},
-    }
-
-
-def _groups(document: dict[str, Any], key: str, path: Any) -> tuple[tuple[str | int, ...], ...]:
-    listed = document.get(key, [])
-    if not isinstance(listed, list) or not all(isinstance(group, list) for group in listed):
-        raise InvalidInput(
-            f"'{key}' in '{path}' must list groups of features, such as [['red', 'green']]."
-            f" Got {listed!r}."
-        )
-    return tuple(_features({key: group}, key, path) for group in listed)
-
-
-def _features(document: dict[str, Any], key: str, path: Any) -> tuple[str | int, ...]:
-    listed = document.get(key, [])
-    if not isinstance(listed, list) or not all(isinstance(name, str | int) for name in listed):
-        raise InvalidInput(f"'{key}' in '{path}' must list features. Got {listed!r}.")
-    return tuple(listed)
-
-
-def _lists(document: dict[str, Any], key: str, path: Any) -> dict[str, list[Any]]:
-    table = document.get(key, {})
-    if not isinstance(table, dict) or not all(isinstance(v, list) for v in table.values()):
-        raise InvalidInput(
-            f"'{key}' in '{path}' must be a table with a list for each feature. Got {table!r}."
-        )
-    return table
-
-
-def _domain(table: Any, path: Any) -> dict[str, tuple[float, float]]:
-    if not isinstance(table, dict):
-        raise InvalidInput(f"'domain' in '{path}' must be a table of features. Got {table!r}.")
-    domain = {}
-    for name, ends in table.items():
-        is_pair = isinstance(ends, list) and len(ends) == 2
-        if not is_pair or not all(
-            isinstance(end, int | float) and not isinstance(end, bool) for end in ends
-        ):
-            raise InvalidInput(
-                f"'domain.{name}' in '{path}' must be two numbers, such as [0, 1]. Got {ends!r}."
-            )
-        domain[name] = float(ends[0]), float(ends[1])
-    return domain
+def _read(path: str | PathLike[str]) -> tuple[PropertyFile, Sequence[dict[str, Any]]]:
+    """What a file says of rows, and its tables of properties."""
+    document = checked(read_toml(path, "property file"), _KEYS, "", path, "a property file")
+    ends: Rules = dict.fromkeys(
+        document.get("domain", {}), (_is_pair, "be two numbers, such as [0, 1]")
+    )
+    domain = checked(document.get("domain", {}), ends, "domain", path)
+    file = PropertyFile(
+        domain={name: (float(low), float(high)) for name, (low, high) in domain.items()},
+        missing=document.get("missing", ()),
+        types=Domain(**{key: document[key] for key in _TYPES if key in document}),
+    )
+    return file, document.get("property", ())
 
 
 def _claim(table: dict[str, Any], number: int, path: Any) -> tuple[str, Property]:

@@ -56,6 +56,12 @@ class Rule:
             return True
         return any(part.holds(row) for part in self.either)
 
+    def holds_between(self, row: FloatArray, other: FloatArray) -> bool:
+        """Whether one comparison holds at both rows, and so at all rows between them."""
+        if np.array_equal(row, other, equal_nan=True) or np.isnan(row[list(self.features)]).any():
+            return self.holds(row)
+        return any(part.holds(row) and part.holds(other) for part in self.either)
+
 
 def read_rules(texts: Any, ensemble: Ensemble) -> tuple[Rule, ...]:
     """Read relations between features of a model, or refuse them."""
@@ -67,6 +73,7 @@ def read_rules(texts: Any, ensemble: Ensemble) -> tuple[Rule, ...]:
     for text in texts:
         if not isinstance(text, str):
             raise InvalidInput(f"'rules' of Domain must be texts. Got {text!r}.")
+    for text in dict.fromkeys(texts):
         found += _Reader(text, ensemble).rules()
     return tuple(found)
 

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,8 @@ from treeproof.query.perturbations import (
 )
 
 SCALES = ("one", "std", "range")
+Rules = dict[str, tuple[Callable[[Any], bool], str]]
+"""By key, whether a value is right, and what it must do or be."""
 _DIRECTIONS = {"both": (1.0, 1.0), "up": (0.0, 1.0), "down": (1.0, 0.0)}
 
 
@@ -225,7 +227,7 @@ class ThreatModel:
         if self.relative:
             shared["relative"] = True
         if self.domain is not None:
-            shared["domain"] = _with_known_features(self.domain, names)
+            shared["domain"] = with_known_features(self.domain, names)
         if self.moving is not None:
             shared["moving"] = tuple(known_feature(name, names) for name in self.moving)
         if any(part.direction != "both" for part in self.features.values()):
@@ -301,7 +303,7 @@ _PRICES = ("up", "down", "fixed")
 _NO_FEATURES = ("rules", "allow_broken_rows")
 
 
-def _with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
+def with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
     """The same domain; numbers in place of texts that name no feature."""
 
     def known(value: Any) -> Any:
@@ -349,14 +351,7 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
         `ThreatModel.perturbation` gives what `verify` and `radius` take, and
         `ThreatModel.options` what else they are asked.
     """
-    try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(
-            f"The threat model '{path}' cannot be read: {error.strerror or error}."
-        ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInput(f"The threat model '{path}' must be TOML. Got: {error}.") from error
+    content = read_toml(path, "threat model")
     features = content.pop("features", {})
     if not isinstance(features, dict) or not all(isinstance(v, dict) for v in features.values()):
         raise InvalidInput(f"'features' in '{path}' must be tables, such as [features.age].")
@@ -367,24 +362,37 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
                 f"'{path}' must have 'arithmetic' or its old name 'domain'. Got both."
             )
         content["arithmetic"] = content.pop("domain")
-    checked = {
-        str(name): FeatureThreat(**_checked(part, _FEATURE_KEYS, f"features.{name}", path))
+    parts = {
+        str(name): FeatureThreat(**checked(part, _FEATURE_KEYS, f"features.{name}", path))
         for name, part in features.items()
     }
     if domain is not None:
-        domain = Domain(**_checked(domain, _DOMAIN_KEYS, "domain", path))
-    given = _checked(content, _KEYS, "", path)
+        domain = Domain(**checked(domain, _DOMAIN_KEYS, "domain", path))
+    given = checked(content, _KEYS, "", path)
     if isinstance(given.get("eps"), dict):
         given["eps"] = PerRow(given["eps"]["column"])
-    return ThreatModel(features=checked, domain=domain, **given)
+    return ThreatModel(features=parts, domain=domain, **given)
 
 
-def _number(value: Any) -> bool:
+def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
+    """Read a TOML file, or say what is wrong with it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(
+            f"The {what} '{path}' cannot be read: {error.strerror or error}."
+        ) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"The {what} '{path}' must be TOML. Got: {error}.") from error
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _distance(value: Any) -> bool:
-    return _number(value) and 0.0 <= value < math.inf
+    return is_number(value) and 0.0 <= value < math.inf
 
 
 def _radius(value: Any) -> bool:
@@ -394,7 +402,7 @@ def _radius(value: Any) -> bool:
 
 
 def _price(value: Any) -> bool:
-    return _number(value) and bool(value >= 0.0)
+    return is_number(value) and bool(value >= 0.0)
 
 
 def _prices(value: Any) -> bool:
@@ -403,18 +411,22 @@ def _prices(value: Any) -> bool:
     )
 
 
-def _groups(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_features, value))
+def are_groups(value: Any) -> bool:
+    """Whether a value is a list of lists of features."""
+    return isinstance(value, list) and all(map(are_features, value))
 
 
-def _lists(value: Any) -> bool:
+def are_lists(value: Any) -> bool:
+    """Whether a value is a table of lists."""
     return isinstance(value, dict) and all(isinstance(item, list) for item in value.values())
 
 
 def _categories(value: Any) -> bool:
-    return _features(value) or (
+    return are_features(value) or (
         isinstance(value, dict)
-        and all(isinstance(item, list) or _lists(item) or item == "all" for item in value.values())
+        and all(
+            isinstance(item, list) or are_lists(item) or item == "all" for item in value.values()
+        )
     )
 
 
@@ -426,63 +438,63 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _features(value: Any) -> bool:
+def are_features(value: Any) -> bool:
+    """Whether a value is a list of names or numbers of features."""
     return isinstance(value, list) and all(
         isinstance(item, str | int) and not isinstance(item, bool) for item in value
     )
 
 
-_KEYS: dict[str, tuple[Any, str]] = {
-    "eps": (_radius, 'a number >= 0, or a column of the data such as {column = "tolerance"}'),
-    "scale": (SCALES.__contains__, f"one of {', '.join(SCALES)}"),
-    "frozen": (_features, "a list of feature names or numbers"),
-    "moving": (_features, "a list of feature names or numbers"),
-    "low": (_number, "a number"),
-    "high": (_number, "a number"),
-    "arithmetic": (ARITHMETICS.__contains__, f"one of {', '.join(ARITHMETICS)}"),
-    "attacker_class": (lambda value: isinstance(value, str | int | float), "a class label"),
-    "score_change": (_distance, "a number >= 0"),
-    "norm": (NORMS.__contains__, f"one of {', '.join(NORMS)}"),
-    "relative": (_flag, "true or false"),
+_KEYS: Rules = {
+    "eps": (_radius, 'be a number >= 0, or a column of the data such as {column = "tolerance"}'),
+    "scale": (SCALES.__contains__, f"be one of {', '.join(SCALES)}"),
+    "frozen": (are_features, "be a list of feature names or numbers"),
+    "moving": (are_features, "be a list of feature names or numbers"),
+    "low": (is_number, "be a number"),
+    "high": (is_number, "be a number"),
+    "arithmetic": (ARITHMETICS.__contains__, f"be one of {', '.join(ARITHMETICS)}"),
+    "attacker_class": (lambda value: isinstance(value, str | int | float), "be a class label"),
+    "score_change": (_distance, "be a number >= 0"),
+    "norm": (NORMS.__contains__, f"be one of {', '.join(NORMS)}"),
+    "relative": (_flag, "be true or false"),
 }
-_FEATURE_KEYS: dict[str, tuple[Any, str]] = {
-    "eps": (_distance, "a number >= 0"),
-    "low": (_number, "a number"),
-    "high": (_number, "a number"),
-    "direction": (_DIRECTIONS.__contains__, f"one of {', '.join(_DIRECTIONS)}"),
-    "frozen": (_flag, "true or false"),
-    "up": (_price, "a number >= 0"),
-    "down": (_price, "a number >= 0"),
-    "fixed": (_price, "a number >= 0"),
-    "table": (_prices, "tables of prices, such as [features.job.table.student]"),
+_FEATURE_KEYS: Rules = {
+    "eps": (_distance, "be a number >= 0"),
+    "low": (is_number, "be a number"),
+    "high": (is_number, "be a number"),
+    "direction": (tuple(_DIRECTIONS).__contains__, f"be one of {', '.join(_DIRECTIONS)}"),
+    "frozen": (_flag, "be true or false"),
+    "up": (_price, "be a number >= 0"),
+    "down": (_price, "be a number >= 0"),
+    "fixed": (_price, "be a number >= 0"),
+    "table": (_prices, "be tables of prices, such as [features.job.table.student]"),
 }
-_DOMAIN_KEYS: dict[str, tuple[Any, str]] = {
-    "integer": (_features, "a list of feature names or numbers"),
-    "values": (_lists, "lists of numbers by feature"),
-    "ranges": (_lists, "lists of two numbers by feature"),
-    "one_hot": (_groups, "a list of lists of feature names or numbers"),
-    "at_most_one": (_groups, "a list of lists of feature names or numbers"),
-    "categorical": (_categories, "a list of features, or lists of categories by feature"),
-    "may_miss": (_features, "a list of feature names or numbers"),
-    "may_fill": (_features, "a list of feature names or numbers"),
-    "rules": (_texts, "a list of texts"),
-    "allow_broken_rows": (_flag, "true or false"),
+_DOMAIN_KEYS: Rules = {
+    "integer": (are_features, "be a list of feature names or numbers"),
+    "values": (are_lists, "be lists of numbers by feature"),
+    "ranges": (are_lists, "be lists of two numbers by feature"),
+    "one_hot": (are_groups, "be a list of lists of feature names or numbers"),
+    "at_most_one": (are_groups, "be a list of lists of feature names or numbers"),
+    "categorical": (_categories, "be a list of features, or lists of categories by feature"),
+    "may_miss": (are_features, "be a list of feature names or numbers"),
+    "may_fill": (are_features, "be a list of feature names or numbers"),
+    "rules": (_texts, "be a list of texts"),
+    "allow_broken_rows": (_flag, "be true or false"),
 }
-_LISTS = (_features, _groups, _lists, _categories, _texts, _prices)
 
 
-def _checked(
-    table: dict[str, Any], keys: dict[str, tuple[Any, str]], where: str, path: Any
+def checked(
+    table: dict[str, Any], keys: Rules, where: str, path: Any, what: str = "a threat model"
 ) -> dict[str, Any]:
+    """The values of a table by its keys, lists as tuples; what breaks its rule is refused."""
     values = {}
     for name, value in table.items():
         full = f"{where}.{name}" if where else name
         if name not in keys:
             hint = nearest(name, keys) or f" Known are {', '.join(keys)}."
-            raise InvalidInput(f"'{full}' in '{path}' is no key of a threat model.{hint}")
+            raise InvalidInput(f"'{full}' in '{path}' is no key of {what}.{hint}")
         is_valid, rule = keys[name]
-        is_list = is_valid in _LISTS or (is_valid is _radius and isinstance(value, dict))
-        if isinstance(value, dict | list) is not is_list or not is_valid(value):
-            raise InvalidInput(f"'{full}' in '{path}' must be {rule}. Got {value!r}.")
+        if not is_valid(value):
+            raise InvalidInput(f"'{full}' in '{path}' must {rule}. Got {value!r}.")
         values[name] = tuple(value) if isinstance(value, list) else value
     return values

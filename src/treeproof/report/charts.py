@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.report.axes import Axis
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 from treeproof.results.curves import certified_share, resisting_share
 from treeproof.results.numbers import number, percent_up
 
@@ -65,7 +65,7 @@ class Tick:
     text: str
 
 
-def curve_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
+def curve_chart(runs: list[RunView], axis: Axis, frame: Frame) -> dict[str, Any]:
     """Verified accuracy over the radius: two step lines for each run, and the area between them."""
     shares = (0, 0.25, 0.5, 0.75, 1)
     return {
@@ -83,7 +83,7 @@ def _radius_ticks(axis: Axis, gap: float, left: float, right: float) -> list[Tic
     ]
 
 
-def _line(run: Run, axis: Axis, frame: Frame) -> dict[str, Any]:
+def _line(run: RunView, axis: Axis, frame: Frame) -> dict[str, Any]:
     """The curve of one run, as paths of SVG."""
     steps = critical_radii(run, axis)
     # Just beyond a critical radius both sides have made their step there.
@@ -103,7 +103,7 @@ def _line(run: Run, axis: Axis, frame: Frame) -> dict[str, Any]:
     }
 
 
-def critical_radii(run: Run, axis: Axis) -> FloatArray:
+def critical_radii(run: RunView, axis: Axis) -> FloatArray:
     """Radii at which a side of the curve makes a step, thinned out to what can be seen."""
     bounds = np.concatenate([run.results.lower, run.results.upper])
     steps = np.unique(bounds[np.isfinite(bounds) & (bounds <= axis.high)])
@@ -157,7 +157,7 @@ class Bins:
     never: int
 
 
-def radius_bins(run: Run, axis: Axis) -> Bins:
+def radius_bins(run: RunView, axis: Axis) -> Bins:
     """Count rows by their radius, undecided ones by their lower bound; for attacks by the upper."""
     results = run.results
     never = np.isinf(run.shown_radius) & run.attacked
@@ -173,7 +173,7 @@ def radius_bins(run: Run, axis: Axis) -> Bins:
     )
 
 
-def radius_chart(runs: list[Run], axis: Axis, frame: Frame) -> dict[str, Any]:
+def radius_chart(runs: list[RunView], axis: Axis, frame: Frame) -> dict[str, Any]:
     """Distribution of the radii of some runs, side by side."""
     bins = [radius_bins(run, axis) for run in runs]
     # Outer columns are no bins of the axis, and may hold most rows: they would flatten the others,
@@ -250,7 +250,7 @@ def _count_ticks(frame: Frame, highest: int) -> list[Tick]:
     ]
 
 
-def quantiles(run: Run) -> list[tuple[str, str]]:
+def quantiles(run: RunView) -> list[tuple[str, str]]:
     """A few quantiles of the lower bounds, in words and numbers; for an attack of the upper."""
     lower = run.shown_radius[run.attacked]
     shown = [("least", 0.0), ("10 %", 0.1), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75),

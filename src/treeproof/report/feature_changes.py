@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from treeproof.report.runs import Run, frozen_features
+from treeproof.report.runs import RunView, frozen_features
 from treeproof.results.numbers import number, percent
 
 SHOWN = 12
@@ -14,7 +14,7 @@ LISTED = 200
 """Most features in the table."""
 
 
-def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None:
+def breaking_features(run: RunView, frozen_runs: list[RunView]) -> dict[str, Any] | None:
     """What the witnesses of a run change, most often changed features first.
 
     None where rows were not recorded. `frozen_runs` ask the same with features frozen, and tell
@@ -56,14 +56,14 @@ def breaking_features(run: Run, frozen_runs: list[Run]) -> dict[str, Any] | None
     }
 
 
-def change_counts(run: Run) -> np.ndarray:
+def change_counts(run: RunView) -> np.ndarray:
     """How many witnesses change each feature."""
     if run.changed is None:
         return np.zeros(run.results.witness.shape[1], dtype=np.int64)
     return np.asarray((run.changed & run.has_witness[:, None]).sum(axis=0))
 
 
-def _has_no_size(run: Run, feature: int) -> bool:
+def _has_no_size(run: RunView, feature: int) -> bool:
     """Whether changes of a feature are no distances: categories, and columns of a group."""
     return feature in (run.model.get("categorical") or []) or len(run.axis_of[feature]) > 1
 
@@ -76,7 +76,7 @@ def _direction(moves: np.ndarray) -> str:
 
 
 def _radii_if_frozen(
-    run: Run, frozen_runs: list[Run]
+    run: RunView, frozen_runs: list[RunView]
 ) -> tuple[dict[int, str], list[tuple[str, str]]]:
     """Radii by frozen feature, and by names for runs that freeze several at once; in words."""
     single: dict[int, str] = {}
@@ -93,7 +93,7 @@ def _radii_if_frozen(
     return single, several
 
 
-def _gain(run: Run, frozen: Run) -> str:
+def _gain(run: RunView, frozen: RunView) -> str:
     """Mean radius before and after, over rows that can be broken both times, in words."""
     before, after = run.results.lower, frozen.results.lower
     both = np.isfinite(before) & np.isfinite(after)

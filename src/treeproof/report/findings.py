@@ -6,14 +6,14 @@ import numpy as np
 
 from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 from treeproof.results.numbers import percent
 
 _FEATURES = 3
 _ROWS = 3
 
 
-def comparison(one: Run, other: Run, radius: float) -> dict[str, int]:
+def comparison(one: RunView, other: RunView, radius: float) -> dict[str, int]:
     """How many of the rows that both runs attack each of them proves within a radius."""
     proved = [
         dict(
@@ -35,7 +35,7 @@ def comparison(one: Run, other: Run, radius: float) -> dict[str, int]:
     }
 
 
-def findings(run: Run) -> list[dict[str, Any]]:
+def findings(run: RunView) -> list[dict[str, Any]]:
     """What breaks a run, and which rows are nearest to it: sentences, and rows to look up."""
     said: list[dict[str, Any]] = []
     n_witnesses = int(run.has_witness.sum())
@@ -65,7 +65,7 @@ def findings(run: Run) -> list[dict[str, Any]]:
     return said
 
 
-def _row_words(run: Run, i: int) -> str:
+def _row_words(run: RunView, i: int) -> str:
     """One row and the largest change of its witness."""
     label = text_of(run.results.label[i])
     parts = [f"label {label}"] if label else []

@@ -31,7 +31,7 @@ from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_section
 from treeproof.report.reasons import reasons_context
-from treeproof.report.runs import Run, only_accepted, read_run, renamed, same_question
+from treeproof.report.runs import RunView, only_accepted, read_run, renamed, same_question
 from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import duration, number, percent, percent_down
@@ -130,7 +130,7 @@ def write_report(
 
 
 def _properties(
-    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[Run]
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[RunView]
 ) -> list[dict[str, Any]]:
     given = [paths] if isinstance(paths, str | PathLike) else paths or []
     known = {str(run.model.get("fingerprint")) for run in runs}
@@ -169,7 +169,7 @@ def _prose_word(word: str) -> Any:
     return Markup('<span class="whole">{}</span>').format(word) if "-" in word else word
 
 
-def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[Run]:
+def _read(runs: Source | Sequence[Source], names: Sequence[str] | None) -> list[RunView]:
     sources = [runs] if isinstance(runs, Results | str | PathLike) else list(runs)
     if len(sources) not in (1, 2):
         raise InvalidInput(f"A report shows one run or compares two. Got {len(sources)}.")
@@ -186,7 +186,7 @@ def _check_count(what: str, given: Sequence[Any], runs: Sequence[Any]) -> None:
         )
 
 
-def _check_frozen(shown: list[Run], frozen_runs: list[Run]) -> None:
+def _check_frozen(shown: list[RunView], frozen_runs: list[RunView]) -> None:
     known = {run.model.get("fingerprint") for run in shown}
     for run in frozen_runs:
         if run.model.get("fingerprint") not in known:
@@ -197,8 +197,8 @@ def _check_frozen(shown: list[Run], frozen_runs: list[Run]) -> None:
 
 
 def _context(
-    runs: list[Run],
-    frozen_runs: list[Run],
+    runs: list[RunView],
+    frozen_runs: list[RunView],
     at: float | None,
     shape: tuple[int, int] | None,
     title: str | None,
@@ -239,7 +239,7 @@ def _context(
     return context
 
 
-def _axis(runs: list[Run]) -> Axis:
+def _axis(runs: list[RunView]) -> Axis:
     """Axis of the radii; beyond a radius that was verified nothing is known."""
     verified = [run.eps for run in runs if run.eps]
     if verified:
@@ -249,7 +249,7 @@ def _axis(runs: list[Run]) -> Axis:
     )
 
 
-def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
+def _start(runs: list[RunView], axis: Axis, at: float | None) -> float:
     """Radius that the page opens with."""
     if at is not None:
         return at
@@ -260,7 +260,7 @@ def _start(runs: list[Run], axis: Axis, at: float | None) -> float:
     return min(round_number(float(np.median(positive))), axis.high) if len(positive) else 0.0
 
 
-def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict[str, Any]:
+def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView]) -> dict[str, Any]:
     n, n_wrong = run.n_attacked, run.n_broken
     n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
     clean, threat = clean_share(run.results), run.threat
@@ -295,7 +295,7 @@ def _run_context(run: Run, k: int, start: float, frozen_runs: list[Run]) -> dict
     }
 
 
-def _threats(runs: list[Run]) -> list[dict[str, Any]]:
+def _threats(runs: list[RunView]) -> list[dict[str, Any]]:
     """What may move in each run, feature by feature; once where it is the same in both."""
     tables: list[dict[str, Any]] = []
     for k, run in enumerate(runs):
@@ -307,7 +307,7 @@ def _threats(runs: list[Run]) -> list[dict[str, Any]]:
     return tables
 
 
-def _compared(runs: list[Run], start: float) -> dict[str, Any] | None:
+def _compared(runs: list[RunView], start: float) -> dict[str, Any] | None:
     """Who proves more rows; None where that cannot be said."""
     if len(runs) != 2 or any(run.is_attack for run in runs) or not same_question(runs[0], runs[1]):
         return None
@@ -319,7 +319,7 @@ def _compared(runs: list[Run], start: float) -> dict[str, Any] | None:
     return counts | {"more": abs(more), "winner": winner, "loser": loser}
 
 
-def _notes(runs: list[Run]) -> list[str]:
+def _notes(runs: list[RunView]) -> list[str]:
     """What a reader must know before comparing two runs."""
     if len(runs) == 1:
         return []
@@ -342,7 +342,7 @@ def _notes(runs: list[Run]) -> list[str]:
     return notes
 
 
-def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
+def _galleries(runs: list[RunView], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
     first = runs[0]
     order = " of the first run" if len(runs) == 2 else ""
     # Verdicts at one radius say which rows break, not which of them break first.
@@ -366,7 +366,7 @@ def _galleries(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, An
     ]
 
 
-def _pixel_maps(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
+def _pixel_maps(runs: list[RunView], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
     if pixels is None:
         return []
     return [
@@ -383,7 +383,7 @@ def _pixel_maps(runs: list[Run], pixels: rows.Pixels | None) -> list[dict[str, A
 
 
 def _payload(
-    runs: list[Run], axis: Axis, start: float, with_radii: bool, pixels: rows.Pixels | None
+    runs: list[RunView], axis: Axis, start: float, with_radii: bool, pixels: rows.Pixels | None
 ) -> str:
     """Data for the page's script, as JSON in which nothing can end the element around it."""
     data = {

@@ -21,6 +21,10 @@ from treeproof.results.reasons import Reasons
 CARDS, BARS, LINES = 9, 12, 1000
 """Rows with a card of their own, features with a bar, and rows in the table of all."""
 
+_CELLS = (
+    *("sufficient", "minimal", "reason", "widest", "seconds", "complete", "changes_minimal"),
+    *("all_changes", "size_lower_bound", "change_lower_bound"),
+)
 _MARGIN = 0.08
 """Part of a track beyond the values that are known, where an interval has no end."""
 
@@ -105,16 +109,13 @@ def _assembled(header: dict[str, Any], rows: list[ReasonsRow]) -> Reasons:
         found.evidence = np.array([*[row.evidence for row in rows], None], dtype=object)[:-1]
     for at, row in enumerate(rows):
         found.row[at] = row.row
-        for name in ("sufficient", "minimal", "reason", "widest", "seconds", "complete"):
-            getattr(found, name)[at] = getattr(row, name)
-        found.size_lower_bound[at] = float(row.size_lower_bound)
-        found.change_lower_bound[at] = float(row.change_lower_bound)
-        found.changes_minimal[at], found.all_changes[at] = row.changes_minimal, row.all_changes
         found.features[at] = _numbers(row.features, n_features)
-        found.sets[at] = [_numbers(features, n_features) for features in row.sets]
-        found.changes[at] = [_numbers(features, n_features) for features in row.changes]
-        found.change_rows[at] = _table(row.change_rows, n_features)
-        found.witnesses[at] = _table(row.witnesses, n_features)
+        for name in _CELLS:
+            getattr(found, name)[at] = getattr(row, name)
+        for name in ("sets", "changes"):
+            getattr(found, name)[at] = [_numbers(f, n_features) for f in getattr(row, name)]
+        for name in ("change_rows", "witnesses"):
+            getattr(found, name)[at] = _table(getattr(row, name), n_features)
         if found.intervals is not None and len(found.intervals[at]) != len(row.features):
             raise ValueError(f"row {row.row} must have one interval per feature")
     return found

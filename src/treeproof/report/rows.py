@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import digits_above, digits_below, number
@@ -35,7 +35,7 @@ class Pixels:
     high: float
 
 
-def pixels_of(runs: list[Run], shape: tuple[int, int] | None) -> Pixels | None:
+def pixels_of(runs: list[RunView], shape: tuple[int, int] | None) -> Pixels | None:
     """Choose black and white once for all rows, so that images can be compared."""
     values = runs[0].results.values
     if shape is None or values is None or not np.isfinite(values).any():
@@ -44,7 +44,7 @@ def pixels_of(runs: list[Run], shape: tuple[int, int] | None) -> Pixels | None:
     return Pixels(shape=shape, low=float(finite.min()), high=float(finite.max()))
 
 
-def fragile_rows(run: Run) -> list[int]:
+def fragile_rows(run: RunView) -> list[int]:
     """Positions of the rows that break first, of those that hold unchanged."""
     if not run.has_radii:
         found = np.flatnonzero(run.has_witness)
@@ -54,7 +54,7 @@ def fragile_rows(run: Run) -> list[int]:
     return [int(i) for i in found[:CARDS]]
 
 
-def robust_rows(run: Run) -> list[int]:
+def robust_rows(run: RunView) -> list[int]:
     """Positions of the attacked rows with the largest proved radii."""
     if not run.has_radii:
         found = np.flatnonzero((run.results.verdict == "verified") & run.attacked)
@@ -66,7 +66,7 @@ def robust_rows(run: Run) -> list[int]:
     return [int(i) for i in found[:CARDS]]
 
 
-def largest_gains(one: Run, other: Run) -> list[int]:
+def largest_gains(one: RunView, other: RunView) -> list[int]:
     """Positions, in the first run, of the rows whose radius differs most between runs."""
     places = {int(row): i for i, row in enumerate(other.results.row)}
     pairs = [(i, places[int(row)]) for i, row in enumerate(one.results.row) if int(row) in places]
@@ -79,7 +79,7 @@ def largest_gains(one: Run, other: Run) -> list[int]:
     return [i for gain, i in gains[:CARDS] if gain > 0.0]
 
 
-def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any]:
+def card(runs: list[RunView], position: int, pixels: Pixels | None) -> dict[str, Any]:
     """One row with its witnesses, given by its position in the first run."""
     first = runs[0].results
     row = int(first.row[position])
@@ -100,7 +100,7 @@ def card(runs: list[Run], position: int, pixels: Pixels | None) -> dict[str, Any
     }
 
 
-def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
+def _view(run: RunView, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
     """What one run says about the row of a card."""
     results, has_changes = run.results, run.changed is not None and bool(run.has_witness[i])
     changes, n_changes = changes_of(run, i, CHANGES_ON_CARD)
@@ -124,7 +124,7 @@ def _view(run: Run, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]:
     }
 
 
-def _by_size(run: Run, i: int) -> list[int]:
+def _by_size(run: RunView, i: int) -> list[int]:
     """Features that the witness of a row changes, largest change first, in units of the radius."""
     if run.changed is None or not run.has_witness[i]:
         return []
@@ -136,13 +136,13 @@ def _by_size(run: Run, i: int) -> list[int]:
     return list({run.axis_of[f]: f for f in reversed(order)}.values())[::-1]
 
 
-def changes_of(run: Run, i: int, most: int) -> tuple[list[dict[str, str]], int]:
+def changes_of(run: RunView, i: int, most: int) -> tuple[list[dict[str, str]], int]:
     """The largest changes of a row's witness in words, and how many there are."""
     order = _by_size(run, i)
     return [_change(run, i, feature) for feature in order[:most]], len(order)
 
 
-def _change(run: Run, i: int, feature: int) -> dict[str, str]:
+def _change(run: RunView, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
     row, witness = run.rows[i], run.results.witness[i]
     axis = run.axis_of[feature]
@@ -162,7 +162,7 @@ def _change(run: Run, i: int, feature: int) -> dict[str, str]:
     }
 
 
-def radius_words(run: Run, i: int) -> str:
+def radius_words(run: RunView, i: int) -> str:
     """Radius of a row, or its bounds."""
     lower, upper = float(run.results.lower[i]), float(run.results.upper[i])
     if math.isnan(lower) or (run.is_attack and math.isinf(upper)):
@@ -178,7 +178,7 @@ def radius_words(run: Run, i: int) -> str:
     return f"{number(digits_below(lower))} to {number(digits_above(upper))}"
 
 
-def state_words(run: Run, i: int) -> str:
+def state_words(run: RunView, i: int) -> str:
     """Say in a word or two what is known of a row."""
     if not run.attacked[i]:
         return "not attacked"
@@ -199,7 +199,7 @@ def text_of(label: Any) -> str:
     return "" if label is None else str(label)
 
 
-def table_columns(run: Run) -> dict[str, Any]:
+def table_columns(run: RunView) -> dict[str, Any]:
     """Columns of one run for the page's own script: compact, but with every bit of the bounds."""
     results = run.results
     changes = [_changes(run, i) for i in range(len(results))]
@@ -237,7 +237,7 @@ def _flags(values: NDArray[np.bool_]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _changes(run: Run, i: int) -> list[Any] | None:
+def _changes(run: RunView, i: int) -> list[Any] | None:
     """Number of changes, then feature, value and changed value of the largest ones."""
     if run.changed is None or not run.has_witness[i]:
         return None
@@ -249,7 +249,7 @@ def _changes(run: Run, i: int) -> list[Any] | None:
     return flat
 
 
-def pixel_payload(run: Run, pixels: Pixels | None) -> dict[str, Any] | None:
+def pixel_payload(run: RunView, pixels: Pixels | None) -> dict[str, Any] | None:
     """Images of all rows and witnesses as bytes in base64, where they are small enough."""
     values = run.results.values
     if pixels is None or values is None or values.size > _MOST_PIXELS:

@@ -35,7 +35,7 @@ _ATTACKS = ("attack", "hard_label")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunView:
     """One run of a report, by the name that the reader knows it by.
 
     Where `checks` say what the checker found, it is without what was not accepted.
@@ -210,13 +210,13 @@ class Run:
         return threat_of(self.header, is_missing.sum(axis=0))
 
 
-def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> Run:
+def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> RunView:
     """Take results, or read a run file; by default named as the file, or the model's library."""
     if isinstance(source, Results):
         library = str(source.header.get("model", {}).get("library", "")) or "model"
-        run = Run(results=source, name=name or library)
+        run = RunView(results=source, name=name or library)
     else:
-        run = Run(results=load_results(source), name=name or Path(source).stem)
+        run = RunView(results=load_results(source), name=name or Path(source).stem)
     # File names may hold bytes that are no text; a question mark stands for them.
     run = replace(run, name=run.name.encode("utf-8", "replace").decode())
     if len(run.results) == 0:
@@ -225,7 +225,7 @@ def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -
     return run
 
 
-def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
+def only_accepted(run: RunView, checks: Sequence[RowCheck]) -> RunView:
     """The run without what the checker did not accept: such rows are undecided."""
     said = {check.row: check for check in checks}
     results = run.results.take(np.arange(len(run.results)))
@@ -241,17 +241,17 @@ def only_accepted(run: Run, checks: Sequence[RowCheck]) -> Run:
     return replace(run, results=results, checks=checks)
 
 
-def same_question(one: Run, other: Run) -> bool:
+def same_question(one: RunView, other: RunView) -> bool:
     """Whether two runs allow the same changes, so that their radii have one unit."""
 
-    def key(run: Run) -> Any:
+    def key(run: RunView) -> Any:
         names = ("perturbation", "goal", "attacker_class")
         return run.arithmetic, [run.question.get(name) for name in names]
 
     return bool(key(one) == key(other))
 
 
-def frozen_features(base: Run, frozen: Run) -> list[int]:
+def frozen_features(base: RunView, frozen: RunView) -> list[int]:
     """Numbers of the features that a run of the same rows froze beyond those of another."""
     if not np.array_equal(base.results.row, frozen.results.row):
         raise InvalidInput(
@@ -267,7 +267,7 @@ def frozen_features(base: Run, frozen: Run) -> list[int]:
     return sorted(added)
 
 
-def renamed(runs: list[Run]) -> list[Run]:
+def renamed(runs: list[RunView]) -> list[RunView]:
     """Give runs of one name a number each, so that a reader can tell them apart."""
     names = [run.name for run in runs]
     if len(set(names)) == len(names):

@@ -10,7 +10,7 @@ import numpy as np
 
 from treeproof.errors import listed
 from treeproof.query.arithmetic import in_words
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 from treeproof.results.numbers import duration, number
 from treeproof.results.threat import own_limit
 
@@ -52,7 +52,7 @@ _GOALS = {
 }
 
 
-def sections(run: Run) -> list[tuple[str, Lines]]:
+def sections(run: RunView) -> list[tuple[str, Lines]]:
     """What was asked, of which model, who answered, and how long that took; with headings."""
     return [
         ("The question", _question_lines(run)),
@@ -62,7 +62,7 @@ def sections(run: Run) -> list[tuple[str, Lines]]:
     ]
 
 
-def summary_words(run: Run) -> str:
+def summary_words(run: RunView) -> str:
     """Say in one line who answered how many rows of which model."""
     engine = dict(run.question.get("engine") or {}).get("name")
     parts = [
@@ -85,7 +85,7 @@ def day_words(day: date | str) -> str:
     return f"{at.day} {at:%B %Y}"
 
 
-def identity_lines(run: Run) -> Lines:
+def identity_lines(run: RunView) -> Lines:
     """Hashes by which the model and the rows of a run are known, shortened to be read."""
     lines = [
         ("model file", str(run.model.get("file_sha256") or "")),
@@ -95,7 +95,7 @@ def identity_lines(run: Run) -> Lines:
     return [(name, f"{text[:12]}…") for name, text in lines if text]
 
 
-def _model_lines(run: Run) -> Lines:
+def _model_lines(run: RunView) -> Lines:
     model = run.model
     classes = [str(label) for label in model.get("classes") or []]
     lines = [
@@ -124,7 +124,7 @@ _MEANINGS = {
 }
 
 
-def radius_meaning(run: Run) -> str:
+def radius_meaning(run: RunView) -> str:
     """What a radius or a cost is, in the measure that was asked for."""
     asked = str(run.question.get("perturbation", {}).get("name"))
     return _MEANINGS.get(
@@ -152,13 +152,13 @@ def _decision_words(model: dict[str, Any]) -> str:
     return f"{rule}: decision threshold {number(1.0 / (1.0 + math.exp(-margin)), 6)} in probability"
 
 
-def _library_words(run: Run) -> str:
+def _library_words(run: RunView) -> str:
     version = str(run.model.get("library_version") or "")
     known = version if version != "unknown" else ""
     return f"{run.model.get('library') or ''} {known}".strip()
 
 
-def _question_lines(run: Run) -> Lines:
+def _question_lines(run: RunView) -> Lines:
     question = run.question
     kind = question.get("kind")
     asked = (_ATTACK_QUESTIONS if run.is_attack else _QUESTIONS).get(str(kind), str(kind or ""))
@@ -184,7 +184,7 @@ def _question_lines(run: Run) -> Lines:
     return [(name, text) for name, text in lines if text]
 
 
-def _goal_words(run: Run) -> str:
+def _goal_words(run: RunView) -> str:
     goal = dict(run.question.get("goal") or {})
     name = str(goal.pop("name", "KeepsLabel"))
     details = ", ".join(
@@ -194,7 +194,7 @@ def _goal_words(run: Run) -> str:
     return _GOALS.get(name, name) + (f" ({details})" if details else "")
 
 
-def attacked_words(run: Run) -> str:
+def attacked_words(run: RunView) -> str:
     """Say which rows are attacked, and how many are not; nothing where all are."""
     attacked = run.question.get("attacker_class")
     if attacked is None:
@@ -203,7 +203,7 @@ def attacked_words(run: Run) -> str:
     return f"those of class {attacked}; {n_still:,} others stay as they are, and count nowhere"
 
 
-def _perturbation_lines(run: Run) -> Lines:
+def _perturbation_lines(run: RunView) -> Lines:
     """How rows may change, as it was asked."""
     perturbation = dict(run.question.get("perturbation") or {})
     name = str(perturbation.pop("name", ""))
@@ -238,7 +238,7 @@ def _perturbation_lines(run: Run) -> Lines:
     return lines
 
 
-def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
+def _domain_lines(run: RunView, domain: dict[str, Any]) -> Lines:
     """Which rows there can be, where a domain says so."""
     lines = []
     for key, words in _DOMAIN.items():
@@ -251,7 +251,7 @@ def _domain_lines(run: Run, domain: dict[str, Any]) -> Lines:
     return [*lines, *(("Rule", str(rule)) for rule in domain.get("rules", []))]
 
 
-def _answer_lines(run: Run) -> Lines:
+def _answer_lines(run: RunView) -> Lines:
     engine = dict(run.question.get("engine") or {})
     name = str(engine.pop("name", "") or "")
     options = _options(engine)
@@ -264,7 +264,7 @@ def _answer_lines(run: Run) -> Lines:
     return [(label, text) for label, text in lines if text]
 
 
-def _time_lines(run: Run) -> Lines:
+def _time_lines(run: RunView) -> Lines:
     seconds = run.results.seconds
     return [
         ("All rows together", duration(float(np.sum(seconds)))),
@@ -275,7 +275,7 @@ def _time_lines(run: Run) -> Lines:
     ]
 
 
-def undecided_lines(run: Run) -> Lines:
+def undecided_lines(run: RunView) -> Lines:
     """Why rows are undecided, and how many; for an attack, the rows that it does not break."""
     if run.is_attack:
         n_open = int((~run.has_witness & ~run.broken & run.attacked).sum())
@@ -288,7 +288,7 @@ def undecided_lines(run: Run) -> Lines:
     ]
 
 
-def evidence_lines(run: Run) -> Lines:
+def evidence_lines(run: RunView) -> Lines:
     """How much of the answers can be checked by somebody else, and what a checker found."""
     n, n_with, checks = len(run.results), _n_proofs(run), run.checks
     n_replayed = int(run.has_witness.sum() + run.broken.sum())
@@ -313,7 +313,7 @@ def evidence_lines(run: Run) -> Lines:
     return lines
 
 
-def trust_words(run: Run) -> str:
+def trust_words(run: RunView) -> str:
     """Say in one sentence what the verified count of a run rests on."""
     checks = run.checks
     if checks is not None:
@@ -337,13 +337,13 @@ def trust_words(run: Run) -> str:
     return f"{n_proofs:,} answers carry proofs, which were not checked for this page."
 
 
-def claim_words(run: Run) -> str:
+def claim_words(run: RunView) -> str:
     """What must hold, in the middle of a sentence; nothing where it is that the label is kept."""
     goal = run.question.get("goal") or {}
     return "" if goal.get("name", "KeepsLabel") == "KeepsLabel" else _goal_words(run)
 
 
-def _n_proofs(run: Run) -> int:
+def _n_proofs(run: RunView) -> int:
     evidence = run.results.evidence
     proofs = [] if evidence is None else evidence.tolist()
     return sum(isinstance(proof, str) and not proof.startswith("none: ") for proof in proofs)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from treeproof.errors import listed
-from treeproof.report.runs import Run
+from treeproof.report.runs import RunView
 from treeproof.results.threat import STILL, Threat, bounds_of
 
 THREAT_LINES = 24
@@ -15,7 +15,7 @@ _LISTED = 1000
 """Most lines of the table."""
 
 
-def threat_table(run: Run, threat: Threat) -> list[dict[str, Any]]:
+def threat_table(run: RunView, threat: Threat) -> list[dict[str, Any]]:
     """One line for features that are treated alike: what moves comes first."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for feature, way in enumerate(threat.ways):
@@ -45,7 +45,7 @@ def threat_table(run: Run, threat: Threat) -> list[dict[str, Any]]:
     return lines
 
 
-def _range(run: Run, features: list[int]) -> str:
+def _range(run: RunView, features: list[int]) -> str:
     """Least and largest value of some features among the rows."""
     values = run.rows[:, features]
     finite = values[np.isfinite(values)]

@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60.0:.3g} min"
 
 
-class Change(NamedTuple):
+class ShownChange(NamedTuple):
     """A value before and after a change, and the difference of what is shown of them; as texts."""
 
     before: str
@@ -135,7 +135,7 @@ class ColumnFormat:
         """Write a value."""
         return self._text(value, self._decimals_of(value))
 
-    def change(self, before: float, after: float) -> Change:
+    def change(self, before: float, after: float) -> ShownChange:
         """Write two values so that they look different where they are, and their difference."""
         decimals = max(self._decimals_of(before), self._decimals_of(after))
         texts = [self._text(value, decimals) for value in (before, after)]
@@ -146,12 +146,12 @@ class ColumnFormat:
             # A step so small that no decimals show it, such as LightGBM's 1e-35 beside zero.
             texts = [exactly(value) for value in (before, after)]
         if not (math.isfinite(before) and math.isfinite(after)):
-            return Change(texts[0], texts[1], number(after - before))
+            return ShownChange(texts[0], texts[1], number(after - before))
         shown = [Decimal(text.replace(",", "").replace("−", "-")) for text in texts]
         moved = shown[1] - shown[0]
         is_tiny = "e" in texts[0] + texts[1]
         text = number(float(moved)) if is_tiny else _typeset(_trimmed(f"{moved:,f}"))
-        return Change(texts[0], texts[1], text if text.startswith("−") else f"+{text}")
+        return ShownChange(texts[0], texts[1], text if text.startswith("−") else f"+{text}")
 
     def _decimals_of(self, value: float) -> int:
         """Decimals that a value needs: those of its column, or a few more beside its grid."""

@@ -32,6 +32,12 @@ _DIGITS = 6
 _MOST_PLACES = 17
 """Decimals after which the row's own value is the end."""
 _EXACT = Context(prec=400)
+_SAVED = (
+    *("values", "features", "kept", "sufficient", "minimal", "intervals", "widest"),
+    *("size_lower_bound", "sets", "complete", "changes", "change_rows", "changes_minimal"),
+    *("all_changes", "change_lower_bound", "witnesses", "seconds", "reason", "evidence"),
+)
+"""Columns of a file, beside row and label."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -355,35 +361,22 @@ class Reasons(FeatureTable):
     def full_records(self) -> list[dict[str, Any]]:
         """All that was found about each row, features by their numbers."""
         return [
-            {
-                "row": int(self.row[i]),
-                "label": plain_value(self.label[i]),
-                "values": self.values[i].tolist(),
-                "features": self.features[i].tolist(),
-                "kept": self.kept[i].tolist(),
-                "sufficient": bool(self.sufficient[i]),
-                "minimal": bool(self.minimal[i]),
-                "intervals": None if self.intervals is None else self.intervals[i].tolist(),
-                "widest": bool(self.widest[i]),
-                "size_lower_bound": float(self.size_lower_bound[i]),
-                "sets": [features.tolist() for features in self.sets[i]],
-                "complete": bool(self.complete[i]),
-                "changes": [features.tolist() for features in self.changes[i]],
-                "change_rows": self.change_rows[i].tolist(),
-                "changes_minimal": bool(self.changes_minimal[i]),
-                "all_changes": bool(self.all_changes[i]),
-                "change_lower_bound": float(self.change_lower_bound[i]),
-                "witnesses": self.witnesses[i].tolist(),
-                "seconds": float(self.seconds[i]),
-                "reason": str(self.reason[i]),
-                "evidence": None if self.evidence is None else self.evidence[i],
-            }
+            {"row": int(self.row[i]), "label": plain_value(self.label[i])}
+            | {name: _listed(getattr(self, name), i) for name in _SAVED}
             for i in range(len(self))
         ]
 
     def to_frame(self) -> Any:
         """One line per row, as a data frame of pandas or polars."""
         return frame_of(self.records())
+
+
+def _listed(column: Any, row: int) -> Any:
+    """What a column says of a row, without arrays; None where there is no such column."""
+    value = None if column is None else column[row]
+    if isinstance(value, list):
+        return [_listed(value, place) for place in range(len(value))]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _joined(parts: list[str]) -> str:

@@ -26,6 +26,7 @@ class UnknownReason(StrEnum):
     NEAR_TIE = "a near tie that only the rounding of the model's softmax decides"
     COST_TIE = "a cost so near to the budget that only rounding could tell"
     ROUNDING = "only the rounding of the model's sums could tell"
+    RULE_TIE = "a rule between two neighbouring numbers of the model's precision"
     TOO_LARGE = "too many pairs of leaves"
     SOLVER_FAILED = "solver failed"
     ROW_FAILED = "row failed"

@@ -16,7 +16,7 @@ from treeproof.query.build import refuse_outside
 from treeproof.query.perturbations import LInf
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
-from treeproof.runs.run_log import Found, about, row_keys
+from treeproof.runs.run_log import Answered, about, row_keys
 from treeproof.search.question import Question
 
 LARGEST_BATCH = 8192
@@ -91,7 +91,7 @@ class BatchMaker:
     """
 
     def __init__(
-        self, source: Source, question: Question, header: dict[str, Any], found: Found, path: Any
+        self, source: Source, question: Question, header: dict[str, Any], found: Answered, path: Any
     ) -> None:
         self._source = source
         self._parts = source.parts()

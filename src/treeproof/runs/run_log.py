@@ -104,7 +104,7 @@ def row_keys(header: dict[str, Any], rows: Rows) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Answered:
     """Numbers, ascending, and keys of the rows that a run file holds already."""
 
     row: NDArray[np.int64]
@@ -128,7 +128,7 @@ class Found:
         return ~there
 
 
-NOTHING_FOUND = Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))
+NONE_ANSWERED = Answered(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))
 
 
 class RunLog:
@@ -256,7 +256,7 @@ def open_log(
     *,
     resume: bool = False,
     durable: bool = True,
-) -> Iterator[tuple[RunLog, Found]]:
+) -> Iterator[tuple[RunLog, Answered]]:
     """Open a run file for appending; gives it, and the rows that it holds.
 
     Without `resume` a new one takes the place of a complete one. With it the tally takes in the
@@ -279,7 +279,7 @@ def open_log(
         except OSError as error:
             raise unwritable(path, error) from error
         log = RunLog(path, file, dict(header), durable=durable)
-        found = NOTHING_FOUND
+        found = NONE_ANSWERED
         if continues:
             log.header = first_record(path)
             check_same(log.header, header, path)
@@ -357,7 +357,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _scan(log: RunLog, tally: RunSummary) -> Found:
+def _scan(log: RunLog, tally: RunSummary) -> Answered:
     """Take in the rows of a file: numbers, keys, places, and the summary."""
     rows, keys = array("q"), array("Q")
     block: list[dict[str, Any]] = []
@@ -379,7 +379,7 @@ def _scan(log: RunLog, tally: RunSummary) -> Found:
         raise InvalidInput(f"A row record of {log.path} is incomplete: {error}.") from error
     numbers = np.array(rows, dtype=np.int64)
     order = np.argsort(numbers, kind="stable")
-    return Found(numbers[order], np.array(keys, dtype=np.uint64)[order])
+    return Answered(numbers[order], np.array(keys, dtype=np.uint64)[order])
 
 
 def _cut_torn_line(file: IO[bytes]) -> None:

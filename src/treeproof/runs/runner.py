@@ -28,8 +28,8 @@ from treeproof.results.summary import RunSummary
 from treeproof.runs.batches import Answer, BatchMaker, BatchSizer, check_rows
 from treeproof.runs.executors import Executor, Finished, ThreadExecutor
 from treeproof.runs.run_log import (
-    NOTHING_FOUND,
-    Found,
+    NONE_ANSWERED,
+    Answered,
     Record,
     RunLog,
     check_same,
@@ -208,7 +208,7 @@ class Runner:
     tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
     log: RunLog | None = None
-    _found: Found = NOTHING_FOUND
+    _found: Answered = NONE_ANSWERED
     _learned: dict[int, list[float]] = field(default_factory=dict)
     n_new: int = 0
 

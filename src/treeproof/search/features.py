@@ -19,8 +19,6 @@ from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
 
-FloatArray = NDArray[np.float64]
-
 _CELLS_AT_ONCE = 2**22
 """Numbers in one block of points, to bound the memory."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput
 from treeproof.model.inspection import decision_rule, plain_value
 from treeproof.model.rows import numeric_rows
 from treeproof.prediction import Model, accumulators
@@ -64,22 +64,30 @@ class Question:
     ) -> Results:
         """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
         from treeproof.search.radius import find_radius
-        from treeproof.search.relations import answer_within_rules
+        from treeproof.search.relations import answer_within_rules, division_of
 
         if self._own_limits is not None:
             return self._answer_each(model, X, y, n_jobs, progress)
         engine, query, budget = self._resolved(model, X, y, n_jobs)
+        rules = () if query.pricing is None else query.pricing.types.rules
+        roots: dict[int, Any] | None = {} if rules and self.evidence else None
         with row_progress(progress, len(query)) as tell:
             query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
-            if query.pricing is not None and query.pricing.types.rules:
+            if rules:
                 asks = self.kind == "radius"
-                found = answer_within_rules(engine, query, budget, asks_radius=asks, n_jobs=n_jobs)
+                found = answer_within_rules(
+                    engine, query, budget, asks_radius=asks, n_jobs=n_jobs, roots=roots
+                )
             elif self.kind == "verify":
                 found = engine.verify(query, budget, n_jobs=n_jobs)
             else:
                 found = find_radius(engine, query, budget, protocol=self.search, n_jobs=n_jobs)
         proving = budget if self.evidence else None
-        return assemble_results(query, found, self._words(engine), proving, n_jobs)
+        divisions = None
+        if roots is not None:
+            lower = found.lower if self.kind == "radius" else np.full(len(found), np.inf)
+            divisions = {row: division_of(roots[row], rules, lower[row]) for row in roots}
+        return assemble_results(query, found, self._words(engine), proving, n_jobs, divisions)
 
     @property
     def _own_limits(self) -> PerRow | None:
@@ -185,11 +193,6 @@ class Question:
             sums=partial(accumulators, n_jobs=n_jobs),
         )
         require_support(engine, query)
-        if self.evidence and query.pricing is not None and query.pricing.types.rules:
-            raise UnsupportedQuery(
-                "Evidence is recorded for domains without rules between features. Leave out"
-                " 'evidence', or the rules."
-            )
         return engine, query, self._budget()
 
     def _budget(self) -> Budget:
@@ -210,18 +213,21 @@ def assemble_results(
     question: dict[str, Any],
     evidence: Budget | None = None,
     n_jobs: int = 1,
+    divisions: dict[int, Any] | None = None,
 ) -> Results:
     """Give what an engine found its rows and labels, the model's identity and the question.
 
     With limits for it, evidence is recorded, and answers that the checker does not accept are
-    withdrawn.
+    withdrawn; `divisions` tell the parts of rows whose domain has rules.
     """
     # Kernels are imported where they are needed: questions are read where nothing is answered, too.
     from treeproof.engines.evidence import record_evidence, withdraw_unaccepted
 
     if evidence is not None:
         is_radius = question["kind"] == "radius"
-        record_evidence(query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs)
+        record_evidence(
+            query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs, divisions=divisions
+        )
     predicted = np.full(len(query), None, dtype=object)
     results = dataclasses.replace(
         found,

@@ -48,33 +48,15 @@ class RobustRandomForestClassifier(TreeClassifier):
         or on all rows.
     max_samples : float, default=1.0
         Number of rows drawn, as a share of all.
-    tree_method : {"hist", "exact"}, default="hist"
-        Whether features with more than `max_bin` distinct values are binned.
-    max_bin : int, default=256
-        Largest number of bins, for "hist".
-    feature_scale : None, "range", "std" or array-like of shape (n_features,), default=None
-        What eps is multiplied by for each feature: 1, the range or the standard deviation of the
-        training rows, or given numbers.
-    frozen_features : None or sequence of int or str, default=None
-        Features that no attacker can change: they are split as if eps were 0.
-    monotone_constraints : None, mapping or sequence, default=None
-        Direction (1, -1 or 0) in which margins may change with a feature, by feature number or
-        name, or one direction per feature.
-    random_state : int, RandomState or None, default=None
-        Seed of all sampling.
-    n_jobs : int or None, default=None
-        Threads; -1 for all cores. The trained model does not depend on it.
+    tree_method, max_bin, feature_scale, frozen_features, monotone_constraints
+        See `RobustGBDTClassifier`.
+    random_state, n_jobs
+        See `RobustGBDTClassifier`.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of columns that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names, where `fit` saw any.
-    reach_ : ndarray of shape (n_features_in_,)
-        How far the attacker moves each feature: eps times its scale, 0 for frozen ones.
+    classes_, n_features_in_, feature_names_in_, reach_
+        See `RobustGBDTClassifier`.
     """
 
     def __init__(
@@ -115,12 +97,8 @@ class RobustRandomForestClassifier(TreeClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows; NaN is missing. Values are rounded to float32.
-        y : array-like of shape (n_rows,)
-            Class labels.
-        sample_weight : array-like of shape (n_rows,), optional
-            Weights of the rows.
+        X, y, sample_weight
+            See `RobustGBDTClassifier.fit`.
 
         Returns
         -------

@@ -109,9 +109,10 @@ def scores_of(builder: TreeBuilder, n_features: int) -> Ensemble:
 
 
 def test_the_zero_band_is_divided_at_its_edges():
-    rows = [[a, b] for a in EDGES for b in EDGES[::4]]
+    every = [[a, b] for a in EDGES for b in EDGES[::4]]
     for seed in range(40):
         rng = np.random.default_rng([8, seed])
+        rows = every[seed % 4 :: 4]  # of ten trees each
         builder = TreeBuilder(leaf_width=1)
         n = 7
         builder.add_tree(

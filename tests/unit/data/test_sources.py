@@ -16,7 +16,7 @@ import treeproof as tp
 from treeproof.data import readers
 from treeproof.data.sources import ArraySource, FileSource, Rows
 from treeproof.runs.batches import Batch, BatchMaker
-from treeproof.runs.run_log import NOTHING_FOUND, Found, run_header
+from treeproof.runs.run_log import NONE_ANSWERED, Answered, run_header
 from treeproof.search.question import Question
 
 N_FEATURES = 3
@@ -139,14 +139,14 @@ def test_batches_hold_every_missing_row_once_stage_by_stage(
     source = ArraySource(model.ensemble, X)
     header = run_header(question, model, next(source.parts()))
 
-    def batches(found: Found, sizes: list[int]) -> Iterator[Batch]:
+    def batches(found: Answered, sizes: list[int]) -> Iterator[Batch]:
         maker, size = BatchMaker(source, question, header, found, ""), itertools.cycle(sizes)
         while (batch := maker.next_batch(next(size))) is not None:
             yield batch
 
-    everything = np.concatenate([batch.key for batch in batches(NOTHING_FOUND, [200])])
+    everything = np.concatenate([batch.key for batch in batches(NONE_ANSWERED, [200])])
     numbers = np.array(sorted(row for row in done if row < n_rows), dtype=np.int64)
-    found = Found(numbers, everything[numbers])
+    found = Answered(numbers, everything[numbers])
     seen = []
     for batch in batches(found, sizes):
         numbers = batch.rows.number
@@ -158,7 +158,7 @@ def test_batches_hold_every_missing_row_once_stage_by_stage(
 
 
 def test_changed_rows_are_found(model: tp.Model) -> None:
-    found = Found(np.array([2, 5]), np.array([7, 8], dtype=np.uint64))
+    found = Answered(np.array([2, 5]), np.array([7, 8], dtype=np.uint64))
     keys = np.array([1, 7], dtype=np.uint64)
     assert found.missing(np.array([1, 2]), keys, "run").tolist() == [True, False]
     with pytest.raises(tp.InvalidInput, match="Row 5 of the data must be the one"):

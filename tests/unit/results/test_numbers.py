@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from treeproof.results.numbers import (
-    Change,
+    ShownChange,
     column_format,
     column_formats,
     digits_above,
@@ -129,7 +129,7 @@ def test_differences_are_those_of_what_is_shown():
         written = column_format(column)
         for before, after in zip(column, column * rng.uniform(0.5, 1.5, 50), strict=True):
             change = written.change(before, after)
-            assert isinstance(change, Change)
+            assert isinstance(change, ShownChange)
             one, other, moved = (
                 float(t.replace(",", "").replace("−", "-").replace("+", "")) for t in change
             )

@@ -8,7 +8,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
-from treeproof.search.relations import Steps
+from treeproof.search.boxes import Steps
 
 
 def stump(feature: int) -> tp.Model:

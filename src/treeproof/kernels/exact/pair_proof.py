@@ -4,12 +4,15 @@ As proof.py, without trimmed boxes. With two needs, a box may change the weight 
 and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import ONE, inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NODE_LIMIT,
@@ -26,10 +29,11 @@ from treeproof.kernels.exact.optimum import (
     is_worthless,
     new_best,
     new_target,
+    relate,
     reweigh,
 )
 from treeproof.kernels.exact.pairs import pair_leaves
-from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW
+from treeproof.kernels.exact.problem import FEATURE, GROSS, HIGH, LOW, SEGMENT_START
 from treeproof.kernels.exact.proof import (
     EXACT,
     LAMBDA,
@@ -39,10 +43,15 @@ from treeproof.kernels.exact.proof import (
     new_recorder,
     new_tape,
     put,
-    put_multipliers,
     with_bytes,
 )
-from treeproof.kernels.exact.property import TOO_LARGE, build_pair, pair_slack, with_all_trees
+from treeproof.kernels.exact.property import (
+    TOO_LARGE,
+    build_pair,
+    linked_slots,
+    pair_slack,
+    with_all_trees,
+)
 from treeproof.kernels.exact.search import (
     Budget,
     choose_branch,
@@ -75,13 +84,48 @@ def cut_off(problem, state, gap):
     return np.int64(-1), np.int64(0)
 
 
+class Related(NamedTuple):
+    """Which cells of related columns go together, as `relate` wants to know it.
+
+    copies  Copies
+    link    int64 (n, 3)  see `PairJudge`
+    """
+
+    copies: NamedTuple
+    link: np.ndarray
+
+
 @noalloc_kernel
-def split_in_record(problem, state, recorder, gap, best):
+def cut_unrelated(problem, state, recorder, related):
+    """Where to split cells off that go with no cell of their copy; slot -1 if there are none.
+
+    What is split off has no step of the staircase left, which closes it. A box in which no cells go
+    together at all is such a part itself.
+    """
+    box, before = state.box, recorder.before
+    for slot in range(problem.n_slots):
+        before[slot, LOW], before[slot, HIGH] = box[slot, LOW], box[slot, HIGH]
+    has_pairs = relate(related, problem, state)
+    found, cell = np.int64(-1), np.int64(0)
+    for slot in range(problem.n_slots):
+        if has_pairs and box[slot, LOW] > before[slot, LOW]:
+            found, cell = np.int64(slot), np.int64(box[slot, LOW] - 1)
+        elif has_pairs and box[slot, HIGH] < before[slot, HIGH]:
+            found, cell = np.int64(slot), np.int64(box[slot, HIGH])
+        box[slot, LOW], box[slot, HIGH] = before[slot, LOW], before[slot, HIGH]
+    return found, cell
+
+
+@noalloc_kernel
+def split_in_record(problem, state, recorder, gap, best, related):
     """Where to split a box; slot -1 when all its points reach the same leaves.
 
     A search goes on with the cells whose marginals are within the gap alone, which a proof does not
     tell of: where these need no split, the others are split off.
     """
+    slot, cell = cut_unrelated(problem, state, recorder, related)
+    if slot >= 0:
+        return slot, cell
     for place in range(problem.n_slots):
         recorder.before[place, LOW] = state.box[place, LOW]
     slot, cell, _, _ = choose_split(problem, state, gap, best.learned)
@@ -93,12 +137,32 @@ def split_in_record(problem, state, recorder, gap, best):
 
 
 @inner_kernel
+def put_met(problem, state, recorder, tape, n_bytes):
+    """Append the rounded multipliers of the segments that meet the state's box.
+
+    Those of the first one of each pair are left out: `round_multipliers` has made them 0.
+    """
+    exponent = recorder.exponent[0]
+    tape = with_bytes(tape, 3 + n_bytes * len(state.multiplier))
+    put(tape, exponent, 2)
+    put(tape, n_bytes, 1)
+    for index in range(problem.n_pairs):
+        pair = recorder.order[index]
+        start = problem.pairs[pair, SEGMENT_START]
+        for segment in range(
+            start + state.span[pair, LOW] + ONE, start + state.span[pair, HIGH] + ONE
+        ):
+            put(tape, np.int64(math.ldexp(state.multiplier[segment], -exponent)), n_bytes)
+    return tape
+
+
+@inner_kernel
 def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     """Prove that a problem stays below the floor, and write the proof down.
 
-    ground  PairLeaves and CellBox of the problem; whether boxes in which no pair of leaves gains
-            anything are closed by that; whether those with one pair of leaves in every tree may be
-            left to the reader
+    ground  PairLeaves, CellBox and Related of the problem; whether boxes in which no pair of leaves
+            gains anything are closed by that; whether those with one pair of leaves in every tree
+            may be left to the reader
 
     Returns PROVED, UNDECIDED where a box of the last kind may not, or the limit that was reached;
     and the tape: boxes in preorder, left ones first.
@@ -111,7 +175,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
     best = new_best(np.int64(0))
     weight = 0.5
     said = 0.5  # the weight that the reader of the tape knows
-    leaves, box, is_exact_at_zero, has_points = ground
+    leaves, box, related, is_exact_at_zero, has_points = ground
     if is_mixed:
         problem = reweigh(problem, parts, weight)
     n_nodes = 0
@@ -144,7 +208,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 # What is left without them may be closed by what its trees are.
                 slot, cell = cut_off(problem, state, gap)
             if slot < 0:
-                slot, cell = split_in_record(problem, state, recorder, gap, best)
+                slot, cell = split_in_record(problem, state, recorder, gap, best, related)
             if slot < 0 and not has_points:
                 return UNDECIDED, tape
         tape = with_bytes(tape, 16)
@@ -157,7 +221,7 @@ def record_boxes(problem, parts, state, recorder, tape, floor, budget, ground):
                 put(tape, NOTHING, 1)
             elif n_bytes > 0:
                 put(tape, LAMBDA, 1)
-                tape = put_multipliers(problem, state, recorder, tape, n_bytes)
+                tape = put_met(problem, state, recorder, tape, n_bytes)
             else:
                 put(tape, EXACT, 1)
             if stack.size[0] == 0:
@@ -217,7 +281,9 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
         room += (1e-6 if aim.mode == VALUE else SLACKS) * (slack[0] + slack[1])
         floor = bound - room if aim.mode == VALUE else -room
         recorder = new_recorder(problem, np.int64(len(low)), unit_exponent)
-        ground = (leaves, box, is_exact_at_zero, aim.mode != VALUE and has_all_trees)
+        related = Related(forest.copies, linked_slots(problem, forest.copies))
+        has_points = aim.mode != VALUE and has_all_trees
+        ground = (leaves, box, related, is_exact_at_zero, has_points)
         status, tape = record_boxes(
             problem, parts, new_state(problem), recorder, tape, floor, budget, ground
         )

@@ -68,6 +68,14 @@ class Kept(NamedTuple):
     total: float  # what the cheapest atoms cost together; infinite where an axis has none
 
 
+class Purse(NamedTuple):
+    """What points may cost, and what the branch at hand costs at least."""
+
+    limit: float
+    shrink: float  # by which costs of branches are shrunk
+    spent: np.ndarray  # (longest path + 1,) float64; by the length of the path so far
+
+
 @inlined_kernel
 def is_beyond(prices, atom):
     """Whether an atom costs more than its double, or only approaches it."""
@@ -173,8 +181,24 @@ def _piece(space, kept, node, axis, first, last):
 
 
 @noalloc_kernel
-def _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer):
+def range_cost(kept, axis, low, high):
+    """Cost of the cheapest atom in a range of kept ones."""
+    first = kept.start[axis] + low
+    last = kept.start[axis] + high
+    if kept.is_valley[axis]:
+        if first <= kept.bottom[axis] <= last:
+            return kept.cheapest[axis]
+        return min(kept.cost[first], kept.cost[last])
+    least = kept.cost[first]
+    for place in range(first + 1, last + 1):
+        least = min(least, kept.cost[place])
+    return least
+
+
+@noalloc_kernel
+def _restrict_along(forest, space, kept, coefficient, purse, tree, buffer):
     """Append the leaves of trees from a given one on; returns the first that did not fit."""
+    trees, nodes, spent = forest.trees, forest.space.nodes, purse.spent
     stack, path, current, box = buffer.stack, buffer.path, buffer.current, kept.box
     for axis in range(len(box.low)):
         current[axis, LOW] = box.low[axis]
@@ -199,7 +223,7 @@ def _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer):
                 current[path[length, 0], LOW] = path[length, 1]
                 current[path[length, 0], HIGH] = path[length, 2]
             begins_at = NOTHING if stack[top, 2] == NOTHING else stack[top, 3]
-            while nodes[node, TESTED] != NOTHING:
+            while nodes[node, TESTED] != NOTHING and spent[length] <= purse.limit:
                 axis = space.node_axis[node]
                 first = current[axis, LOW]
                 last = current[axis, HIGH]
@@ -219,9 +243,12 @@ def _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer):
                     path[length, 2] = last
                     is_whole = current[axis, LOW] == box.low[axis] and last == box.high[axis]
                     path[length, 3] = 1 if is_whole else 0
+                    before = range_cost(kept, axis, current[axis, LOW], last)
                     current[axis, LOW] = first
                     current[axis, HIGH] = end
                     length += 1
+                    now = range_cost(kept, axis, first, end)
+                    spent[length] = spent[length - 1] + (now - before) * purse.shrink
                 node = node + 1 if goes_left else np.int64(nodes[node, NEXT])
             if n_leaves == len(buffer.leaf_gain) or n_ranges + length > len(buffer.feature):
                 has_room = False
@@ -232,6 +259,8 @@ def _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer):
                     buffer.low[n_ranges] = current[path[step, 0], LOW]
                     buffer.high[n_ranges] = current[path[step, 0], HIGH]
                     n_ranges += 1
+            while nodes[node, TESTED] != NOTHING:
+                node += 1  # all that is below is too dear: one leaf stands for it
             leaf = nodes[node, NEXT]
             buffer.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
             buffer.leaf_row[n_leaves] = leaf
@@ -249,16 +278,25 @@ def _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer):
 
 
 @inner_kernel
-def restrict_along(forest, space, kept, coefficient):
-    """`Leaves` of the kept atoms: features are axes, cells are kept atoms within their axis."""
-    trees, nodes = forest.trees, forest.space.nodes
-    n_trees = len(trees.tree_output)
+def restrict_along(forest, space, kept, coefficient, limit):
+    """`Leaves` of the kept atoms: features are axes, cells are kept atoms within their axis.
+
+    limit  float64  a branch in which every point costs more, as a sum, becomes a single leaf
+
+    Sound: no point within the limit is in such a leaf, whatever its gain. Costs of branches are
+    shrunk by more than the rounding of their sums, to which each step adds two terms.
+    """
+    n_trees = len(forest.trees.tree_output)
     n_axes = len(kept.box.low)
     depth = forest.space.max_depth
     buffer = new_buffer(n_trees, n_axes, depth, 256 + 8 * n_trees, 1024 + 24 * n_trees)
+    spent = np.empty(len(buffer.path) + 1, dtype=np.float64)
+    shrink = 1.0 - (n_axes + 4 * len(spent)) * 2.0**-52
+    spent[0] = kept.total * shrink
+    purse = Purse(limit, shrink, spent)
     tree = np.int64(0)
     while tree < n_trees:
-        tree = _restrict_along(trees, nodes, space, kept, coefficient, tree, buffer)
+        tree = _restrict_along(forest, space, kept, coefficient, purse, tree, buffer)
         if tree < n_trees:
             buffer = grow_buffer(buffer)
     n_leaves = buffer.leaf_start[n_trees]
@@ -272,21 +310,6 @@ def restrict_along(forest, space, kept, coefficient):
         buffer.low[:n_ranges],
         buffer.high[:n_ranges],
     )
-
-
-@noalloc_kernel
-def range_cost(kept, axis, low, high):
-    """Cost of the cheapest atom in a range of kept ones."""
-    first = kept.start[axis] + low
-    last = kept.start[axis] + high
-    if kept.is_valley[axis]:
-        if first <= kept.bottom[axis] <= last:
-            return kept.cheapest[axis]
-        return min(kept.cost[first], kept.cost[last])
-    least = kept.cost[first]
-    for place in range(first + 1, last + 1):
-        least = min(least, kept.cost[place])
-    return least
 
 
 @inner_kernel

@@ -223,7 +223,7 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
         put(tape, DEAR, 1)
         return PROVED, tape
     start = forest.semantics.start
-    leaves = restrict_along(forest, space, kept, claim.coefficient)
+    leaves = restrict_along(forest, space, kept, claim.coefficient, np.inf)
     base = 0.0
     for output in range(len(start)):
         base += claim.coefficient[output] * start[output]

@@ -55,8 +55,8 @@ from treeproof.kernels.exact.search import Budget
 
 FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
-GROWTH, LATER_GROWTH, EARLY_TRIALS = 1.3, 2.0, 3
-"""How a limit grows after a trial without a witness: at first, and after some trials."""
+GROWTH, PROVED_GROWTH = 1.5, 2.0
+"""How a limit grows after a trial without a witness: one that proved nothing, one that did."""
 PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
@@ -181,8 +181,9 @@ def outlook_of(forest, claim, space, prices, limit, most):
     while True:
         limit = min(limit, most)
         kept = keep_affordable(space, prices, limit)
+        largest = np.inf if prices.is_max else limit
         if not np.isinf(kept.total):
-            leaves = restrict_along(forest, space, kept, claim.coefficient)
+            leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
             base, floor = base_and_floor(forest, claim, leaves)
             costs = leaf_costs(leaves, kept, prices.is_max)
             if may_reach(leaves, costs, base, floor, limit):
@@ -299,7 +300,8 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
     kept = keep_affordable(space, prices, limit)
     if np.isinf(kept.total):
         return PROVED, 0.0, parts
-    leaves = restrict_along(forest, space, kept, claim.coefficient)
+    largest = np.inf if prices.is_max else limit
+    leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
@@ -495,7 +497,6 @@ def search_priced_row(ways, guess, budget):
     patience = 1.0
     step = LARGEST_STEP
     is_stepping = False
-    n_trials = 0
     while True:
         trial = min(on_grid(prices, trial), most)
         sweeps = found.counts[SWEEPS]
@@ -539,8 +540,7 @@ def search_priced_row(ways, guess, budget):
                 return PROVED
             is_quick = np.bool_(False)
         else:
-            n_trials += 1
-            growth = GROWTH if n_trials <= EARLY_TRIALS or worst != PROVED else LATER_GROWTH
+            growth = PROVED_GROWTH if worst == PROVED else GROWTH
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
             # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or

@@ -80,14 +80,12 @@ FAR_CHEAPER, EARLY = 0.7, 8
 """A witness at this share of the limit makes the trees worth restricting anew, in early nodes."""
 PRICE_STEP, NODE_PRICE_STEP = 0.8, 0.9
 """By what factor α is changed at roots and at other nodes."""
-ROOT_PROGRESS, MOST_ROOT_SWEEPS, MOST_ROOT_WORK = 0.8, 64, 1 << 24
-"""Part of the gap that a round of sweeps at the root has to leave at most for another one, twice as
-long; from how many sweeps of a round on, or sweeps times entries, there is none."""
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
-ROUNDS, SWAPS = 3, 4
-"""Rounds of ascent, and of exchanges of one changed axis for another."""
+ROUNDS, DISCOUNTS, DISCOUNT = 3, 8, 0.7
+"""Rounds of ascent without prices; before it, how many prices there are, each that part of the one
+before."""
 
 
 class Allowance(NamedTuple):
@@ -184,55 +182,24 @@ def make_cheaper(problem, state, quest, gain):
 
 
 @noalloc_kernel
-def exchange(problem, state, quest, gain):
-    """Take one changed slot back to its cheapest cell and make up for it in another.
-
-    Returns the gain, and whether the point became cheaper.
-    """
-    values, cost, point = quest.values, quest.cost, quest.point
-    for slot in range(problem.n_slots):
-        here = point[slot]
-        cheapest = state.box[slot, LOW]
-        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
-            if cost[cell] < cost[cheapest]:
-                cheapest = cell
-        saved = cost[here] - cost[cheapest]
-        if saved <= 0.0:
-            continue
-        gain = move_to(problem, state, quest, slot, np.int32(cheapest), gain)
-        best_slot = -1
-        best_cell = np.int32(0)
-        best_extra = saved * (1.0 - 2.0**-30)
-        for other in range(problem.n_slots):
-            if state.box[other, LOW] == state.box[other, HIGH]:
-                continue
-            slot_values(quest.pure, state, quest.holders, other, values)
-            mine = point[other]
-            for cell in range(state.box[other, LOW], state.box[other, HIGH] + 1):
-                extra = cost[cell] - cost[mine]
-                if extra < best_extra and gain + values[cell] - values[mine] >= quest.need:
-                    best_extra = extra
-                    best_slot = other
-                    best_cell = np.int32(cell)
-        if best_slot >= 0:
-            return move_to(problem, state, quest, best_slot, best_cell, gain), True
-        gain = move_to(problem, state, quest, slot, here, gain)
-    return gain, False
-
-
-@noalloc_kernel
 def climb_priced(problem, state, quest, is_thorough):
-    """Gain of the quest's point after some ascent, first with prices, then without."""
-    for slot in range(problem.n_slots):
-        quest.is_stale[slot] = True
+    """Gain of the quest's point after some ascent, with lower and lower prices, then without.
+
+    So the changes that gain most for what they cost are made first.
+    """
     gain = locate(quest.pure, state, quest.point, quest.holders)
-    if is_thorough and gain < quest.need:
-        price = 0.0 if quest.prices.is_max else state.weight[len(state.weight) - 1]
-        gain = ascend_priced(problem, state, quest, gain, price, np.int64(ROUNDS))
-        if gain < quest.need and price > 0.0:
-            for slot in range(problem.n_slots):
-                quest.is_stale[slot] = True
-            gain = ascend_priced(problem, state, quest, gain, 0.0, np.int64(ROUNDS))
+    if not is_thorough:
+        return gain
+    price = 0.0 if quest.prices.is_max else state.weight[len(state.weight) - 1]
+    n_steps = DISCOUNTS if price > 0.0 else 0
+    for step in range(n_steps + 1):
+        if gain >= quest.need:
+            break
+        is_last = step == n_steps
+        for slot in range(problem.n_slots):
+            quest.is_stale[slot] = True
+        own = 0.0 if is_last else price * DISCOUNT**step
+        gain = ascend_priced(problem, state, quest, gain, own, np.int64(ROUNDS if is_last else 1))
     return gain
 
 
@@ -261,14 +228,16 @@ def is_candidate(problem, state, quest, is_thorough):
         return False
     copy_into(quest.best, quest.point)
     gain = make_cheaper(problem, state, quest, gain)
-    for _ in range(SWAPS if is_thorough and not quest.prices.is_max else 0):
-        gain, is_cheaper = exchange(problem, state, quest, gain)
-        if not is_cheaper:
-            break
-        gain = make_cheaper(problem, state, quest, gain)
     if not meets_claim(quest):
         copy_into(quest.point, quest.best)
-    return point_cost(problem, quest, quest.point) <= quest.limit[0]
+    return may_be_dear(quest) or point_cost(problem, quest, quest.point) <= quest.limit[0]
+
+
+@noalloc_kernel
+def may_be_dear(quest):
+    """Whether a violation beyond the limit is of use: the first one says what to search below."""
+    prices = quest.prices
+    return not prices.is_max and not prices.takes_any and quest.found.upper[0] == np.inf
 
 
 @noalloc_kernel
@@ -355,12 +324,13 @@ def side_of_limit(problem, quest):
 def judge_priced(problem, quest):
     """Judge the quest's point by its values; a violation becomes the witness, and lowers the limit.
 
-    Points above the limit are not judged: HOLDS. Where any violation within the limit is sought,
-    one that is too near to it is noted and AMBIGUOUS: who reads what was found decides.
+    Points above the limit are not judged: HOLDS; but a first witness may be above, and leaves the
+    limit as it is. Where any violation within the limit is sought, one that is too near to it is
+    noted and AMBIGUOUS: who reads what was found decides.
     """
     found, kept, space = quest.found, quest.kept, quest.space
     side = side_of_limit(problem, quest)
-    if side == ABOVE:
+    if side == ABOVE and not may_be_dear(quest):
         return np.int64(HOLDS)
     found.counts[POINTS] += 1
     point = quest.witness
@@ -379,6 +349,8 @@ def judge_priced(problem, quest):
         copy_into(found.values, point)
         if side == AT_THE_LIMIT:
             return np.int64(AMBIGUOUS)
+        if side == ABOVE:
+            return verdict  # Sound: the limit stays, since atoms beyond it were not kept
         set_limit(problem, quest, next_limit(quest.prices, found.upper[0]), cost)
     return verdict
 
@@ -443,7 +415,6 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         return CLOSED, 0.0
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
-    last_gap = bound - floor
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -458,20 +429,19 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
             continue
         if turn & (turn - 1) == 0 and bound >= floor:
             bound = improve_terms(problem, state, quest, bound)
-        if is_root:
-            if turn == (1 if history == FRESH else 2) and history != REJECTED:
+        if is_root and turn == QUICK_SWEEPS:
+            if not is_quick:
+                bound = shift_price(problem, state, quest, bound, PRICE_STEP)
+            if history == FRESH and bound >= floor:
                 decode(problem, state, state.rest, quest.cost, quest.point)
                 if is_candidate(problem, state, quest, True):
                     return CANDIDATE, 0.0
-            elif turn == QUICK_SWEEPS:
-                if not is_quick:
-                    bound = shift_price(problem, state, quest, bound, PRICE_STEP)
-                outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
-                if outcome != SPLIT or is_quick:
-                    return outcome, gap
-                bound = enter_priced(problem, state, quest)
-                if bound == -np.inf:
-                    return CLOSED, 0.0
+            outcome, gap, _ = look_closer_priced(problem, state, quest, history != REJECTED)
+            if outcome != SPLIT or is_quick:
+                return outcome, gap
+            bound = enter_priced(problem, state, quest)
+            if bound == -np.inf:
+                return CLOSED, 0.0
         if turn == limit or (
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
@@ -479,22 +449,14 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
                 problem, state, quest, bound, PRICE_STEP if is_root else NODE_PRICE_STEP
             )
             outcome, gap, kept = look_closer_priced(problem, state, quest, history != REJECTED)
-            goes_on = (
-                is_root
-                and gap < ROOT_PROGRESS * last_gap
-                and limit < MOST_ROOT_SWEEPS
-                and limit * len(problem.entries) < MOST_ROOT_WORK
-            )
             if outcome == SPLIT and is_far_smaller(problem, state):
                 return outcome, gap
-            if outcome != SPLIT or (kept > WORTH_ANOTHER_TRY and not goes_on):
+            if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
                 return outcome, gap
             bound = enter_priced(problem, state, quest)
             if bound == -np.inf:
                 return CLOSED, 0.0
             turn = 0
-            last_gap = gap
-            limit = 2 * limit if goes_on else limit
 
 
 @noalloc_kernel
@@ -619,6 +581,8 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
                 if prices.takes_any:
+                    return UNDECIDED, parts
+                if is_quick and found.upper[0] > quest.limit[0] + quest.elsewhere:
                     return UNDECIDED, parts
                 if prices.is_max or (
                     n_nodes <= EARLY and quest.limit[0] < FAR_CHEAPER * began_at and not is_part

@@ -1,0 +1,231 @@
+"""Evidence within rules: accepted where it is genuine, and no lie of it is; planted bugs show."""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+import treeproof as tp
+from tests.campaigns.forged_rules import campaign
+from tests.oracle.rule_evidence import judged
+from treeproof.checker import RunChecker
+from treeproof.checker import rules as checked
+from treeproof.query import prices, rules
+from treeproof.results.run_file import row_records
+from treeproof.search import boxes
+
+MOST_SEEDS = 400
+
+
+def test_no_lie_is_accepted_and_all_genuine_evidence_is() -> None:
+    counts = campaign(1000, 60, per_record=4)
+    assert counts["false"] == 0
+    assert counts["genuine accepted"] > 80
+    assert counts["forged rejected"] > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(4))
+def test_no_lie_of_many_is_accepted(block: int) -> None:
+    assert campaign(2000 + 200 * block, 200)["false"] == 0
+
+
+@pytest.mark.parametrize("arithmetic", ["float64", "real"])
+@pytest.mark.parametrize("ball", [tp.L1, tp.L2, tp.LInf, tp.L0])
+def test_rules_about_all_numbers_have_evidence(ball: Any, arithmetic: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 4))
+    y = X[:, 0] + X[:, 1] * X[:, 2] > 0.8
+    model = tp.load(GradientBoostingClassifier(n_estimators=6, random_state=0).fit(X, y))
+    rows = X[:5].copy()
+    rows[:, 1] = 0.5 * rows[:, 0]
+    texts = ["x[1] <= 0.9 * x[0]", "x[0] > 0.5 => x[2] + x[3] < 3"]
+    domain = tp.Domain(rules=texts)
+    results = tp.radius(
+        model, rows, None, ball(domain=domain), arithmetic=arithmetic, evidence=True,
+        node_limit=100,
+    )  # fmt: skip
+    checker = RunChecker(results.header, model.ensemble)
+    for record in row_records(results):
+        assert checker.check(record).status == "accepted"
+        assert record["evidence"].startswith("E4:")
+    if ball is not tp.L0:
+        # Without the rules it is another, cheaper question.
+        header = {**results.header, "question": {**results.header["question"]}}
+        header["question"]["perturbation"] = {
+            **header["question"]["perturbation"],
+            "domain": {**header["question"]["perturbation"]["domain"], "rules": texts[1:]},
+        }
+        without = tp.radius(model, rows, None, ball(), arithmetic=arithmetic)
+        for record, upper in zip(row_records(results), without.upper, strict=True):
+            if record["lower"] > upper:
+                assert RunChecker(header, model.ensemble).check(record).status == "rejected"
+
+
+def test_an_own_value_outside_the_domain_may_stay() -> None:
+    """Rows that break the ranges of a domain, or do not move, are not forced back into bounds."""
+    X = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
+    row = [[0.0, 5.0, 2.0]]
+    domain = tp.Domain(ranges={1: (0, 1)}, allow_broken_rows=True, rules=["x[0] + x[1] <= 6"])
+    for asked in (tp.L1(domain=domain), tp.L1(low=0.0, frozen=[2], domain=domain)):
+        found = tp.radius(model, row, None, asked, arithmetic="real", evidence=True)
+        assert float(found.upper[0]) == pytest.approx(0.5, rel=1e-6)
+        assert found.exact.all()
+        (record,) = row_records(found)
+        assert RunChecker(found.header, model.ensemble).check(record).status == "accepted"
+    frozen = tp.L1(high=1.0, frozen=[1, 2], domain=tp.Domain(rules=["x[0] <= x[1]"]))
+    found = tp.radius(model, row, None, frozen, arithmetic="real", evidence=True)
+    assert float(found.upper[0]) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_numbers_between_obey_as_a_witness_does() -> None:
+    """A threshold that breaks what a value just below it obeys is not approached."""
+    X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
+    below = float(tp.radius(model, [[1.0, 0.0]], None, tp.L1()).witness[0, 0])
+    cut = math.nextafter(below, 1.0)
+    for text, least in (
+        ("x[0] <= 2", 1.0 - cut),
+        (f"x[0] <= 0.75 => x[0] < {Decimal(cut)}", 1.0 - below),
+    ):
+        domain = tp.Domain(rules=[text])
+        found = tp.radius(model, [[1.0, 0.0]], None, tp.L1(domain=domain), evidence=True)
+        assert found.witness[0, 0] == below
+        assert found.upper.tolist() == [least]
+        (record,) = row_records(found)
+        assert RunChecker(found.header, model.ensemble).check(record).status == "accepted"
+
+
+def part_lost_in_a_split(patch: pytest.MonkeyPatch) -> None:
+    """The upper half of a box is forgotten."""
+    plain = boxes.BoxSearch._halves
+
+    def planted(self: Any, *given: Any) -> Any:
+        found = plain(self, *given)
+        return found._replace(children=[found.children[0], None])
+
+    patch.setattr(boxes.BoxSearch, "_halves", planted)
+
+
+def comparison_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Of an implication, rows that do not meet its first part are forgotten."""
+    plain = boxes.BoxSearch.split_at
+
+    def planted(self: Any, part: Any, *given: Any) -> Any:
+        found = plain(self, part, *given)
+        if part.split is None or part.split.rule is None:
+            return found
+        children = [None, *part.split.children[1:]]
+        part.split = part.split._replace(children=children)
+        return [child for child in children if child is not None]
+
+    patch.setattr(boxes.BoxSearch, "split_at", planted)
+
+
+def strict_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Comparisons that may be equal are taken for strict ones."""
+    plain = boxes.Steps.floor
+    patch.setattr(boxes.Steps, "floor", lambda self, side, is_strict=False: plain(
+        self, side, is_strict=True))  # fmt: skip
+
+
+def rule_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Rules always hold."""
+    patch.setattr(rules.Rule, "holds", lambda self, row: True)
+
+
+def own_value_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Values that do not change are not allowed where they are."""
+    plain = prices._cell_prices
+
+    def planted(part: Any, home: Any) -> Any:
+        cost, *rest = plain(part, home)
+        return np.where(
+            (cost == 0.0) & (part.rows[:, part.axes.cells.feature] > 0.0), 1.0, cost
+        ), *rest
+
+    patch.setattr(prices, "_cell_prices", planted)
+
+
+SEARCH_BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    part_lost_in_a_split,
+    comparison_forgotten,
+    strict_for_all,
+    rule_ignored,
+    own_value_forgotten,
+]
+
+
+@pytest.mark.parametrize("plant", SEARCH_BUGS)
+def test_the_checker_withdraws_answers_of_a_broken_search(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    # In tests, an answer that must be withdrawn is an error.
+    with pytest.raises(AssertionError, match="the checker does not accept its evidence"):
+        _ask_until_withdrawn()
+
+
+def _ask_until_withdrawn() -> None:
+    for seed in range(MOST_SEEDS):
+        for found in judged(seed):
+            assert not (found.status == "accepted" and found.wrong), "a lie is accepted"
+
+
+def gaps_allowed(patch: pytest.MonkeyPatch) -> None:
+    """Values between two halves may be left out."""
+    patch.setattr(checked.Values, "beyond", lambda self, end, up: math.inf if up else -math.inf)
+
+
+def choices_are_empty(patch: pytest.MonkeyPatch) -> None:
+    """Where a comparison was chosen, no row is left."""
+    plain = checked.RuledProof.cut
+    patch.setattr(checked.RuledProof, "cut", lambda self, box, chosen: None if chosen else plain(
+        self, box, chosen))  # fmt: skip
+
+
+def leaves_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """The box of a leaf need not hold what is left."""
+    plain = checked.RuledProof._leaf
+    patch.setattr(checked.RuledProof, "_leaf", lambda self, reader, box, place: plain(
+        self, reader, None, place))  # fmt: skip
+
+
+def all_is_strict(patch: pytest.MonkeyPatch) -> None:
+    """A comparison that may be equal cannot be."""
+    patch.setattr(checked.Comparison, "is_possible", lambda self, box: self.least(box) < 0)
+
+
+def all_is_dear(patch: pytest.MonkeyPatch) -> None:
+    """Every box costs too much."""
+    patch.setattr(checked.RuledProof, "_is_dear", lambda self, box: True)
+
+
+def witness_unchecked(patch: pytest.MonkeyPatch) -> None:
+    """A witness obeys every rule."""
+    patch.setattr(checked.Rule, "holds_between", lambda self, row, other: True)
+
+
+CHECKER_BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    gaps_allowed,
+    choices_are_empty,
+    leaves_anywhere,
+    all_is_strict,
+    all_is_dear,
+    witness_unchecked,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", CHECKER_BUGS)
+def test_planted_bugs_of_the_checker_let_a_lie_pass(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(campaign(first, 20, per_record=30)["accepted lies"] for first in range(0, 400, 20))
