@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from treeproof.engines.base import Budget
 from treeproof.engines.batches import BatchSearch
 from treeproof.engines.exact import limits_of
-from treeproof.engines.base import Budget
 from treeproof.kernels.core.status import PROVED
 from treeproof.kernels.exact.row import FirstGuess
 from treeproof.kernels.exact.target_rows import solve_targets
