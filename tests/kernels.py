@@ -12,8 +12,9 @@ def called(inner: Any) -> Callable[..., Any]:
     def entry_point(*arguments: Any) -> Any:
         return inner(*arguments)
 
+    plain = getattr(inner, "py_func", inner)  # where nothing is compiled, it is the function itself
     # By these names it is found again, as long as the sources of the inner kernel's package are
     # the same.
-    entry_point.__module__ = inner.py_func.__module__
-    entry_point.__qualname__ = f"called_{inner.py_func.__qualname__}"
+    entry_point.__module__ = plain.__module__
+    entry_point.__qualname__ = f"called_{plain.__qualname__}"
     return kernel(entry_point)

@@ -8,6 +8,10 @@ in turns of single nodes, which end and begin again all the time. The others go 
 the registry in turn. ``--only NUMBER`` asks about that case alone. The exit status is 1 if an
 answer differs from the oracle's.
 
+With ``--targets`` all cases ask the exact engine whether a class of several is reached, see
+`tests.soundness.test_exact`: of random models, or one that wins in few cells of crowded ones; by
+single conditions, by sums of them, and in turns of few nodes.
+
 With ``--record FILE`` every block of cases adds a line to the file, a later run goes on where the
 last one of its seed ended, and the counts of all runs are added up.
 """
@@ -17,7 +21,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +31,16 @@ import numpy as np
 
 from tests.contract import engine_checks
 from tests.contract.test_engines import MORE, NAMES, WITH_OPTIONS
-from tests.soundness.test_exact import ASKS, SIZES
+from tests.soundness.test_exact import (
+    ASKS,
+    RIVALS,
+    RIVALS_OF_FEW,
+    SIZES,
+    TURNS,
+    check_answers,
+    check_rare_target,
+    target_query,
+)
 from tests.strategies import SMALL, random_case
 from treeproof.engines import exact
 from treeproof.engines.base import Budget, Engine
@@ -43,7 +56,7 @@ OTHERS = 8
 
 
 @contextmanager
-def settings(**values: int) -> Iterator[None]:
+def settings(**values: Any) -> Iterator[None]:
     """The exact engine with other turns."""
     with ExitStack() as stack:
         for name, value in values.items():
@@ -92,7 +105,30 @@ def ask(seed: int, number: int) -> str:
     return f"{name}: {kind}, {type(case.goal).__name__}"
 
 
-def run(cases: range, seed: int, show: bool = False) -> tuple[Counter[str], list[str]]:
+TARGET_SIZES = (SMALL, RIVALS_OF_FEW, RIVALS)
+
+
+def ask_target(seed: int, number: int) -> str:
+    """Ask whether a class is reached; returns how it was searched for, and the kind of question."""
+    rng = np.random.default_rng([seed, number])
+    kind = ASKS[number % len(ASKS)]
+    turn = number // len(ASKS)
+    if turn % 2 == 0:
+        way = turn // 2 % len(TURNS)
+        is_split = check_rare_target(rng, 3 * way + number % 3)
+        return f"rare target, turns {way}{', split' if is_split else ''}: {kind}"
+    way = turn // 2 % (len(TURNS) + 1)
+    query = target_query(rng, TARGET_SIZES[turn // 8 % len(TARGET_SIZES)], kind, 3)
+    # The last way is by sums alone.
+    changes = {"solve_targets": exact.solve_batch} if way == len(TURNS) else TURNS[way]
+    with settings(**changes):
+        check_answers(query, kind)
+    return f"target, {'sums' if way == len(TURNS) else f'turns {way}'}: {kind}"
+
+
+def run(
+    cases: range, seed: int, show: bool = False, ask: Callable[[int, int], str] = ask
+) -> tuple[Counter[str], list[str]]:
     """Ask about many cases; returns what was asked how often, and the mismatches."""
     asked: Counter[str] = Counter()
     wrong: list[str] = []
@@ -115,13 +151,15 @@ def recorded(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def run_on_record(path: Path, seed: int, n_cases: int) -> tuple[Counter[str], list[str]]:
+def run_on_record(
+    path: Path, seed: int, n_cases: int, ask: Callable[[int, int], str] = ask
+) -> tuple[Counter[str], list[str]]:
     """Go on where the record of a seed ends, block by block; returns the counts of all blocks."""
     blocks = recorded(path)
     first = max((int(block["end"]) for block in blocks if block["seed"] == seed), default=0)
     for start in range(first, first + n_cases, BLOCK):
         end = min(start + BLOCK, first + n_cases)
-        asked, wrong = run(range(start, end), seed, show=True)
+        asked, wrong = run(range(start, end), seed, show=True, ask=ask)
         blocks.append({"seed": seed, "first": start, "end": end, "asked": asked, "wrong": wrong})
         with path.open("a") as file:
             file.write(json.dumps(blocks[-1]) + "\n")
@@ -139,14 +177,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="ask about the case of this number alone")
     parser.add_argument("--record", type=Path, help="go on where this file ends, and add to it")
+    parser.add_argument("--targets", action="store_true", help="ask about targets of many classes")
     options = parser.parse_args()
+    question = ask_target if options.targets else ask
     if options.record is not None:
-        asked, wrong = run_on_record(options.record, options.seed, options.cases)
+        asked, wrong = run_on_record(options.record, options.seed, options.cases, question)
     else:
         cases = range(options.first, options.first + options.cases)
         if options.only is not None:
             cases = range(options.only, options.only + 1)
-        asked, wrong = run(cases, options.seed, show=True)
+        asked, wrong = run(cases, options.seed, show=True, ask=question)
     for name, count in sorted(asked.items()):
         print(f"{name}: {count:,}")
     n_refused = sum(count for name, count in asked.items() if ": refused" in name)

@@ -5,6 +5,8 @@ cases; the default one is a sample of other seeds.
 """
 
 import dataclasses
+from contextlib import nullcontext
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -17,9 +19,12 @@ from treeproof.engines import exact
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.model import evaluate
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, FloatArray, Provenance
 from treeproof.query.goals import AvoidsTarget
-from treeproof.query.perturbations import LInf
+from treeproof.query.perturbations import Box, LInf
 from treeproof.query.query import Query, resolve_query
+from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
 ENGINE = ExactEngine()
@@ -47,6 +52,17 @@ RIVALS = Sizes(trees=40, depth=4, features=4, outputs=4, rows=1)
 RIVALS_OF_FEW = Sizes(trees=16, depth=3, features=2, outputs=4, rows=1)
 """Likewise, with few cells."""
 
+TARGET_BUDGET = Budget(time_limit_s=60.0)
+"""Sums alone try a thousand radii and more where features differ by 300 orders of magnitude, which
+takes as many seconds in interpreted runs as milliseconds otherwise."""
+
+TURNS: tuple[dict[str, int], ...] = (
+    {},
+    {"TARGET_PATIENCE": 1, "MORE_PATIENCE": 2},
+    {"TARGET_PATIENCE": 6, "MORE_PATIENCE": 3},
+)
+"""Nodes of the turns of a target: as it is, and so few that searches end and begin again."""
+
 
 def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
     case = random_case(rng, sizes, ask=ask)
@@ -60,28 +76,117 @@ def check_case(rng: np.random.Generator, sizes: Sizes, ask: str) -> None:
             engine_checks.check_verdict(ENGINE, case.query, row, outcomes)
 
 
+def target_query(rng: np.random.Generator, sizes: Sizes, ask: str, least_classes: int) -> Query:
+    """A question whether a class is reached."""
+    while True:
+        case = random_case(rng, sizes, ask=ask, kind="argmax")
+        ensemble, rows = case.query.ensemble, case.query.rows
+        if ensemble.n_classes >= least_classes:
+            break
+    goal = AvoidsTarget(ensemble.classes[int(rng.integers(ensemble.n_classes))])
+    accumulators = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+    return resolve_query(ensemble, rows, accumulators, None, case.perturbation, goal=goal)
+
+
+def check_answers(query: Query, ask: str) -> Results:
+    """Compare all answers to a targeted question with the oracle."""
+    if ask == "radius":
+        outcomes, check = ENGINE.radius(query, TARGET_BUDGET), engine_checks.check_radius
+    else:
+        outcomes, check = ENGINE.verify(query, TARGET_BUDGET), engine_checks.check_verdict
+    for row in range(len(query)):
+        check(ENGINE, query, row, outcomes)
+    return outcomes
+
+
 def check_target(rng: np.random.Generator, ask: str, mixes: bool) -> None:
     """Ask whether a class is reached, by single conditions or by sums of them."""
     sizes = (RIVALS_OF_FEW, SMALL)[int(rng.integers(2))]
-    case = random_case(rng, sizes, ask=ask, kind="argmax")
-    query = case.query
-    goal = AvoidsTarget(query.ensemble.classes[int(rng.integers(query.ensemble.n_classes))])
-    accumulators = evaluate.accumulate(
-        query.ensemble, evaluate.leaf_rows(query.ensemble, query.rows)
-    )
-    query = resolve_query(
-        query.ensemble, query.rows, accumulators, None, case.perturbation, goal=goal
-    )
+    query = target_query(rng, sizes, ask, 2)
     kernel = exact.solve_batch if mixes else exact.solve_targets
     with mock.patch.object(exact, "solve_targets", kernel):
-        if ask == "radius":
-            outcomes, check = ENGINE.radius(query, BUDGET), engine_checks.check_radius
-        else:
-            outcomes, check = ENGINE.verify(query, BUDGET), engine_checks.check_verdict
-    for row in range(len(query)):
-        # Sums alone need not decide every row: single conditions come first in the engine.
-        if not mixes or outcomes.exact[row] or outcomes.verdict[row] != Verdict.UNKNOWN:
-            check(ENGINE, query, row, outcomes)
+        check_answers(query, ask)
+
+
+def full_tree(
+    rng: np.random.Generator, depth: int, features: list[int], width: int, leaves: FloatArray
+) -> dict:
+    """A tree of that depth on both sides everywhere; features have eight thresholds."""
+    nodes: dict[str, list] = {
+        name: [] for name in ("feature", "threshold", "left", "right", "flags", "value")
+    }
+
+    def grow(level: int) -> int:
+        node = len(nodes["feature"])
+        is_leaf = level == 0
+        nodes["feature"].append(0 if is_leaf else int(rng.choice(features)))
+        nodes["threshold"].append(0.0 if is_leaf else float(rng.integers(1, 9)) / 8.0)
+        nodes["flags"].append(0)
+        nodes["value"].append(rng.choice(leaves, size=width) if is_leaf else np.zeros(width))
+        for name in ("left", "right"):
+            nodes[name].append(-1)
+        for name in ("left", "right") if not is_leaf else ():
+            nodes[name][node] = grow(level - 1)
+        return node
+
+    grow(depth)
+    return nodes
+
+
+def rare_target(rng: np.random.Generator) -> tuple[Ensemble, int]:
+    """A model of three to five classes, and one of them that wins in few cells, by nothing or not.
+
+    Trees contradict each other, so that boxes have to be split until little is left of them. Some
+    classes test features of their own: their trees go on where those of others have one leaf left.
+    """
+    n_classes = int(rng.integers(3, 6))
+    is_vector = bool(rng.random() < 0.4)
+    leaves = np.array(((-1.0, -0.5, 0.0, 0.5, 1.0), (-0.3, -0.1, 0.1, 0.2, 0.3))[rng.integers(2)])
+    builder = TreeBuilder(leaf_width=n_classes if is_vector else 1)
+    is_apart = not is_vector and bool(rng.random() < 0.5)
+    n_trees = int(rng.integers(1 if is_apart else 3, 9))
+    for tree in range(n_trees * (1 if is_vector else n_classes)):
+        features = [tree % n_classes % 3] if is_apart else [0, 1, 2]
+        nodes = full_tree(rng, int(rng.integers(2, 5)), features, builder.leaf_width, leaves)
+        builder.add_tree(output=-1 if is_vector else tree % n_classes, **nodes)
+    link: Any = rng.choice(["identity", "identity", "softmax_float32"])
+    ensemble = Ensemble(
+        trees=builder.finish(),
+        n_features=3,
+        n_outputs=n_classes,
+        input_precision="float64",
+        aggregation=Aggregation(precision="float64", start=(0.0,) * n_classes),
+        decision=Decision(kind="argmax", link=link),
+        classes=tuple(range(n_classes)),
+        provenance=Provenance(library="random"),
+    )
+    target = int(rng.integers(n_classes))
+    axis = np.arange(9) / 8.0 + 1.0 / 16.0
+    points = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, points))
+    lead = np.sort(sums[:, target] - np.delete(sums, target, axis=1).max(axis=1))
+    start = np.zeros(n_classes)
+    start[target] = -lead[-int(rng.choice([1, 2, 4, 12]))]
+    aggregation = dataclasses.replace(ensemble.aggregation, start=tuple(start.tolist()))
+    return dataclasses.replace(ensemble, aggregation=aggregation), target
+
+
+def check_rare_target(rng: np.random.Generator, number: int) -> bool:
+    """Ask about a target that wins in few cells; returns whether boxes were split.
+
+    Single conditions go on to the end, or both searches take turns of few nodes.
+    """
+    ask, turns = ASKS[number % 3], TURNS[number // 3 % 3]
+    ensemble, target = rare_target(rng)
+    rows = rng.integers(2, 17, size=(1, 3)) / 16.0
+    perturbation: LInf | Box = LInf(None if ask == "radius" else float(rng.integers(4, 15)) / 16.0)
+    if ask == "box":
+        perturbation = Box(*(rng.integers((0, 12), (8, 20), size=(3, 2)) / 16.0).T)
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+    query = resolve_query(ensemble, rows, sums, None, perturbation, goal=AvoidsTarget(target))
+    with mock.patch.multiple(exact, **turns) if turns else nullcontext():
+        statistics = check_answers(query, ask).statistics
+    return bool(np.any(statistics["nodes"] > statistics["restrictions"]))
 
 
 def has_alternatives(query: Query) -> bool:
@@ -213,6 +318,16 @@ def test_searches_that_end_early_keep_bounds_that_hold(seed):
             assert truth.value <= outcomes.upper[row]
             n_positive += lower > 0.0
     assert n_positive > 5
+
+
+def test_rare_targets_in_turns_of_any_length():
+    n_split = 0
+    for number in range(180):
+        try:
+            n_split += check_rare_target(np.random.default_rng([4_500, number]), number)
+        except AssertionError as error:
+            raise AssertionError(f"seed [4500, {number}]: {error}") from error
+    assert n_split >= 10
 
 
 @pytest.mark.parametrize("mixes", [False, True])

@@ -19,14 +19,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RUN = """
 import sys
+from unittest import mock
 import numpy as np
-from tests.soundness.test_exact import ASKS, SIZES, check_case, check_target
+from tests.soundness.test_exact import ASKS, SIZES, check_case, check_rare_target, check_target
 from tests.unit.engines import test_exact_arithmetic
-from tests.unit.kernels import test_dual, test_leaves
+from tests.unit.kernels import test_dual, test_leaves, test_target_rows
+from treeproof.kernels.exact import target_rows, target_search
+
+def only_look(quest, box, may_rise):
+    conditions, walk = quest.claim.conditions, quest.walk
+    target_search.evaluate(quest.forest, conditions, quest.region.row, walk, box)
+    return target_search.worst_condition(walk.value), False
 
 try:
     test_leaves.test_gains_are_never_below_the_exact_ones_also_where_they_cancel()
     test_exact_arithmetic.test_a_score_just_above_a_bound_of_zero()
+    test_target_rows.test_a_lower_bound_does_not_say_that_nothing_attains_it()
 except AssertionError as error:
     sys.exit(f"CAUGHT by arithmetic: {error}")
 for seed in range(40):
@@ -42,6 +50,16 @@ for seed in test_dual.SEEDS:
         test_dual.test_a_smaller_box_inherits_a_valid_bound(seed)
     except AssertionError as error:
         sys.exit(f"CAUGHT by dual problem {seed}: {error}")
+for number in range(int(sys.argv[1]) // 16):
+    try:
+        # Without points on the way, what is lost of a box is lost for good.
+        with (
+            mock.patch.object(target_search, "propose", only_look),
+            mock.patch.object(target_rows, "attack", lambda *_: None),
+        ):
+            check_rare_target(np.random.default_rng([4_500, number]), number)
+    except AssertionError as error:
+        sys.exit(f"CAUGHT by rare target {number}: {error}")
 for number in range(int(sys.argv[1]) // 2):
     try:
         check_target(np.random.default_rng([3_000, number]), ASKS[number % 3], number // 3 % 2 == 1)
@@ -183,6 +201,46 @@ BUGS = [
         "only the last condition has a base",
         "problem.terms[BASE] += weight[number] * table.terms[number, BASE]",
         "problem.terms[BASE] = weight[number] * table.terms[number, BASE]",
+    ),
+    Bug(
+        "parts right of a cut lack their first cell",
+        "feature] = cut + 1",
+        "feature] = cut + 2",
+    ),
+    Bug(
+        "parts left of a cut are not put aside",
+        "    nodes.size[0] = top + 1",
+        "    nodes.size[0] = top + (1 if is_right else 0)",
+    ),
+    Bug(
+        "all conditions of a target have the floor of the first",
+        "base, floor = base_and_floor(forest, condition, leaves)",
+        "base, floor = base_and_floor(forest, condition_of(quest.claim, 0), leaves)",
+    ),
+    Bug(
+        "a box is closed by the leaves of the box before it",
+        "    enter_box(problem, state)\n    bound, error",
+        "    if is_root:\n        enter_box(problem, state)\n    bound, error",
+    ),
+    Bug(
+        "one cell too many is dropped beside those that are reached",
+        "            box.high[feature] -= 1",
+        "            box.high[feature] = max(box.high[feature] - 2, home)",
+    ),
+    Bug(
+        "a condition that is refuted in a part counts as refuted everywhere",
+        "return CLOSED, (rival, np.int64(-1), np.int64(0))",
+        "return NOTHING_LEFT, (rival, np.int64(-1), np.int64(0))",
+    ),
+    Bug(
+        "only the first cell is kept of cells that a condition takes together",
+        "problem.cells[state.box[slot, HIGH], HIGH]",
+        "problem.cells[state.box[slot, HIGH], LOW]",
+    ),
+    Bug(
+        "a lower bound is taken to say that nothing attains it",
+        "(status == PROVED or not found.is_open[0])",
+        "True",
     ),
 ]
 

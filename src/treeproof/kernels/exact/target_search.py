@@ -349,13 +349,17 @@ def choose_cut(quest, sides, place, tried, box, best, gap):
 
 @inner_kernel
 def judge_tuple(quest, box):
-    """Judge what is left of a box where every tree has one leaf left: CLOSED or TIED.
+    """Judge what is left of a box where every tree has one leaf left.
 
     Sound: conditions weigh the trees of all classes, so all points of the box have the label of the
     one that is judged, the nearest.
+
+    Returns CLOSED; TIED; or NOTHING_LEFT where any violation will do.
     """
     clip(quest.walk, box, quest.region.home)
     verdict = judge_walk(quest.forest, quest.claim, quest.region, quest.walk, quest.found)
+    if verdict == BROKEN and not quest.region.is_ball:
+        return NOTHING_LEFT
     return TIED if verdict == AMBIGUOUS else CLOSED
 
 
