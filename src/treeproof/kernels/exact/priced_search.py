@@ -68,6 +68,7 @@ from treeproof.kernels.exact.search import (
     WITNESSED,
     WORTH_ANOTHER_TRY,
     choose_branch,
+    count_boundaries,
     eliminate,
     new_stack,
     peaks_right,
@@ -83,6 +84,8 @@ PRICE_STEP, NODE_PRICE_STEP = 0.8, 0.9
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
+JUMP = 0.5
+"""Part of what may be spent by which prices jump where boxes are split first."""
 ROUNDS, DISCOUNTS, DISCOUNT = 3, 8, 0.7
 """Rounds of ascent without prices; before it, how many prices there are, each that part of the one
 before."""
@@ -571,7 +574,9 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
                         return MEMORY_LIMIT, parts
                     parts = with_part(parts, problem, state, quest.kept)
                     break
-                slot, cell = choose_branch(problem, state, gap)
+                slot, cell = choose_jump(problem, state, quest, gap)
+                if slot < 0:
+                    slot, cell = choose_branch(problem, state, gap)
                 if slot >= 0:
                     break
                 # All that is left reaches the same leaves: the cheapest of it is judged.
@@ -603,6 +608,51 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             pop(stack, state)
         else:
             return NEAR_TIE if is_near_tie else PROVED, parts
+
+
+@noalloc_kernel
+def choose_jump(problem, state, quest, gap):
+    """Slot and last cell of its left part where the price jumps by much of what may be spent.
+
+    Within the dear part little is left for all other slots. Slot -1: prices jump nowhere.
+    """
+    cost = quest.cost
+    best_slot = -1
+    best_cell = 0
+    if quest.prices.is_max:
+        return best_slot, best_cell
+    left = quest.limit[0]
+    for slot in range(problem.n_slots):
+        least = np.inf
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            least = min(least, cost[cell])
+        left -= least
+    best_weight = 0.0
+    for slot in range(problem.n_slots):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        cut = -1
+        most = JUMP * left
+        for cell in range(low, high):
+            jump = abs(cost[cell + 1] - cost[cell])
+            if jump > most:
+                most = jump
+                cut = cell
+        if cut < 0:
+            continue
+        count_boundaries(problem, state, slot, low, high)
+        weight = 0.0
+        for cell in range(low, high):
+            weight += state.scratch[cell]
+        if weight > best_weight:
+            best_weight = weight
+            best_slot = slot
+            best_cell = cut
+    return best_slot, best_cell
 
 
 @noalloc_kernel
