@@ -33,6 +33,7 @@ from treeproof.kernels.exact.priced_rows import (
     new_quest,
 )
 from treeproof.kernels.exact.priced_search import (
+    choose_priced,
     decode_cheapest,
     enter_priced,
     judge_priced,
@@ -65,7 +66,6 @@ from treeproof.kernels.exact.proof import (
 from treeproof.kernels.exact.row import claim_of
 from treeproof.kernels.exact.search import (
     Budget,
-    choose_branch,
     new_stack,
     pop,
     push_part,
@@ -174,7 +174,7 @@ def record_priced_problem(problem, state, quest, recorder, tape, budget):
                 if n_trimmed > 0:
                     tape = put_trims(problem, state, recorder, tape, n_trimmed)
         if is_open:
-            slot, cell = choose_branch(problem, state, gap)
+            slot, cell = choose_priced(problem, state, quest, gap)
             tape = with_bytes(tape, 9)
             if slot < 0:
                 decode_cheapest(problem, state, quest)

@@ -68,6 +68,7 @@ from treeproof.kernels.exact.search import (
     WITNESSED,
     WORTH_ANOTHER_TRY,
     choose_branch,
+    count_boundaries,
     eliminate,
     new_stack,
     peaks_right,
@@ -83,6 +84,8 @@ PRICE_STEP, NODE_PRICE_STEP = 0.8, 0.9
 LARGE, SMALLER = 1 << 15, 8
 """Entries from which a problem is not worth branching in where a box has that many times fewer of
 them: the trees are restricted to the box first."""
+JUMP = 0.75
+"""Part of what may be spent by which prices jump where boxes are split first."""
 ROUNDS, DISCOUNTS, DISCOUNT = 3, 8, 0.7
 """Rounds of ascent without prices; before it, how many prices there are, each that part of the one
 before."""
@@ -571,7 +574,7 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
                         return MEMORY_LIMIT, parts
                     parts = with_part(parts, problem, state, quest.kept)
                     break
-                slot, cell = choose_branch(problem, state, gap)
+                slot, cell = choose_priced(problem, state, quest, gap)
                 if slot >= 0:
                     break
                 # All that is left reaches the same leaves: the cheapest of it is judged.
@@ -603,6 +606,54 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
             pop(stack, state)
         else:
             return NEAR_TIE if is_near_tie else PROVED, parts
+
+
+@noalloc_kernel
+def choose_priced(problem, state, quest, gap):
+    """As `choose_branch`, but first where the price jumps by most of what may still be spent.
+
+    Beyond such a jump hardly anything is left for other slots, before it the slot hardly counts;
+    together they are a mixture that no α bounds well. Of slots with one, that with most factor
+    boundaries is cut, as elsewhere.
+
+    Sound: any slot may be cut after any of its cells.
+    """
+    cost = quest.cost
+    left = quest.limit[0]
+    for slot in range(problem.n_slots):
+        least = np.inf
+        for cell in range(state.box[slot, LOW], state.box[slot, HIGH] + 1):
+            least = min(least, cost[cell])
+        left -= least
+    best_slot = -1
+    best_cell = 0
+    best_weight = 0.0
+    for slot in range(problem.n_slots if not quest.prices.is_max else 0):
+        low = state.box[slot, LOW]
+        high = state.box[slot, HIGH]
+        while low < high and state.marginal[low] < -gap:
+            low += 1
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        largest = max(JUMP * left, 0.0)
+        cut = -1
+        for cell in range(low, high):
+            jump = abs(cost[cell + 1] - cost[cell])
+            if jump > largest:
+                largest = jump
+                cut = cell
+        if cut >= 0:
+            count_boundaries(problem, state, slot, low, high)
+            weight = 0.0
+            for cell in range(low, high):
+                weight += state.scratch[cell]
+            if weight > best_weight:
+                best_weight = weight
+                best_slot = slot
+                best_cell = cut
+    if best_slot < 0:
+        return choose_branch(problem, state, gap)
+    return best_slot, best_cell
 
 
 @noalloc_kernel
