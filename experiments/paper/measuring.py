@@ -123,7 +123,7 @@ def measured(
     right = np.asarray(subject.model.predict(subject.X)) == subject.y
     rows = np.flatnonzero(right)[: budget.rows].tolist()
     kept = ROWS.of(key)
-    is_warm = bool(kept)
+    is_warm = False
     for first in range(0, len(rows), block):
         todo = [row for row in rows[first : first + block] if needs_asking(kept.get(row), budget)]
         spent = sum(record["seconds"] for record in kept.values())
@@ -131,7 +131,7 @@ def measured(
             continue
         options["time_limit_s"] = budget.row_seconds
         if not is_warm:
-            # Kernels compile on their first call, which is nobody's time per row.
+            # Kernels are compiled or loaded on their first call, which is nobody's time per row.
             warm_up = (subject.model, subject.X[todo[:1]], subject.y[todo[:1]])
             treeproof.radius(*warm_up, arithmetic="real", **options | {"time_limit_s": 1.0})
             is_warm = True
