@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.random_domains import random_case
+from tests.unit.checker.certificates import packed, unpacked
 from treeproof.checker import RunChecker
 from treeproof.prediction import Model
 from treeproof.results.run_file import row_records
@@ -148,3 +149,20 @@ def test_a_witness_of_a_box_lies_in_it() -> None:
         assert checker.check(record).status == "accepted"
         forged = {**record, "witness": [record["witness"][0], 5.0]}
         assert checker.check(forged).status == "rejected"
+
+
+def test_a_row_that_is_not_attacked_stays_in_a_box() -> None:
+    """It is a witness against itself, and a claim that keeps none of its choices is no proof."""
+    X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
+    box = tp.Box(-5.0, 5.0, tp.Domain(one_hot=[[0, 1]]))
+    found = tp.verify(model, X, [1, 1], box, attacker_class=0, evidence=True)
+    assert found.verdict.tolist() == ["falsified", "verified"]
+    checker, records = RunChecker(found.header, model.ensemble), list(row_records(found))
+    assert [check.status for check in checker.check_all(records)] == ["accepted", "accepted"]
+    claim, _ = unpacked(records[1]["evidence"])
+    own = unpacked(records[0]["evidence"])[0]["row"]
+    forged = packed(claim | {"kept": [[]], "row": own}, b"D", "E3:")
+    said = {name: records[1][name] for name in ("verdict", "exact", "attained", "witness")}
+    said |= {name: records[1].get(name) for name in ("witness_distance", "witness_label")}
+    assert checker.check(records[0] | said | {"evidence": forged}).status == "rejected"
