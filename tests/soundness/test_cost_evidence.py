@@ -14,7 +14,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.random_domains import random_case
+from tests.unit.checker.certificates import packed, unpacked
+from tests.unit.engines.test_exact import model_of, stump
 from treeproof.checker import RunChecker
+from treeproof.model.builder import TreeBuilder
 from treeproof.prediction import Model
 from treeproof.results.run_file import row_records
 
@@ -76,6 +79,47 @@ def test_kept_atoms_cannot_be_left_out() -> None:
             check = checker.check({**record, "evidence": with_claim(text, kept=forged)})
             assert check.status == "rejected", seed
     assert n_forged > 5
+
+
+def test_all_axes_cannot_leave_out_what_is_cheap() -> None:
+    """No axis is dear because of others that leave out what is cheap, too."""
+    n_forged = 0
+    for seed in range(60):
+        checker, records = answered(seed)
+        for record in records:
+            text, lower = record["evidence"], record["lower"]
+            is_bounded = isinstance(lower, float) and 0.0 < lower < np.inf
+            if text is None or not text.startswith("E3:") or not is_bounded:
+                continue
+            claim, _ = unpacked(text)
+            claim |= {"kept": [[]] * len(claim["kept"]), "radius": (2.0 * lower).hex()}
+            nothing = dict.fromkeys(("witness", "witness_distance", "witness_label"))
+            forged = record | nothing | {"verdict": "unknown", "exact": False, "attained": False}
+            forged |= {"lower": 2.0 * lower, "upper": "inf", "reason": "time limit"}
+            for n_ways in (1, 2, 3):
+                proof = b"D" * n_ways
+                forged["evidence"] = packed(claim | {"set": "open"}, proof, "E3:")
+                assert checker.check(forged).status == "rejected", seed
+            n_forged += 1
+    assert n_forged > 10
+
+
+def test_prices_that_are_left_out_are_compared_with_the_whole_limit() -> None:
+    """Kept prices are multiples of 0.625; one between that and the limit is none of them."""
+    builder = TreeBuilder()
+    stump(builder, 0, 0.625, 0.0, 0.0)
+    stump(builder, 0, 0.875, 0.0, 1.0)
+    model = model_of(builder, 1, cut=0.5)
+    proved, broken = (
+        tp.verify(model, [[0.0]], None, tp.L1(eps), evidence=True) for eps in (0.625, 1.0)
+    )
+    assert [*proved.verdict, *broken.verdict] == ["verified", "falsified"]
+    (record,) = row_records(proved)
+    checker = RunChecker(broken.header, model.ensemble)
+    claim, proof = unpacked(record["evidence"])
+    assert claim["kept"] == [[[0, 1]]]
+    forged = packed(claim | {"radius": (1.0).hex()}, proof, "E3:")
+    assert checker.check(record | {"lower": 1.0, "evidence": forged}).status == "rejected"
 
 
 def test_tables_of_prices_are_checked() -> None:
@@ -148,3 +192,20 @@ def test_a_witness_of_a_box_lies_in_it() -> None:
         assert checker.check(record).status == "accepted"
         forged = {**record, "witness": [record["witness"][0], 5.0]}
         assert checker.check(forged).status == "rejected"
+
+
+def test_a_row_that_is_not_attacked_stays_in_a_box() -> None:
+    """It is a witness against itself, and a claim that keeps none of its choices is no proof."""
+    X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
+    box = tp.Box(-5.0, 5.0, tp.Domain(one_hot=[[0, 1]]))
+    found = tp.verify(model, X, [1, 1], box, attacker_class=0, evidence=True)
+    assert found.verdict.tolist() == ["falsified", "verified"]
+    checker, records = RunChecker(found.header, model.ensemble), list(row_records(found))
+    assert [check.status for check in checker.check_all(records)] == ["accepted", "accepted"]
+    claim, _ = unpacked(records[1]["evidence"])
+    own = unpacked(records[0]["evidence"])[0]["row"]
+    forged = packed(claim | {"kept": [[]], "row": own}, b"D", "E3:")
+    said = {name: records[1][name] for name in ("verdict", "exact", "attained", "witness")}
+    said |= {name: records[1].get(name) for name in ("witness_distance", "witness_label")}
+    assert checker.check(records[0] | said | {"evidence": forged}).status == "rejected"

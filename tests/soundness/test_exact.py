@@ -189,6 +189,17 @@ def check_rare_target(rng: np.random.Generator, number: int) -> bool:
     return bool(np.any(statistics["nodes"] > statistics["restrictions"]))
 
 
+def check_grid(rng: np.random.Generator) -> None:
+    """Ask for the radius of a row on the grid of all thresholds or half way between them.
+
+    Moves up and down then have the same length, of which only one is attained.
+    """
+    ensemble, _ = rare_target(rng)
+    rows = rng.integers(2, 17, size=(1, 3)) / 16.0
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+    check_answers(resolve_query(ensemble, rows, sums, None, LInf()), "radius")
+
+
 def has_alternatives(query: Query) -> bool:
     """Whether there is any way to break the claim about each row."""
     first = query.alternatives.group_start

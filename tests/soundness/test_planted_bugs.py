@@ -153,7 +153,11 @@ BUGS = [
         "return total if lost == 0.0 else np.nextafter(total + 2.0 * lost, np.inf)",
         "return total",
     ),
-    Bug("infinite values move", "if np.isinf(row[feature]):", "if False:"),
+    Bug(
+        "infinite values move as the largest number does",
+        "                home[feature] = FIXED\n    return Region(row,",
+        "                row = np.nan_to_num(row, nan=np.nan)\n    return Region(row,",
+    ),
     Bug("the last of equal shares wins", "if share > best:", "if share >= best:"),
     Bug(
         "a score just above a bound counts as the bound",

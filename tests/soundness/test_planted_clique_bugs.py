@@ -15,14 +15,16 @@ from tests.soundness.test_planted_bugs import ROOT, Bug, copy_package, plant
 
 RUN = """
 import sys
+from unittest import mock
 import numpy as np
-from treeproof.kernels.exact import forest_cliques, piece_graph
+from treeproof.kernels.exact import forest_cliques, forest_rows, piece_graph
 
 piece_graph.MOST_PIECES = int(sys.argv[2])
 forest_cliques.LEAST_FRAME, forest_cliques.PATIENCE, forest_cliques.WORTH_FRAME = 2, 0.0, 1.0
 
-from tests.soundness.test_exact import ASKS, check_case
+from tests.soundness.test_exact import ASKS, check_case, check_grid
 from tests.strategies import Sizes
+from tests.unit.engines import test_exact_arithmetic
 from tests.unit.kernels import test_forest_cliques as unit
 from treeproof.engines import exact
 
@@ -34,10 +36,18 @@ try:
         unit.test_neighbours_are_the_pieces_that_meet(seed)
         unit.test_every_clique_that_weighs_enough_has_an_uncovered_piece(seed)
     unit.test_what_is_attained_is_nearer_than_what_is_approached()
+    test_exact_arithmetic.test_what_a_softmax_rounds_to_depends_on_trees_of_all_classes("exact")
     for n_nodes in (1, 2, 3, 4, 5, 8, 20):
         unit.test_both_bounds_hold_when_a_limit_ends_the_search(exact.ExactEngine(), n_nodes)
 except AssertionError as error:
     sys.exit(f"CAUGHT by its parts: {error}")
+for number in range(int(sys.argv[1]) // 10):
+    try:
+        # In a ball that holds everything farther violations are found before nearer ones.
+        with mock.patch.multiple(forest_rows, FIRST=1e3, GROWTH=1e3):
+            check_grid(np.random.default_rng([77, number]))
+    except AssertionError as error:
+        sys.exit(f"CAUGHT by distances that tie {number}: {error}")
 SIZES = (Sizes(), Sizes(trees=9, depth=3, features=3, rows=1), Sizes(trees=14, depth=2, features=4))
 for number in range(int(sys.argv[1])):
     try:

@@ -86,12 +86,13 @@ class PricedProver:
         self.axes = [
             self._kept(axis, entry) for axis, entry in zip(tariff.axes, claim.kept, strict=True)
         ]
+        self._check_left_out()
         known = [p for axis in self.axes for p in axis.prices if 0 < p <= self.limit]
         step = math.gcd(*known) if known else 1
-        # Sound: sums of multiples of a number are multiples of it.
+        # Sound: sums of multiples of a number are multiples of it. Only now, since prices of what
+        # is left out need not be.
         self.limit = self.limit // max(step, 1) * max(step, 1)
         self.cheapest = [min(axis.prices, default=self.limit + 1) for axis in self.axes]
-        self._check_left_out()
         self.goes_left = self._sides()
 
     def _price(self, cost: Fraction | None, *, is_open: bool = False) -> int:
@@ -135,28 +136,19 @@ class PricedProver:
         return self._price(self.tariff.cell(feature, cell, own, self.limits), is_open=is_open)
 
     def _check_left_out(self) -> None:
-        """What is not kept costs too much, or looks to every node like something no dearer."""
-        total = sum(self.cheapest)
+        """What is not kept costs too much, or looks to every node like something no dearer.
+
+        Sound: whatever is chosen of other axes costs no less than the cheapest of all that there
+        is, kept or not. So a point within the limit has a twin of kept atoms that costs no more.
+        """
+        left_out = [self._left_out(number) for number in range(len(self.axes))]
+        least = [
+            min([*kept.prices, *(price for _, price in missing)], default=self.limit + 1)
+            for kept, missing in zip(self.axes, left_out, strict=True)
+        ]
         for number, (axis, kept) in enumerate(zip(self.tariff.axes, self.axes, strict=True)):
-            others = 0 if self.tariff.is_max else total - self.cheapest[number]
-            own = tuple(self.row[c] for c in axis.columns)
-            if axis.is_choice:
-                missing = [
-                    (value, self._price(self.tariff.choice(axis, own, value, self.limits)))
-                    for value in self.tariff.choices(axis, own)
-                    if not any(same_values(value, other) for other in kept.values)
-                ]
-            else:
-                feature = axis.columns[0]
-                cuts = self.forest.cuts(feature)
-                entry = self.claim.kept[number]
-                there = {c for first, last in map(_cells, entry) for c in range(first, last + 1)}
-                missing = [
-                    ((_representative(cuts, c),), self._cell_price(feature, c, own[0], len(cuts)))
-                    for c in range(len(cuts) + 2)
-                    if c not in there
-                ]
-            for value, price in missing:
+            others = 0 if self.tariff.is_max else sum(least) - least[number]
+            for value, price in left_out[number]:
                 if price + others > self.limit:
                     continue
                 sides = self._sides_of(axis, [value])
@@ -165,6 +157,25 @@ class PricedProver:
                 require(
                     bool(same.any()), f"claim: axis {number} leaves out what is within the limit"
                 )
+
+    def _left_out(self, number: int) -> list[tuple[tuple[float, ...], int]]:
+        """Values and prices of the atoms of an axis that are not kept."""
+        axis, kept = self.tariff.axes[number], self.axes[number]
+        own = tuple(self.row[c] for c in axis.columns)
+        if axis.is_choice:
+            return [
+                (value, self._price(self.tariff.choice(axis, own, value, self.limits)))
+                for value in self.tariff.choices(axis, own)
+                if not any(same_values(value, other) for other in kept.values)
+            ]
+        feature, entry = axis.columns[0], self.claim.kept[number]
+        cuts = self.forest.cuts(feature)
+        there = {c for first, last in map(_cells, entry) for c in range(first, last + 1)}
+        return [
+            ((_representative(cuts, c),), self._cell_price(feature, c, own[0], len(cuts)))
+            for c in range(len(cuts) + 2)
+            if c not in there
+        ]
 
     def _sides_of(self, axis: Axis, values: list[tuple[float, ...]]) -> Any:
         """Whether each node that tests the axis sends atoms left: (n_nodes, n_atoms)."""

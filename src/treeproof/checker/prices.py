@@ -136,7 +136,8 @@ class Tariff:
 
     def choice(self, axis: Axis, own: Values, new: Values, bounds: Any) -> Fraction | None:
         """Cost of another choice; None where the domain or the bounds do not allow it."""
-        if same_values(own, new) and not self.is_box:
+        # A box need not hold the row, unless this must not change.
+        if same_values(own, new) and (bounds is None or not self.is_box):
             must_leave = bounds is not None and any(c in bounds[2] for c in axis.columns)
             return None if must_leave else Fraction(0)
         if bounds is None:
@@ -313,7 +314,7 @@ class Tariff:
         total, least, limit = [Fraction(0)], [Fraction(0)], list(point)
         for axis in self.axes:
             before, after = (tuple(row[c] for c in axis.columns) for row in (own, point))
-            if same_values(before, after) and not self.is_box:
+            if same_values(before, after) and (bounds is None or not self.is_box):
                 continue
             name = f"witness: feature {axis.columns[0]}"
             require(bounds is not None, f"{name} must not change")

@@ -50,7 +50,8 @@ class Domain:
         that miss one of the features obey.
     allow_broken_rows : bool
         Whether rows that are not of this domain are accepted. Such a row stays as it is where
-        nothing changes; what changes is of the domain.
+        nothing changes; what changes is of the domain. A `Box` holds rows of the domain only: its
+        numbers and groups must be of it, whatever the row itself has.
     """
 
     integer: Features = ()

@@ -537,8 +537,13 @@ def choice_table(
     types: ColumnTypes,
     number: int,
     listed: dict[tuple[int, int], float],
+    *,
+    is_box: bool,
 ) -> ChoiceTable:
-    """Prices between the atoms of a choice; infinite where the domain does not allow a change."""
+    """Prices between the atoms of a choice; infinite where the domain does not allow a change.
+
+    Every choice may stay, but for groups in a box: as for numbers, a box need not hold the row.
+    """
     axis = axes.axes[number]
     n_atoms = len(axis.choices)
     if axis.is_group:
@@ -550,7 +555,8 @@ def choice_table(
         if np.isfinite(cost[before, after]):  # what is frozen has no price
             cost[before, after], is_exact[before, after] = price, True
     cost[~_allowed_changes(axes, types, number)] = np.inf
-    np.fill_diagonal(cost, 0.0)
+    if not (is_box and axis.is_group):
+        np.fill_diagonal(cost, 0.0)
     np.fill_diagonal(is_exact, True)
     return ChoiceTable(cost, is_exact)
 

@@ -40,7 +40,7 @@ def pricing_of(
         tariff=tariff,
         is_relative=bool(getattr(perturbation, "relative", False)),
         tables={
-            number: choice_table(tariff, axes, types, number, listed.get(number, {}))
+            number: choice_table(tariff, axes, types, number, listed.get(number, {}), is_box=is_box)
             for number, axis in enumerate(axes.axes)
             if axis.kind != NUMERIC
         },

@@ -12,6 +12,7 @@ import treeproof as tp
 from tests.contract import engine_checks
 from tests.kernels import called
 from tests.oracle import brute_force
+from tests.soundness.test_exact import check_grid
 from tests.strategies import SMALL, Sizes, random_case
 from tests.unit.engines.test_exact import model_of, stump
 from treeproof.engines import exact
@@ -84,6 +85,14 @@ def test_a_witness_beyond_the_last_ball_bounds_the_radius(cliques):
     outcomes = cliques.radius(case.query, Budget(time_limit_s=60.0))
     for row in range(len(case.query)):
         engine_checks.check_radius(cliques, case.query, row, outcomes)
+
+
+@pytest.mark.usefixtures("cliques")
+def test_distances_that_tie_are_those_of_enumeration():
+    # Of the last one only a softmax's rounding could judge a point as far as the witness, which
+    # leaves no doubt about the radius.
+    for number in [*range(100), 306]:
+        check_grid(np.random.default_rng([77, number]))
 
 
 @pytest.mark.parametrize("ask", ["ball", "box"])

@@ -78,13 +78,16 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
             if status != NEAR_TIE:  # what is in doubt is told at the end
                 worst = max(worst, status)
         # Sound: every alternative was searched up to the least of these distances, in a ball that
-        # is no smaller.
-        bound = min(searched, radius, found.upper[0], before(doubt[0], doubt[1] > 0.0))
+        # is no smaller. What is in doubt no nearer than the witness does not matter.
+        is_in_doubt = final_status(found, doubt, PROVED) == NEAR_TIE
+        bound = min(searched, radius, found.upper[0])
+        if is_in_doubt:
+            bound = min(bound, before(doubt[0], doubt[1] > 0.0))
         if region.is_ball:
             found.lower[0] = max(found.lower[0], bound)
         if worst != PROVED:
             return worst
-        if final_status(found, doubt, PROVED) == NEAR_TIE:
+        if is_in_doubt:
             return NEAR_TIE
         if found.upper[0] <= radius and found.upper[0] < np.inf:
             return PROVED
