@@ -83,7 +83,7 @@ class Forest:
     exponent: int
     shift: int
     word: tuple[NDArray[np.int64], NDArray[np.int64]]
-    first_sums: dict[tuple[float, bool], float]
+    first_sums: dict[tuple[float, bool, int], float]
     grid = 1 << EXTRA_BITS
 
     def __init__(self, ensemble: Ensemble) -> None:
