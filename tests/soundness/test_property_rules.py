@@ -356,12 +356,13 @@ def relation_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pair_rules, "_related", lambda *given: [])
 
 
-BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    forgotten_at_the_second_row,
-    part_lost_in_a_split,
-    strict_for_all,
-    relation_forgotten,
-]
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    forgotten_at_the_second_row: 4,
+    part_lost_in_a_split: 6,
+    strict_for_all: 6,
+    relation_forgotten: 275,
+}
+"""Each with a seed that is known to catch it, so that few have to be tried."""
 
 
 @pytest.mark.parametrize("plant", BUGS)
@@ -369,10 +370,12 @@ def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    with pytest.raises((AssertionError, TreeproofError)):
-        _check_many()
+    assert any(is_caught(seed) for seed in (BUGS[plant], *range(600)))
 
 
-def _check_many() -> None:
-    for seed in range(600):
+def is_caught(seed: int) -> bool:
+    try:
         check_case(seed)
+    except (AssertionError, TreeproofError):
+        return True
+    return False
