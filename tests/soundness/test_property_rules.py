@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
 import treeproof as tp
 from tests.oracle import pairs
@@ -294,6 +294,9 @@ def test_what_properties_cannot_do_within_rules_is_refused() -> None:
         tp.diff(model, model, box)
     with pytest.raises(tp.InvalidInput, match="Row 0 breaks its own domain"):
         tp.largest_change(model, [0], tp.LInf(0.1, domain=box.domain), [[1.0, 0.0]])
+    hist = tp.load(HistGradientBoostingRegressor(max_iter=1).fit(X, [0.0, 1.0]))
+    with pytest.raises(tp.InvalidInput, match=r"must be finite. Got \[-inf, 0.0\] in row 0"):
+        tp.largest_change(hist, [0], tp.LInf(0.1, domain=box.domain), [[-np.inf, 0.0]])
     nothing = tp.Box(0.0, 1.0, domain=tp.Domain(rules=["x[0] >= x[1] + 2"]))
     with pytest.raises(tp.InvalidInput, match="Some input of the domain must obey its rules"):
         tp.score_range(model, nothing)
