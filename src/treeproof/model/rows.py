@@ -255,7 +255,7 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
     names, on either side, match by position.
     """
     names = ensemble.feature_names
-    for spelling in (str, _without_blanks):
+    for spelling in (str, without_blanks):
         known = {spelling(name): name for name in reversed(columns)}
         if names and all(spelling(name) in known for name in names):
             order = [known[spelling(name)] for name in names]
@@ -269,7 +269,7 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
                 f" Got {len(columns)}."
             )
         return columns
-    absent = [name for name in names if _without_blanks(name) not in known]
+    absent = [name for name in names if without_blanks(name) not in known]
     others = [column for column in columns if column not in names]
     near = nearest(absent[0], others).replace("Did you mean", "Is it")
     raise InvalidInput(
@@ -312,7 +312,8 @@ def _require_order(ensemble: Ensemble, columns: list[Any], order: list[Any]) -> 
     )
 
 
-def _without_blanks(name: Any) -> str:
+def without_blanks(name: Any) -> str:
+    """A name as LightGBM spells it, which writes blanks as underscores."""
     return re.sub(r"\s", "_", str(name))
 
 
