@@ -7,7 +7,7 @@ as they stand in a text file).
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -108,6 +108,13 @@ def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int6
             " as the model's library reports them."
         )
     return np.array(numbers, dtype=np.int64)[inverse]
+
+
+def objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Values as they are, whatever their types."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 def _distinct(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
