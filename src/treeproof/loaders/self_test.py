@@ -34,14 +34,14 @@ class TestRows:
     kinds: tuple[str, ...]
 
 
-def run_self_test(loaded: Loaded, *, seed: int = 0) -> Ensemble:
+def run_self_test(loaded: Loaded) -> Ensemble:
     """Compare margins and labels with the source library, bit for bit.
 
     Returns the model with the outcome in its provenance; raises `SelfTestFailed` when some margin
     or label differs.
     """
     ensemble, reference = loaded.ensemble, loaded.reference
-    rows = self_test_rows(ensemble, seed=seed)
+    rows = self_test_rows(ensemble)
     if reference.feedable is not None:
         rows = replace(rows, values=reference.feedable(rows.values))
     try:
