@@ -14,13 +14,14 @@ import treeproof as tp
 from tests.oracle import pairs
 from tests.random_domains import obeys
 from tests.soundness.test_properties import SIZES, check_bounds, check_verdict
+from tests.soundness.test_rule_evidence import part_lost_in_a_split, strict_for_all
 from tests.strategies import random_tree_ensemble
 from treeproof.errors import TreeproofError
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
 from treeproof.query.rules import read_rules
-from treeproof.search import boxes, pair_rules
+from treeproof.search import pair_rules
 
 POOL = (-0.25, 0.0, 0.1, 0.25, 0.3, 0.5, 0.8, 1.0, 2.0)
 
@@ -334,24 +335,6 @@ def forgotten_at_the_second_row(patch: pytest.MonkeyPatch) -> None:
         return [rule for rule in plain(ranges, question) if max(rule.features) < n]
 
     patch.setattr(pair_rules, "rules_of_pairs", planted)
-
-
-def part_lost_in_a_split(patch: pytest.MonkeyPatch) -> None:
-    """The upper half of a box is forgotten."""
-    plain = boxes.BoxSearch._halves
-
-    def planted(self: Any, *given: Any) -> Any:
-        found = plain(self, *given)
-        return found._replace(children=[found.children[0], None])
-
-    patch.setattr(boxes.BoxSearch, "_halves", planted)
-
-
-def strict_for_all(patch: pytest.MonkeyPatch) -> None:
-    """Comparisons that may be equal are taken for strict ones."""
-    plain = boxes.Steps.floor
-    patch.setattr(boxes.Steps, "floor", lambda self, side, is_strict=False: plain(
-        self, side, is_strict=True))  # fmt: skip
 
 
 def relation_forgotten(patch: pytest.MonkeyPatch) -> None:
