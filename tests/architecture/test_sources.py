@@ -4,7 +4,9 @@ import ast
 import inspect
 import re
 import runpy
+import statistics
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import treeproof
 from tests.architecture.sources import (
@@ -20,6 +22,8 @@ MAX_MODULE = 900
 MAX_FUNCTION = 60
 MAX_KERNEL = 90
 MAX_KERNEL_ARGUMENTS = 8
+MAX_MEDIAN_ARGUMENTS = 6
+MAX_HOPS = 10
 
 LONGER_ON_PURPOSE: dict[str, str] = {}
 """``module:function`` of functions beyond the limit, each with the reason."""
@@ -55,13 +59,14 @@ def test_functions_are_short() -> None:
 
 
 def test_kernels_take_few_arguments() -> None:
-    assert_none(
-        f"{name}: {len(signature_names(function))} arguments"
+    arguments = {
+        name: len(signature_names(function))
         for name, source, function in functions()
         if source.is_kernel
         and any("kernel" in ast.unparse(decorator) for decorator in function.decorator_list)
-        and len(signature_names(function)) > MAX_KERNEL_ARGUMENTS
-    )
+    }
+    assert_none(f"{name}: {n}" for name, n in arguments.items() if n > MAX_KERNEL_ARGUMENTS)
+    assert statistics.median(arguments.values()) <= MAX_MEDIAN_ARGUMENTS
 
 
 def test_modules_say_what_they_are() -> None:
@@ -209,6 +214,30 @@ def test_every_layer_of_the_architecture_page_exists_and_the_other_way_round() -
     names = [source.name for source in sources()]
     top = {name.partition("/")[0].removesuffix(".py") for name in names} - {"__init__"}
     assert listed == top
+
+
+def test_the_walk_of_a_radius_is_the_one_that_the_architecture_page_draws() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    drawn = page.partition("The walk of `tp.radius`")[2].split("```")[1]
+    steps = [word for word in re.findall(r"[\w.]+", drawn) if word not in ("Python", "compiled")]
+    assert 5 < len(steps) <= MAX_HOPS + 1, steps
+    bodies: dict[str, set[str]] = {}
+    for source in sources():
+        for node in ast.walk(source.tree):
+            for function in node.body if isinstance(node, ast.Module | ast.ClassDef) else ():
+                if isinstance(function, ast.FunctionDef):
+                    owner = node.name if isinstance(node, ast.ClassDef) else ""
+                    named = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+                    named |= {n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute)}
+                    bodies.setdefault(f"{owner}.{function.name}", set()).update(named)
+    # Which kernel a batch is searched by is told to it.
+    told = bodies["._kernel"]
+    for one, other in pairwise(step.removeprefix("api") for step in steps):
+        called = bodies[one if "." in one else f".{one}"]
+        assert other.rpartition(".")[2] in called | (told if one == "BatchSearch.run" else set()), (
+            one,
+            other,
+        )
 
 
 def test_the_count_of_lines_knows_what_it_lists_as_newer() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -33,3 +34,20 @@ def saved_model(tmp_path: Path) -> Path:
     path = tmp_path / "model.treeproof"
     save_ensemble(ensemble, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, np.ndarray]:
+    """A model of digits that tells eights from others, six rows as a file, and in memory."""
+    import xgboost as xgb
+    from sklearn.datasets import load_digits
+
+    folder = tmp_path_factory.mktemp("digits")
+    X, y = load_digits(return_X_y=True)
+    X = X / 16.0
+    booster = xgb.train(
+        {"max_depth": 3, "objective": "binary:logistic", "nthread": 1}, xgb.DMatrix(X, y == 8), 4
+    )
+    booster.save_model(folder / "model.json")
+    np.savez(folder / "rows.npz", X=X[:6], y=(y[:6] == 8).astype(int))
+    return folder / "model.json", folder / "rows.npz", X[:6]

@@ -5,24 +5,8 @@ import io
 import json
 
 import numpy as np
-import pytest
-import xgboost as xgb
-from sklearn.datasets import load_digits
 
 import treeproof as tp
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("digits")
-    X, y = load_digits(return_X_y=True)
-    X = X / 16.0
-    booster = xgb.train(
-        {"max_depth": 3, "objective": "binary:logistic", "nthread": 1}, xgb.DMatrix(X, y == 8), 4
-    )
-    booster.save_model(folder / "model.json")
-    np.savez(folder / "rows.npz", X=X[:6], y=(y[:6] == 8).astype(int))
-    return folder / "model.json", folder / "rows.npz", X[:6]
 
 
 def test_sentences_say_what_fixes_the_answer(run, digits):

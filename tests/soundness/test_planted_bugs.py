@@ -4,18 +4,9 @@ Each bug is a change of text in the sources, applied to a temporary copy of the 
 runs interpreted (NUMBA_DISABLE_JIT), so nothing is compiled, on cases as in `test_exact`.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-import treeproof
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.soundness.planting import Bug, assert_all_have_a_place, assert_caught, assert_passes
 
 RUN = """
 import sys
@@ -78,15 +69,6 @@ print("PASSED")
 """
 
 N_CASES = 5_000
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A text of the package, which must occur, and what is planted in its place."""
-
-    name: str
-    text: str
-    planted: str
 
 
 BUGS = [
@@ -249,59 +231,16 @@ BUGS = [
 ]
 
 
-def run_copy(folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ, NUMBA_DISABLE_JIT="1", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, str(N_CASES)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-
-
-def copy_package(folder: Path) -> Path:
-    package = folder / "treeproof"
-    shutil.copytree(
-        Path(treeproof.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    return package
-
-
 @pytest.mark.slow
 def test_the_engine_as_it_is_passes(tmp_path):
-    copy_package(tmp_path)
-    done = run_copy(tmp_path)
-    assert done.stdout.strip() == "PASSED", done.stderr
+    assert_passes(RUN, tmp_path, N_CASES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug, tmp_path):
-    plant(bug, copy_package(tmp_path))
-    done = run_copy(tmp_path)
-    assert done.returncode != 0, "the planted bug went unnoticed"
-    # A crash is no finding: the oracle has to contradict the engine.
-    assert done.stderr.startswith("CAUGHT"), done.stderr
+    assert_caught(bug, RUN, tmp_path, N_CASES)
 
 
-def plant(bug: Bug, package: Path) -> None:
-    homes = [path for path in sorted(package.rglob("*.py")) if bug.text in path.read_text()]
-    assert homes, f"the package no longer holds {bug.text!r}; plant the bug elsewhere"
-    for path in homes:
-        path.write_text(path.read_text().replace(bug.text, bug.planted))
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_every_bug_still_finds_its_place(bug, tmp_path):
-    package = copy_package(tmp_path)
-    plant(bug, package)
-    original = Path(treeproof.__file__).parent
-    changed = [
-        path.name
-        for path in package.rglob("*.py")
-        if path.read_bytes() != (original / path.relative_to(package)).read_bytes()
-    ]
-    assert changed
+def test_every_bug_still_finds_its_place():
+    assert_all_have_a_place(BUGS)

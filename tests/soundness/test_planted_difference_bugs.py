@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.soundness.test_planted_bugs import Bug, copy_package, plant
-from tests.soundness.test_planted_property_bugs import RUN, run_copy
+from tests.soundness.planting import Bug, assert_all_have_a_place, assert_caught, assert_passes
+from tests.soundness.test_planted_property_bugs import N_CASES, RUN
 
 PROGRAM = RUN.replace("test_properties", "test_differences").replace(", check_rounding", "")
 PROGRAM = PROGRAM.replace("        check_rounding(seed)\n", "")
@@ -61,20 +61,14 @@ BUGS = [
 
 @pytest.mark.slow
 def test_differences_as_they_are_pass(tmp_path):
-    copy_package(tmp_path)
-    done = run_copy(tmp_path, PROGRAM)
-    assert done.stdout.strip() == "PASSED", done.stderr
+    assert_passes(PROGRAM, tmp_path, N_CASES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug, tmp_path):
-    plant(bug, copy_package(tmp_path))
-    done = run_copy(tmp_path, PROGRAM)
-    assert done.returncode != 0, "the planted bug went unnoticed"
-    assert done.stderr.startswith("CAUGHT"), done.stderr
+    assert_caught(bug, PROGRAM, tmp_path, N_CASES)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_every_bug_still_finds_its_place(bug, tmp_path):
-    plant(bug, copy_package(tmp_path))
+def test_every_bug_still_finds_its_place():
+    assert_all_have_a_place(BUGS)

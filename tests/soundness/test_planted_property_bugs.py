@@ -1,12 +1,8 @@
 """Bugs planted in a copy of what answers properties are caught by the enumeration of all pairs."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.soundness.test_planted_bugs import ROOT, Bug, copy_package, plant
+from tests.soundness.planting import Bug, assert_all_have_a_place, assert_caught, assert_passes
 
 RUN = """
 import contextlib
@@ -118,35 +114,16 @@ BUGS = [
 ]
 
 
-def run_copy(folder, program=RUN):
-    environment = dict(os.environ, NUMBA_DISABLE_JIT="1", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(N_CASES)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-
-
 @pytest.mark.slow
 def test_properties_as_they_are_pass(tmp_path):
-    copy_package(tmp_path)
-    done = run_copy(tmp_path)
-    assert done.stdout.strip() == "PASSED", done.stderr
+    assert_passes(RUN, tmp_path, N_CASES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug, tmp_path):
-    plant(bug, copy_package(tmp_path))
-    done = run_copy(tmp_path)
-    assert done.returncode != 0, "the planted bug went unnoticed"
-    assert done.stderr.startswith("CAUGHT"), done.stderr
+    assert_caught(bug, RUN, tmp_path, N_CASES)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_every_bug_still_finds_its_place(bug, tmp_path):
-    plant(bug, copy_package(tmp_path))
+def test_every_bug_still_finds_its_place():
+    assert_all_have_a_place(BUGS)

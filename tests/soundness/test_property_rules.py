@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
 import treeproof as tp
 from tests.oracle import pairs
 from tests.random_domains import obeys
 from tests.soundness.test_properties import SIZES, check_bounds, check_verdict
+from tests.soundness.test_rule_evidence import part_lost_in_a_split, strict_for_all
 from tests.strategies import random_tree_ensemble
 from treeproof.errors import TreeproofError
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
 from treeproof.query.rules import read_rules
-from treeproof.search import boxes, pair_rules
+from treeproof.search import pair_rules
 
 POOL = (-0.25, 0.0, 0.1, 0.25, 0.3, 0.5, 0.8, 1.0, 2.0)
 
@@ -294,6 +295,9 @@ def test_what_properties_cannot_do_within_rules_is_refused() -> None:
         tp.diff(model, model, box)
     with pytest.raises(tp.InvalidInput, match="Row 0 breaks its own domain"):
         tp.largest_change(model, [0], tp.LInf(0.1, domain=box.domain), [[1.0, 0.0]])
+    hist = tp.load(HistGradientBoostingRegressor(max_iter=1).fit(X, [0.0, 1.0]))
+    with pytest.raises(tp.InvalidInput, match=r"must be finite. Got \[-inf, 0.0\] in row 0"):
+        tp.largest_change(hist, [0], tp.LInf(0.1, domain=box.domain), [[-np.inf, 0.0]])
     nothing = tp.Box(0.0, 1.0, domain=tp.Domain(rules=["x[0] >= x[1] + 2"]))
     with pytest.raises(tp.InvalidInput, match="Some input of the domain must obey its rules"):
         tp.score_range(model, nothing)
@@ -333,35 +337,18 @@ def forgotten_at_the_second_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pair_rules, "rules_of_pairs", planted)
 
 
-def part_lost_in_a_split(patch: pytest.MonkeyPatch) -> None:
-    """The upper half of a box is forgotten."""
-    plain = boxes.BoxSearch._halves
-
-    def planted(self: Any, *given: Any) -> Any:
-        found = plain(self, *given)
-        return found._replace(children=[found.children[0], None])
-
-    patch.setattr(boxes.BoxSearch, "_halves", planted)
-
-
-def strict_for_all(patch: pytest.MonkeyPatch) -> None:
-    """Comparisons that may be equal are taken for strict ones."""
-    plain = boxes.Steps.floor
-    patch.setattr(boxes.Steps, "floor", lambda self, side, is_strict=False: plain(
-        self, side, is_strict=True))  # fmt: skip
-
-
 def relation_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Where boxes are split, rows need not be near each other, nor rise."""
     patch.setattr(pair_rules, "_related", lambda *given: [])
 
 
-BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    forgotten_at_the_second_row,
-    part_lost_in_a_split,
-    strict_for_all,
-    relation_forgotten,
-]
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    forgotten_at_the_second_row: 4,
+    part_lost_in_a_split: 6,
+    strict_for_all: 6,
+    relation_forgotten: 275,
+}
+"""Each with a seed that is known to catch it, so that few have to be tried."""
 
 
 @pytest.mark.parametrize("plant", BUGS)
@@ -369,10 +356,12 @@ def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    with pytest.raises((AssertionError, TreeproofError)):
-        _check_many()
+    assert any(is_caught(seed) for seed in (BUGS[plant], *range(600)))
 
 
-def _check_many() -> None:
-    for seed in range(600):
+def is_caught(seed: int) -> bool:
+    try:
         check_case(seed)
+    except (AssertionError, TreeproofError):
+        return True
+    return False

@@ -166,6 +166,19 @@ class Way:
     losers: tuple[int, ...] = ()
 
 
+def winning(winner: int, loser: int) -> Way:
+    """The way in which a class wins against another one."""
+    weights = {winner: 1, loser: -1}
+    return Way(f"class {winner}", weights, winner=winner, losers=(loser,))
+
+
+def crossing(forest: Forest, first: float, *, up: bool) -> Way:
+    """A rise of the only output to the first sum that is meant, or a fall below it."""
+    if up:
+        return Way("rise", {0: 1}, first)
+    return Way("fall", {0: -1}, float_before(forest, first))
+
+
 def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     """Every way in which the claim can be broken."""
     decision, (goal, value) = forest.ensemble.decision, claim.goal
@@ -175,19 +188,16 @@ def ways_of(forest: Forest, claim: Claim) -> list[Way]:
     if goal == "within":
         require(forest.ensemble.n_outputs == 1, "claim: a range needs one output")
         least, most = (float.fromhex(text) for text in value)
-        rise = Way("rise", {0: 1}, first_sum(forest, most, strict=True))
-        fall = Way("fall", {0: -1}, float_before(forest, first_sum(forest, least)))
+        rise = crossing(forest, first_sum(forest, most, strict=True), up=True)
+        fall = crossing(forest, first_sum(forest, least), up=False)
         return [rise] * (most < math.inf) + [fall] * (least > -math.inf)
     n_labels = {"threshold": 2, "argmax": forest.ensemble.n_outputs}.get(decision.kind, 0)
     require(0 <= value < n_labels, f"claim: there is no class {value}")
     if decision.kind == "threshold":
-        first = first_sum(forest, decision.cut)
-        if (goal == "keep") == (value == 0):
-            return [Way("rise", {0: 1}, first)]
-        return [Way("fall", {0: -1}, float_before(forest, first))]
+        rises = (goal == "keep") == (value == 0)
+        return [crossing(forest, first_sum(forest, decision.cut), up=rises)]
     if goal == "keep":
-        others = [o for o in range(n_labels) if o != value]
-        return [Way(f"class {o}", {o: 1, value: -1}, winner=o, losers=(value,)) for o in others]
+        return [winning(other, value) for other in range(n_labels) if other != value]
     losers = tuple(j for j in range(n_labels) if j != value)
     weights = dict.fromkeys(losers, -1) | {value: len(losers)}
     return [Way(f"class {value}", weights, winner=value, losers=losers)]
@@ -199,20 +209,20 @@ def with_weights(way: Way, weights: tuple[int, ...]) -> Way:
     return replace(way, weights=others | {way.winner: sum(weights)})
 
 
-def first_sum(forest: Forest, score: float, *, strict: bool = False) -> float:
+def first_sum(forest: Forest, score: float, *, strict: bool = False, output: int = 0) -> float:
     """Smallest sum, in the model's precision, whose score is at least (or above) a number."""
-    ensemble, known = forest.ensemble, forest.first_sums
+    ensemble, known, key = forest.ensemble, forest.first_sums, (score, strict, output)
 
     def reaches(total: float) -> bool:
         with np.errstate(over="ignore"):
-            found = margins(ensemble, [total])[0]
+            found = margins(ensemble, [total] * ensemble.n_outputs)[output]
         return found > score if strict else found >= score
 
-    if (score, strict) not in known:
+    if key not in known:
         if len(known) > 100:  # rows with ranges of their own
             known.clear()
-        known[score, strict] = smallest_true(reaches, ensemble.aggregation.precision)
-    return known[score, strict]
+        known[key] = smallest_true(reaches, ensemble.aggregation.precision)
+    return known[key]
 
 
 def float_before(forest: Forest, number: float) -> float:

@@ -23,6 +23,7 @@ from treeproof.model.ensemble import (
     FloatArray,
     cached_per_ensemble,
 )
+from treeproof.model.rows import objects
 from treeproof.model.sums import grid_exponent
 
 Ints = NDArray[Any]
@@ -83,7 +84,7 @@ class Forest:
     exponent: int
     shift: int
     word: tuple[NDArray[np.int64], NDArray[np.int64]]
-    first_sums: dict[tuple[float, bool], float]
+    first_sums: dict[tuple[float, bool, int], float]
     grid = 1 << EXTRA_BITS
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -230,7 +231,7 @@ class Forest:
         """
         if exact:
             units = [self._units(number) for number in self.value[leaf, column].tolist()]
-            return (_objects(units),) * 2
+            return (objects(units),) * 2
         return self.word[0][leaf, column], self.word[1][leaf, column]
 
     def start_of(self, output: int, *, exact: bool) -> tuple[int, int]:
@@ -253,12 +254,6 @@ def compare_ratio(ratio: tuple[int, int], number: float) -> int:
     n, d = number.as_integer_ratio()
     left, right = ratio[0] * d, n * ratio[1]
     return (left > right) - (left < right)
-
-
-def _objects(numbers: list[int]) -> Ints:
-    found = np.empty(len(numbers), dtype=object)
-    found[:] = numbers
-    return found
 
 
 def per_feature(values: list[float | list[float]], n: int) -> FloatArray:

@@ -195,11 +195,8 @@ def _codes(
         codes |= {code for code in domain.values[feature] if low <= code <= high}
     elif is_free:
         known = len(ensemble.categories.get(feature, ())) - 1
-        for node in nodes[(trees.flags[nodes] & CATEGORICAL) > 0].tolist():
-            number = trees.category_set[node]
-            words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
-            for place, word in enumerate(words.tolist()):
-                known = max(known, 32 * place + word.bit_length() - 1 if word else -1)
+        sets = trees.category_set[nodes[(trees.flags[nodes] & CATEGORICAL) > 0]]
+        known = int(trees.categories_in(np.unique(sets)).max(initial=known))
         least = max(math.ceil(domain.low[feature]) if math.isfinite(domain.low[feature]) else 0, 0)
         high = float(domain.high[feature])
         most = known if math.isinf(high) else min(math.floor(high), max(least, known + 1))

@@ -6,13 +6,23 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import Way, first_sum, float_before, happens, require
+from treeproof.checker.claims import (
+    Way,
+    crossing,
+    first_sum,
+    float_before,
+    happens,
+    margins,
+    require,
+    winning,
+)
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
     Bounder,
@@ -31,7 +41,6 @@ from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import choices_of, fold, fold_rows
 from treeproof.model.joined import PairModels, join, one_model
-from treeproof.model.links import smallest_true
 
 PREFIX = "Q1:"
 LARGEST_RATIO = 128
@@ -336,8 +345,7 @@ def _check_range(
     total = real(float(part.sign * reached))
     while part.sign * Fraction(float(total)) < reached:
         total = np.nextafter(total, real(part.sign * np.inf))
-    sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
-    score = float(evaluate.finish(ensemble, sums)[0, part.output])
+    score = margins(ensemble, [float(total)] * ensemble.n_outputs)[part.output]
     require(lower <= score <= upper, "claim: the proved range is wider than the stated one")
 
 
@@ -503,12 +511,9 @@ def _difference_parts(models: PairModels, claim: dict[str, Any]) -> list[Part]:
         ]
     require(claim.get("name") == "SameLabels", "claim: an unknown claim about two models")
     require(bool(first.classes), "claim: the models have no labels")
-    numbers = range(len(first.classes))
     return [
         Part(changed, relation, ways=(_preferring(first, one, two), _preferring(second, two, one)))
-        for one in numbers
-        for two in numbers
-        if one != two
+        for one, two in permutations(range(len(first.classes)), 2)
     ]
 
 
@@ -521,13 +526,10 @@ def _winning(forest: Forest, way: Way) -> Way:
 def _preferring(ensemble: Ensemble, winner: int, loser: int) -> Way:
     """The way in which a model prefers a class to another."""
     if ensemble.decision.kind == "argmax":
-        return Way(f"class {winner}", {winner: 1, loser: -1}, winner=winner, losers=(loser,))
+        return winning(winner, loser)
     require(ensemble.decision.kind == "threshold", "claim: the model has no labels")
     forest = Forest(ensemble)
-    first = first_sum(forest, ensemble.decision.cut)
-    if winner == 1:
-        return Way("rise", {0: 1}, first)
-    return Way("fall", {0: -1}, float_before(forest, first))
+    return crossing(forest, first_sum(forest, ensemble.decision.cut), up=winner == 1)
 
 
 def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
@@ -567,7 +569,11 @@ def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
         changed = _features(ensemble, claim["protected"])
         if ensemble.decision.kind == "argmax":
             require(claim["confidence"] is None, "claim: confidence of several classes")
-            return _label_parts(ensemble, changed)
+            pairs = combinations(range(ensemble.n_outputs), 2)
+            return [
+                Part(changed, Relation(""), ways=(winning(one, other), winning(other, one)))
+                for one, other in pairs
+            ]
         low, high = _sure(ensemble, claim)
         return [_crossing(ensemble, changed, low, high)]
     groups = claim["groups"] if name == "Redundant" else [claim["features"]]
@@ -584,28 +590,16 @@ def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
     return parts
 
 
-def _first_sum(ensemble: Ensemble, output: int, score: float, *, strict: bool) -> float:
-    """Smallest sum of an output whose score is at least (or above) a number."""
-
-    def reaches(total: float) -> bool:
-        sums = np.full((1, ensemble.n_outputs), total, dtype=ensemble.aggregation.precision)
-        with np.errstate(over="ignore"):
-            found = float(evaluate.finish(ensemble, sums)[0, output])
-        return found > score if strict else found >= score
-
-    return smallest_true(reaches, ensemble.aggregation.precision)
-
-
 def _range_parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
     """Largest sums, then smallest ones, of every output that is meant."""
     forest, parts = Forest(ensemble), []
     low, high = float(claim["low"]), float(claim["high"])
     for output in _outputs(ensemble, claim.get("label")):
         if high < math.inf:
-            limit = float_before(forest, _first_sum(ensemble, output, high, strict=True))
+            limit = float_before(forest, first_sum(forest, high, strict=True, output=output))
             parts.append(Part((), Relation(""), output, 1, limit=limit))
         if low > -math.inf:
-            least = _first_sum(ensemble, output, low, strict=False)
+            least = first_sum(forest, low, output=output)
             parts.append(Part((), Relation(""), output, -1, limit=-least))
     return parts
 
@@ -638,21 +632,9 @@ def _crossing(ensemble: Ensemble, changed: tuple[int, ...], low: float | None, h
     """No pair with a first score up to `low` (None: below the cut) and a second from `high` on."""
     forest = Forest(ensemble)
     start = ensemble.decision.cut if low is None else low
-    fall = float_before(forest, first_sum(forest, start, strict=low is not None))
-    ways = Way("fall", {0: -1}, fall), Way("rise", {0: 1}, first_sum(forest, high))
-    return Part(changed, Relation(""), ways=ways)
-
-
-def _label_parts(ensemble: Ensemble, changed: tuple[int, ...]) -> list[Part]:
-    parts = []
-    for one in range(ensemble.n_outputs):
-        for other in range(one + 1, ensemble.n_outputs):
-            ways = (
-                Way(f"class {one}", {one: 1, other: -1}, winner=one, losers=(other,)),
-                Way(f"class {other}", {other: 1, one: -1}, winner=other, losers=(one,)),
-            )
-            parts.append(Part(changed, Relation(""), ways=ways))
-    return parts
+    fall = crossing(forest, first_sum(forest, start, strict=low is not None), up=False)
+    rise = crossing(forest, first_sum(forest, high), up=True)
+    return Part(changed, Relation(""), ways=(fall, rise))
 
 
 def _check_witness(

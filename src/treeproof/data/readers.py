@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, listed, nearest, require_backend
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.rows import TextTable, column_order, numeric_rows
+from treeproof.model.rows import TextTable, column_order, numeric_rows, objects
 
 FileKind = Literal["csv", "jsonl", "parquet", "arrow", "npy", "npz", "libsvm"]
 
@@ -150,6 +150,14 @@ class DataFile:
         self.path = path
         self._options = options
 
+    def _take_apart(self, columns: list[str]) -> None:
+        """Tell features from labels and identifiers by the names of all columns."""
+        apart = self._options.apart
+        for name in apart.values():
+            require_column(name, columns, self.path)
+        self.has_labels = "labels" in apart
+        self.columns = tuple(name for name in columns if name not in apart.values())
+
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning; may be called again."""
         raise NotImplementedError
@@ -231,13 +239,6 @@ def unreadable(path: Path, error: Exception) -> InvalidInput:
     return InvalidInput(f"The data file '{path}' cannot be read: {reason.rstrip('.')}.")
 
 
-def objects(values: list[Any]) -> NDArray[Any]:
-    """Values as they are, whatever their types."""
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
-
-
 def require_column(name: str, columns: list[str], path: Path) -> None:
     """Raise, with the nearest name, unless a file has a column or an array."""
     if name in columns:
@@ -287,14 +288,6 @@ class TextFile(DataFile):
 
     def _chunk(self, first_row: int, lines: list[tuple[int, Any]]) -> Chunk:
         raise NotImplementedError
-
-    def _take_apart(self, columns: list[str]) -> None:
-        """Tell features from labels and identifiers by the names of all columns."""
-        apart = self._options.apart
-        for name in apart.values():
-            require_column(name, columns, self.path)
-        self.has_labels = "labels" in apart
-        self.columns = tuple(name for name in columns if name not in apart.values())
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the chosen rows from the beginning."""
@@ -583,12 +576,9 @@ class ArrowTableFile(DataFile):
         super().__init__(path, options)
 
     def _set_table(self, names: list[str], n_rows: int) -> None:
-        for name in self._options.apart.values():
-            require_column(name, names, self.path)
-        self.has_labels = self._options.label is not None
         # pandas stores an unnamed index as a column of this name; it is no feature.
         kept = [name for name in names if not name.startswith("__index_level_")]
-        self.columns = tuple(name for name in kept if name not in self._options.apart.values())
+        self._take_apart(kept)
         self._read_columns = kept
         self.n_rows = self._options.n_wanted(n_rows)
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.data.readers import DataFile, ReadOptions, objects, open_data, parse_rows
+from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
-from treeproof.model.rows import label_numbers, numeric_rows
+from treeproof.model.rows import label_numbers, numeric_rows, objects
 from treeproof.model.spread import Spread
 
 
@@ -239,6 +239,4 @@ def class_labels(ensemble: Ensemble, labels: Any, n_rows: int) -> NDArray[Any] |
     """Given labels as the model's classes; None without labels, and for scores."""
     if not ensemble.classes or labels is None:
         return None
-    classes = np.empty(len(ensemble.classes), dtype=object)
-    classes[:] = ensemble.classes
-    return classes[label_numbers(ensemble, labels, n_rows=n_rows)]
+    return objects(ensemble.classes)[label_numbers(ensemble, labels, n_rows=n_rows)]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +109,6 @@ class Loader:
 
     A loader overrides the methods for objects, those for files, or both.
     """
-
-    name: ClassVar[str]
 
     def accepts_object(self, source: Any) -> bool:
         """Whether a live object is of this library; must not import the library."""

@@ -64,16 +64,15 @@ class Message:
             raise _damaged(f"field {number} is of another type than its format says")
         return [payload for _, payload in entries]
 
-    def _only(self, number: int, payloads: list[Any]) -> Any:
+    def _only(self, number: int, payloads: Any, default: Any) -> Any:
         # The format takes the last of several, or merges them; no writer writes several.
         if len(payloads) > 1:
             raise _damaged(f"field {number} occurs {len(payloads)} times")
-        return payloads[0] if payloads else None
+        return payloads[0] if len(payloads) else default
 
     def raw(self, number: int) -> bytes:
         """The bytes of a field that occurs at most once."""
-        payload = self._only(number, self._payloads(number, _BYTES))
-        return b"" if payload is None else bytes(payload)
+        return bytes(self._only(number, self._payloads(number, _BYTES), b""))
 
     def text(self, number: int) -> str:
         """The text of a field that occurs at most once."""
@@ -85,8 +84,7 @@ class Message:
 
     def message(self, number: int) -> "Message":
         """The message in a field that occurs at most once; an empty one where there is none."""
-        payload = self._only(number, self._payloads(number, _BYTES))
-        return Message(b"" if payload is None else payload)
+        return Message(self._only(number, self._payloads(number, _BYTES), b""))
 
     def messages(self, number: int) -> list["Message"]:
         """The messages of a repeated field."""
@@ -94,17 +92,11 @@ class Message:
 
     def integer(self, number: int, default: int = 0) -> int:
         """The signed integer of a field that occurs at most once."""
-        values = self.integers(number)
-        if len(values) > 1:
-            raise _damaged(f"field {number} occurs {len(values)} times")
-        return int(values[0]) if len(values) else default
+        return int(self._only(number, self.integers(number), default))
 
     def real(self, number: int, default: float = 0.0) -> float:
         """The float32 of a field that occurs at most once."""
-        values = self.reals(number)
-        if len(values) > 1:
-            raise _damaged(f"field {number} occurs {len(values)} times")
-        return float(values[0]) if len(values) else default
+        return float(self._only(number, self.reals(number), default))
 
     def integers(self, number: int) -> NDArray[np.int64]:
         """The signed integers of a repeated field, packed or one by one."""

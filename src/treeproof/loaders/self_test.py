@@ -34,14 +34,14 @@ class TestRows:
     kinds: tuple[str, ...]
 
 
-def run_self_test(loaded: Loaded, *, seed: int = 0) -> Ensemble:
+def run_self_test(loaded: Loaded) -> Ensemble:
     """Compare margins and labels with the source library, bit for bit.
 
     Returns the model with the outcome in its provenance; raises `SelfTestFailed` when some margin
     or label differs.
     """
     ensemble, reference = loaded.ensemble, loaded.reference
-    rows = self_test_rows(ensemble, seed=seed)
+    rows = self_test_rows(ensemble)
     if reference.feedable is not None:
         rows = replace(rows, values=reference.feedable(rows.values))
     try:
@@ -239,10 +239,11 @@ def _fill_categories(ensemble: Ensemble, rows: FloatArray, random: np.random.Gen
     trees = ensemble.trees
     nodes = np.flatnonzero((trees.flags & CATEGORICAL) > 0)
     for feature in np.unique(trees.feature[nodes]):
-        codes = _known_codes(ensemble, nodes[trees.feature[nodes] == feature])
+        sets = trees.category_set[nodes[trees.feature[nodes] == feature]]
+        codes = trees.categories_in(np.unique(sets))
         known = ensemble.categories.get(int(feature))
-        if known:
-            codes = np.arange(len(known))
+        if known or not codes.size:
+            codes = np.arange(max(len(known or ()), 1))
         accepted = ensemble.required.get(int(feature))
         if accepted:
             codes = np.array(accepted)
@@ -255,16 +256,3 @@ def _fill_categories(ensemble: Ensemble, rows: FloatArray, random: np.random.Gen
         strange = [*beyond, -1.0, -0.5, -7.0, 0.7, 1.9]
         mixed = random.random(len(rows)) < 0.3
         rows[:, feature] = np.where(mixed, random.choice(strange, size=len(rows)), column)
-
-
-def _known_codes(ensemble: Ensemble, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Categories that some of the nodes list, in order."""
-    trees = ensemble.trees
-    sets = np.unique(trees.category_set[nodes])
-    parts = [trees.set_words[trees.set_offset[s] : trees.set_offset[s + 1]] for s in sets]
-    union = np.zeros(max(1, *(len(part) for part in parts)), dtype=np.uint32)
-    for part in parts:
-        union[: len(part)] |= part
-    bits = np.unpackbits(union.astype("<u4").view(np.uint8), bitorder="little")
-    codes = np.flatnonzero(bits)
-    return codes if codes.size else np.zeros(1, dtype=np.int64)

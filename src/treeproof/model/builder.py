@@ -72,6 +72,13 @@ class TreeBuilder:
         self._sets.append(words)
         return len(self._sets) - 1
 
+    def add_category_sets(self, trees: TreeArrays) -> int:
+        """Store the sets of other trees, in their order; return the number of the first one."""
+        first = len(self._sets)
+        for number in range(len(trees.set_offset) - 1):
+            self.add_category_set(trees.categories_in([number]))
+        return first
+
     def add_tree(self, *, left: ArrayLike, output: int, **columns: Any) -> None:
         """Add one tree; `output` is that of the tree, all else is as in `add_forest`."""
         left = np.asarray(left, dtype=np.int64)

@@ -7,7 +7,7 @@ later step needs to know where a model came from.
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, Literal, NamedTuple, Self, TypeVar
@@ -53,6 +53,21 @@ class TreeArrays(NamedTuple):
     leaf_value: FloatArray  # (n_leaves, leaf_width)
     leaf_source: IntArray  # (n_leaves,) the library's own number (of its apply, pred_leaf)
     tree_output: IntArray  # (n_trees,) output that a tree of width 1 adds to; -1 for vector leaves
+
+    def categories_in(self, sets: Iterable[int]) -> NDArray[np.int64]:
+        """Categories of some sets, each once, in order."""
+        parts = [self.set_words[self.set_offset[n] : self.set_offset[n + 1]] for n in sets]
+        # As words, so that however many sets take no more room than the largest one.
+        union = np.zeros(max(map(len, parts), default=0), dtype=np.uint32)
+        for part in parts:
+            union[: len(part)] |= part
+        return ones_in(union)
+
+
+def ones_in(words: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Places of the bits that are 1 in words of 32 bits."""
+    bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+    return np.flatnonzero(bits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

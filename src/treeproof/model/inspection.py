@@ -21,6 +21,8 @@ from treeproof.model.ensemble import (
 SCHEMA = 1
 """Rises when a key of `describe` changes its meaning or goes away."""
 
+_MOST_SHOWN = 6
+
 _LINK_WORDS = {
     "identity": "margin",
     "softmax_float32": "softmax of the margins in float32",
@@ -100,9 +102,9 @@ def summary_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     return [(caption, text) for caption, text in lines if text]
 
 
-def _shortened(values: list[Any], limit: int = 6) -> str:
-    shown = ", ".join(str(value) for value in values[:limit])
-    return f"{shown}, … ({len(values)} in all)" if len(values) > limit else shown
+def _shortened(values: list[Any]) -> str:
+    shown = ", ".join(str(value) for value in values[:_MOST_SHOWN])
+    return f"{shown}, … ({len(values)} in all)" if len(values) > _MOST_SHOWN else shown
 
 
 def _categorical_words(features: list[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -171,10 +171,9 @@ def _recoded(ensemble: Ensemble, feature: int, values: tuple[Any, ...]) -> Ensem
     words = trees.set_words.copy()
     for number in np.unique(trees.category_set[nodes]).tolist():
         part = slice(int(trees.set_offset[number]), int(trees.set_offset[number + 1]))
-        bits = np.unpackbits(trees.set_words[part].view(np.uint8), bitorder="little")
-        moved = bits.copy()
+        moved = np.unpackbits(trees.set_words[part].view(np.uint8), bitorder="little")
+        inside = [code[old] for old in np.flatnonzero(moved[: len(code)]).tolist()]
         moved[: len(code)] = 0
-        inside = [code[old] for old in np.flatnonzero(bits[: len(code)]).tolist()]
         if inside and max(inside) >= len(moved):
             raise InvalidInput(
                 f"Both models must number the categories of feature {name!r} alike."
@@ -272,11 +271,8 @@ def _joined_trees(
     is_vector = one.n_outputs != other.n_outputs or widths != {1}
     width = max(one.n_outputs, other.n_outputs) if is_vector else 1
     builder = TreeBuilder(leaf_width=width)
-    for trees in (one.trees, other.trees):
-        for first, last in pairwise(trees.set_offset.tolist()):
-            bits = np.unpackbits(trees.set_words[first:last].view(np.uint8), bitorder="little")
-            builder.add_category_set(np.flatnonzero(bits))
-    n_sets = len(one.trees.set_offset) - 1
+    builder.add_category_sets(one.trees)
+    n_sets = builder.add_category_sets(other.trees)
     for mine, theirs in partners:
         left = _part(one, mine, width, 1, 0)
         n_left = len(left["feature"])

@@ -7,7 +7,7 @@ as they stand in a text file).
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -108,6 +108,13 @@ def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int6
             " as the model's library reports them."
         )
     return np.array(numbers, dtype=np.int64)[inverse]
+
+
+def objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Values as they are, whatever their types."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 def _distinct(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
@@ -255,7 +262,7 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
     names, on either side, match by position.
     """
     names = ensemble.feature_names
-    for spelling in (str, _without_blanks):
+    for spelling in (str, without_blanks):
         known = {spelling(name): name for name in reversed(columns)}
         if names and all(spelling(name) in known for name in names):
             order = [known[spelling(name)] for name in names]
@@ -269,7 +276,7 @@ def column_order(ensemble: Ensemble, columns: list[Any]) -> list[Any]:
                 f" Got {len(columns)}."
             )
         return columns
-    absent = [name for name in names if _without_blanks(name) not in known]
+    absent = [name for name in names if without_blanks(name) not in known]
     others = [column for column in columns if column not in names]
     near = nearest(absent[0], others).replace("Did you mean", "Is it")
     raise InvalidInput(
@@ -312,7 +319,8 @@ def _require_order(ensemble: Ensemble, columns: list[Any], order: list[Any]) -> 
     )
 
 
-def _without_blanks(name: Any) -> str:
+def without_blanks(name: Any) -> str:
+    """A name as LightGBM spells it, which writes blanks as underscores."""
     return re.sub(r"\s", "_", str(name))
 
 

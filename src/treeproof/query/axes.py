@@ -24,6 +24,7 @@ from treeproof.model.ensemble import (
     FloatArray,
     IntArray,
 )
+from treeproof.model.folded import choices_of
 from treeproof.query.domain import ColumnTypes, known_codes
 
 NUMERIC, CHOICE = 0, 1
@@ -162,9 +163,7 @@ def axes_of(ensemble: Ensemble, types: ColumnTypes, rows: FloatArray) -> Axes:
 
 
 def _group_axis(columns: tuple[int, ...], exactly: bool, rows: FloatArray) -> Axis:
-    choices = np.eye(len(columns))
-    if not exactly:
-        choices = np.vstack([choices, np.zeros(len(columns))])
+    choices = choices_of((columns, exactly))
     # Rows of another domain have choices of their own, which nobody else may take.
     own = np.unique(rows[:, columns], axis=0)
     is_known = (own[:, np.newaxis, :] == choices).all(axis=2).any(axis=1)

@@ -264,14 +264,10 @@ def link_rounding(ensemble: Ensemble) -> float:
     to exp(0) = 1 and merges a score below it only if exp of the gap and the division by the sum
     both round together, which needs a gap below 8 units of the precision.
     """
-    aggregation, decision = ensemble.aggregation, ensemble.decision
-    largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
-    largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
-    largest += max((abs(b) for b in aggregation.bias), default=0.0)
-    unit = 2.0**-23 if aggregation.precision == "float32" else 2.0**-52
-    slack = 0.0 if aggregation.finish == "none" else 8.0 * unit * largest
+    decision, largest = ensemble.decision, _largest_margin(ensemble)
+    slack = finish_rounding(ensemble)
     if decision.link_divisor != 1.0:
-        slack += 8.0 * unit * largest
+        slack += _lost(ensemble)
     if decision.link == "softmax_float32":
         slack += 8.0 * 2.0**-23 * max(decision.link_divisor, largest)
     elif decision.link == "softmax_float64":
@@ -279,6 +275,28 @@ def link_rounding(ensemble: Ensemble) -> float:
     elif decision.link == "sigmoid_float64":
         slack += 8.0 * 2.0**-52 * largest + _sigmoid_slack(ensemble)
     return float(slack)
+
+
+def finish_rounding(ensemble: Ensemble) -> float:
+    """How far a finished sum can be from the same linear function in real numbers.
+
+    Sound: finishing takes at most two operations, each of which errs by at most half a unit of its
+    result, the weight errs as much, and no margin is larger than this.
+    """
+    return 0.0 if ensemble.aggregation.finish == "none" else _lost(ensemble)
+
+
+def _lost(ensemble: Ensemble) -> float:
+    unit = 2.0**-23 if ensemble.aggregation.precision == "float32" else 2.0**-52
+    return float(8.0 * unit * _largest_margin(ensemble))
+
+
+def _largest_margin(ensemble: Ensemble) -> float:
+    """No margin is larger than this."""
+    aggregation = ensemble.aggregation
+    largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
+    largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
+    return float(largest + max((abs(b) for b in aggregation.bias), default=0.0))
 
 
 def _sigmoid_slack(ensemble: Ensemble) -> float:

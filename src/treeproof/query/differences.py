@@ -14,6 +14,7 @@ from treeproof.model.rows import numeric_rows
 from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.constraints import (
     alternatives_of,
+    finish_rounding,
     link_rounding,
     needs_around,
     rising_cut,
@@ -24,7 +25,6 @@ from treeproof.query.pairs import (
     PROBABILITY,
     PairQuestion,
     Ranges,
-    finish_rounding,
     score_meaning,
 )
 from treeproof.query.rounding import round_down, round_up
@@ -125,8 +125,7 @@ def _score_question(
         if aggregation.finish == "affine":
             begin += Fraction(aggregation.bias[output])
         offset += Fraction(way) * begin / rate
-        slack.append(0.0 if aggregation.finish == "none" else
-                     finish_rounding(model) / float(rate))  # fmt: skip
+        slack.append(finish_rounding(model) / float(rate))
     grids = [accumulator_grid(model) for model in pair]
     return PairQuestion(
         kind="value",
@@ -165,7 +164,7 @@ def score_rounding(models: PairModels, outputs: tuple[int, int]) -> float:
         ]
         largest = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
         rounding = unit * float(largest.sum()) * (1.0 + 1e-6) * float(rate_of(model))
-        total += rounding + (0.0 if model.aggregation.finish == "none" else finish_rounding(model))
+        total += rounding + finish_rounding(model)
     return 1.25 * total
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -249,9 +249,18 @@ def _refuse_empty_ranges(types: ColumnTypes, ensemble: Ensemble) -> None:
             )
 
 
-def feature_name(ensemble: Ensemble, feature: int) -> str:
-    """A feature in messages."""
-    return repr(ensemble.feature_names[feature]) if ensemble.feature_names else f"feature {feature}"
+def feature_name(ensemble: Ensemble, *features: int) -> str:
+    """A feature in messages, or several."""
+    names = ensemble.feature_names
+    return ", ".join(repr(names[f]) if names else f"feature {f}" for f in features)
+
+
+def _by_number(name: str, given: Any, ensemble: Ensemble) -> Iterator[tuple[Any, int, Any]]:
+    """Entries of a dict by feature: the feature as it is given, its number, and what is said."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"'{name}' of Domain must be a dict. Got {given!r}.")
+    for feature, said in given.items():
+        yield feature, feature_number(feature, ensemble.n_features, ensemble.feature_names), said
 
 
 def _numbers(name: str, given: Any, ensemble: Ensemble) -> list[int]:
@@ -287,11 +296,8 @@ def _listed(name: str, feature: Any, given: Any) -> FloatArray:
 
 
 def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArray]:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"'values' of Domain must be a dict. Got {given!r}.")
     found = {}
-    for feature, values in given.items():
-        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+    for feature, number, values in _by_number("values", given, ensemble):
         array = _listed("values", feature, values)
         if array.ndim != 1 or len(array) == 0 or not np.all(np.isfinite(array)):
             raise InvalidInput(
@@ -304,12 +310,9 @@ def _values(given: Mapping[Any, Any], ensemble: Ensemble) -> dict[int, FloatArra
 
 
 def _ranges(given: Mapping[Any, Any], ensemble: Ensemble) -> tuple[FloatArray, FloatArray]:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"'ranges' of Domain must be a dict. Got {given!r}.")
     low = np.full(ensemble.n_features, -np.inf)
     high = np.full(ensemble.n_features, np.inf)
-    for feature, ends in given.items():
-        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+    for feature, number, ends in _by_number("ranges", given, ensemble):
         array = _listed("ranges", feature, ends)
         if array.shape != (2,) or not array[0] <= array[1]:
             raise InvalidInput(
@@ -327,8 +330,7 @@ def _transitions(given: Any, ensemble: Ensemble) -> dict[int, FloatArray | dict[
             for number in _numbers("categorical", given, ensemble)
         }
     found: dict[int, FloatArray | dict[float, FloatArray]] = {}
-    for feature, said in given.items():
-        number = feature_number(feature, ensemble.n_features, ensemble.feature_names)
+    for _, number, said in _by_number("categorical", given, ensemble):
         if said is None or said == "all":
             found[number] = known_codes(ensemble, number, must_tell=True)
         elif isinstance(said, Mapping):
@@ -359,12 +361,7 @@ def known_codes(ensemble: Ensemble, feature: int, *, must_tell: bool = False) ->
             f" {feature_name(ensemble, feature)}, since the model does not tell them, such as"
             " categorical={'colour': [0, 1, 2]}."
         )
-    members = [np.zeros(0)]
-    for number in np.unique(trees.category_set[testing]):
-        words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
-        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
-        members.append(np.flatnonzero(bits).astype(np.float64))
-    return np.unique(np.concatenate(members))
+    return trees.categories_in(np.unique(trees.category_set[testing])).astype(np.float64)
 
 
 def codes_of(given: Any, ensemble: Ensemble, feature: int) -> FloatArray:

@@ -5,7 +5,6 @@ What has no names (arrays, lists, Series of polars, an index that only counts fr
 model's order, and everything else is refused.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, listed, nearest
+from treeproof.model.rows import without_blanks
 
 _PLAIN = (int, float, list, tuple, np.ndarray, np.generic)
 
@@ -20,7 +20,7 @@ _PLAIN = (int, float, list, tuple, np.ndarray, np.generic)
 def feature_number(feature: int | str, n_features: int, names: Sequence[str]) -> int:
     """Number of a feature given by number or name."""
     if isinstance(feature, str):
-        number = _numbers(names).get(_spelled(feature))
+        number = _numbers(names).get(without_blanks(feature))
         if number is None:
             raise InvalidInput(
                 f"The model must have a feature named {feature!r}.{nearest(feature, names)}"
@@ -88,7 +88,7 @@ def _places(
 ) -> NDArray[np.int64]:
     """Where among the labels each feature of the model is."""
     known = _numbers(names)
-    numbers = [known.get(_spelled(label)) for label in labels]
+    numbers = [known.get(without_blanks(label)) for label in labels]
     if None in numbers or len(numbers) != n_features:
         are_counts = all(type(label) is int or isinstance(label, np.integer) for label in labels)
         if are_counts and labels == list(range(n_features)):
@@ -116,9 +116,4 @@ def _refuse_twice(what: str, numbers: Sequence[int | None], labels: list[Any]) -
 
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
-    return {_spelled(name): number for number, name in reversed(list(enumerate(names)))}
-
-
-def _spelled(name: Any) -> str:
-    # LightGBM writes blanks as underscores.
-    return re.sub(r"\s", "_", str(name))
+    return {without_blanks(name): number for number, name in reversed(list(enumerate(names)))}

@@ -18,6 +18,7 @@ from treeproof.model.rows import numeric_rows
 from treeproof.model.sums import accumulator_grid
 from treeproof.query.constraints import (
     alternatives_of,
+    finish_rounding,
     link_rounding,
     needs_around,
     rising_cut,
@@ -37,7 +38,7 @@ from treeproof.query.properties import (
     Stable,
 )
 from treeproof.query.rounding import move_rounded_down
-from treeproof.query.rules import Comparison, Rule
+from treeproof.query.rules import Comparison, Rule, refuse_broken_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +188,7 @@ class Ranges:
         """A question about these ranges, or an error where it takes a group of columns apart."""
         for columns, _ in (*self.groups, *self.ruled):
             inside = sorted(set(columns) & set(question.changed))
-            names = ", ".join(feature_name(ensemble, feature) for feature in columns)
+            names = feature_name(ensemble, *columns)
             if question.relation == "near" and inside:
                 if any(question.widths[feature] >= 1 for feature in inside):
                     raise UnsupportedQuery(
@@ -197,7 +198,7 @@ class Ranges:
                 changed = tuple(f for f in question.changed if f not in inside)
                 question = replace(question, changed=changed)
             elif inside and (len(inside) < len(columns) or question.relation):
-                own = ", ".join(feature_name(ensemble, feature) for feature in inside)
+                own = feature_name(ensemble, *inside)
                 raise InvalidInput(
                     f"Columns of a group change together, and in no order. Got {own} of {names}."
                 )
@@ -311,14 +312,8 @@ def _within_rules(ensemble: Ensemble, ranges: Ranges, types: ColumnTypes) -> Ran
             weights = tuple((column, Fraction(sign)) for column in sorted(columns))
             part = Comparison(weights, Fraction(-sign), is_strict=False)
             rules.append(Rule("one of a group", (part,), tuple(sorted(columns))))
-    for number, row in enumerate([] if ranges.rows is None else ranges.rows):
-        for rule in rules:
-            if not rule.holds(row):
-                raise InvalidInput(
-                    f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."
-                    f" Got {[float(row[f]) for f in rule.features]}. Correct the row or the rule,"
-                    " or leave the row out."
-                )
+    if ranges.rows is not None:
+        refuse_broken_rules(rules, ranges.rows)
     return replace(ranges, rules=tuple(rules), ruled=ruled, values=values)
 
 
@@ -345,7 +340,7 @@ def _folded(ensemble: Ensemble, ranges: Ranges, groups: tuple[Group, ...]) -> Ra
     values = dict(ranges.values)
     for group in groups:
         columns, choices = group[0], choices_of(group)
-        names = ", ".join(feature_name(ensemble, feature) for feature in columns)
+        names = feature_name(ensemble, *columns)
         if ranges.missing[list(columns)].any():
             raise InvalidInput(f"'missing' must name no column of a group. Got one of {names}.")
         ends = ranges.low[:, np.newaxis, columns], ranges.high[:, np.newaxis, columns]
@@ -470,8 +465,7 @@ def change_question(
     first[output] = -1.0
     sign = options.pop("sign", 1.0)
     grid = accumulator_grid(ensemble)
-    is_plain = aggregation.finish == "none"
-    finishing = 0.0 if is_plain else finish_rounding(ensemble) / rate
+    finishing = finish_rounding(ensemble) / rate
     return PairQuestion(
         kind="value",
         changed=changed,
@@ -482,23 +476,9 @@ def change_question(
         outputs=(output, output),
         slack=(finishing, finishing),
         unit=(rounding_unit(ensemble, grid),) * 2,
-        step=grid if is_plain else 0.0,
+        step=grid if aggregation.finish == "none" else 0.0,
         **options,
     )
-
-
-def finish_rounding(ensemble: Ensemble) -> float:
-    """How far a finished sum can be from the same linear function in real numbers.
-
-    Sound: finishing takes at most two operations, each of which errs by at most half a unit of its
-    result, the weight errs as much, and no margin is larger than this.
-    """
-    aggregation = ensemble.aggregation
-    largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
-    largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
-    largest += max((abs(b) for b in aggregation.bias), default=0.0)
-    unit = 2.0**-23 if aggregation.precision == "float32" else 2.0**-52
-    return float(8.0 * unit * largest)
 
 
 def _monotone_question(ensemble: Ensemble, claim: Monotone) -> PairQuestion:
@@ -568,10 +548,9 @@ def extreme_question(ensemble: Ensemble, output: int, sign: float, limit: float)
 
 def _range_questions(ensemble: Ensemble, output: int, claim: ScoreRange) -> list[PairQuestion]:
     questions = []
-    real = np.dtype(ensemble.aggregation.precision).type
     if claim.high < math.inf:
         above = rising_cut(ensemble, claim.high, strict=True, output=output)
-        largest = float(np.nextafter(real(above), real(-np.inf)))
+        largest = _below(ensemble, above)
         questions.append(extreme_question(ensemble, output, 1.0, largest))
     if claim.low > -math.inf:
         inside = rising_cut(ensemble, claim.low, strict=False, output=output)

@@ -29,6 +29,7 @@ from treeproof.query.rounding import (
     round_up,
     sum_rounded_down,
 )
+from treeproof.query.rules import refuse_broken_rules
 
 Bools = NDArray[np.bool_]
 
@@ -264,7 +265,8 @@ class Pricing:
 
         Which values are allowed is not looked at; see `broken_rule`.
         """
-        return self._total(self._axis_costs(row, point))
+        changed = self._changed_axes(row, point)
+        return self._total([self._axis_cost(row, number, point) for number in changed])
 
     def distance(self, row: int, point: FloatArray) -> float:
         """Smallest double that is not below the cost of a point; infinite where it is forbidden."""
@@ -326,7 +328,7 @@ class Pricing:
     def refuse_broken_rows(self) -> None:
         """Refuse rows that are not of the domain themselves, unless it allows them."""
         types, rows = self.types, self.rows
-        self._refuse_broken_rules()
+        refuse_broken_rules(types.rules, rows)
         if types.allow_broken_rows:
             return
         broken = np.zeros(rows.shape, dtype=bool)
@@ -347,7 +349,7 @@ class Pricing:
             return
         row, feature = (int(index) for index in np.argwhere(broken)[0])
         axis = self.axes.axes[int(self.axes.axis_of[feature])]
-        name = ", ".join(feature_name(self.ensemble, column) for column in axis.columns)
+        name = feature_name(self.ensemble, *axis.columns)
         rule = "must be one of the values that the domain lists"
         if axis.is_group:
             rule = "must have a single 1, as a group of the domain"
@@ -363,29 +365,11 @@ class Pricing:
             + ". Correct the rows or the Domain, or allow them with allow_broken_rows=True."
         )
 
-    def _refuse_broken_rules(self) -> None:
-        for rule in self.types.rules:
-            for number, row in enumerate(self.rows):
-                if np.isinf(row[list(rule.features)]).any():
-                    raise InvalidInput(
-                        f"Features that the rule {rule.text!r} is about must be finite. Got"
-                        f" {[float(row[f]) for f in rule.features]} in row {number}; leave it out."
-                    )
-                if not rule.holds(row):
-                    raise InvalidInput(
-                        f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."
-                        f" Got {[float(row[f]) for f in rule.features]}. Correct the row or the"
-                        " rule, or leave the row out."
-                    )
-
     def _total(self, costs: list[Fraction | None]) -> Fraction | None:
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             return None
         return max(known, default=Fraction(0)) if self.total == "max" else sum(known, Fraction(0))
-
-    def _axis_costs(self, row: int, point: FloatArray) -> list[Fraction | None]:
-        return [self._axis_cost(row, number, point) for number in self._changed_axes(row, point)]
 
     def _changed_axes(self, row: int, point: FloatArray) -> list[int]:
         """Axes with another value than the row's; the others cost nothing and break no rule."""
@@ -409,19 +393,9 @@ class Pricing:
             cost = one_unit(self.tariff, columns[0])
         else:
             moved = Fraction(float(new[0])) - Fraction(float(own[0]))
-            cost = self._move_cost(row, columns[0], moved)
+            size = abs(float(own[0])) if self.is_relative else 1.0
+            cost = _move_cost(self.tariff, columns[0], moved, size)
         return cost**2 if self.is_square and cost is not None else cost
-
-    def _move_cost(self, row: int, feature: int, moved: Fraction) -> Fraction | None:
-        tariff = self.tariff
-        unit = float((tariff.unit_up if moved > 0 else tariff.unit_down)[feature])
-        weight = float((tariff.weight_up if moved > 0 else tariff.weight_down)[feature])
-        if self.is_relative:
-            unit *= abs(float(self.rows[row, feature]))
-        fixed = float(tariff.fixed[feature])
-        if unit == 0.0 or math.isinf(weight) or math.isinf(fixed):
-            return None
-        return Fraction(fixed) + Fraction(weight) * abs(moved) / Fraction(unit)
 
     def _choice_cost(self, number: int, own: FloatArray, new: FloatArray) -> Fraction | None:
         before, after = (int(self.axes.atom_of(number, v[np.newaxis])[0]) for v in (own, new))
@@ -456,8 +430,9 @@ class Pricing:
         own, new = self.rows[row, columns], point[columns]
         if self.stays[row, number]:
             is_same = np.array_equal(own, new, equal_nan=True)
-            names = ", ".join(feature_name(self.ensemble, column) for column in columns)
-            return None if is_same else f"{names} must stay as it is"
+            return (
+                None if is_same else f"{feature_name(self.ensemble, *columns)} must stay as it is"
+            )
         if axis.kind == NUMERIC:
             return self._broken_number(row, columns[0], float(new[0]))
         if np.array_equal(own, new, equal_nan=True) and not self.is_box:
@@ -468,7 +443,7 @@ class Pricing:
         )
         if is_allowed and _within_bounds(self.take([row]), number, np.array([before]))[0, after]:
             return None
-        name = ", ".join(feature_name(self.ensemble, column) for column in columns)
+        name = feature_name(self.ensemble, *columns)
         return f"{name} must not change from {own.tolist()} to {new.tolist()}"
 
     def _broken_number(self, row: int, feature: int, value: float) -> str | None:
@@ -493,19 +468,20 @@ class Pricing:
 
 def one_unit(tariff: Tariff, feature: int) -> Fraction | None:
     """Price of one unit of change where there is no distance: of the cheaper direction."""
-    found = [
-        cost for is_up in (False, True) if (cost := _unit_cost(tariff, feature, is_up)) is not None
-    ]
+    found = [cost for step in (-1, 1) if (cost := _move_cost(tariff, feature, step)) is not None]
     return min(found) if found else None
 
 
-def _unit_cost(tariff: Tariff, feature: int, is_up: bool) -> Fraction | None:
-    unit = float((tariff.unit_up if is_up else tariff.unit_down)[feature])
-    weight = float((tariff.weight_up if is_up else tariff.weight_down)[feature])
+def _move_cost(
+    tariff: Tariff, feature: int, moved: Fraction | int, size: float = 1.0
+) -> Fraction | None:
+    """Price of moving a feature, in units times a size; None where it is forbidden."""
+    unit = size * float((tariff.unit_up if moved > 0 else tariff.unit_down)[feature])
+    weight = float((tariff.weight_up if moved > 0 else tariff.weight_down)[feature])
     fixed = float(tariff.fixed[feature])
     if unit == 0.0 or math.isinf(weight) or math.isinf(fixed):
         return None
-    return Fraction(fixed) + Fraction(weight) / Fraction(unit)
+    return Fraction(fixed) + Fraction(weight) * abs(Fraction(moved)) / Fraction(unit)
 
 
 def change_of_choice(
@@ -523,7 +499,7 @@ def change_of_choice(
         return one_unit(tariff, axis.columns[0])
     own, new = axis.choices[before], axis.choices[after]
     costs = [
-        _unit_cost(tariff, column, bool(new[place] > own[place]))
+        _move_cost(tariff, column, 1 if new[place] > own[place] else -1)
         for place, column in enumerate(axis.columns)
         if new[place] != own[place]
     ]
@@ -574,10 +550,10 @@ def _group_costs(
     n_atoms = len(choices)
     cost, is_exact = np.zeros((n_atoms, n_atoms)), np.ones((n_atoms, n_atoms), dtype=bool)
     for place, column in enumerate(columns):
-        for is_up in (False, True):
-            price, exact = _rounded(_unit_cost(tariff, column, is_up))
-            step = choices[:, place][np.newaxis, :] - choices[:, place][:, np.newaxis]
-            changes = step > 0.0 if is_up else step < 0.0
+        step = choices[:, place][np.newaxis, :] - choices[:, place][:, np.newaxis]
+        for way in (-1, 1):
+            price, exact = _rounded(_move_cost(tariff, column, way))
+            changes = step * way > 0.0
             dearer = changes & (price > cost)
             # Of two prices that round to the same double the exact one is smaller.
             is_exact = np.where(changes & (price == cost), is_exact & exact, is_exact)

@@ -63,6 +63,23 @@ class Rule:
         return any(part.holds(row) and part.holds(other) for part in self.either)
 
 
+def refuse_broken_rules(rules: Sequence[Rule], rows: FloatArray) -> None:
+    """Refuse rows that break a rule themselves, or are infinite where it looks."""
+    for rule in rules:
+        for number, row in enumerate(rows):
+            own = [float(row[feature]) for feature in rule.features]
+            if np.isinf(own).any():
+                raise InvalidInput(
+                    f"Features that the rule {rule.text!r} is about must be finite. Got {own} in"
+                    f" row {number}; leave it out."
+                )
+            if not rule.holds(row):
+                raise InvalidInput(
+                    f"Row {number} breaks its own domain: the rule {rule.text!r} must hold."
+                    f" Got {own}. Correct the row or the rule, or leave the row out."
+                )
+
+
 def read_rules(texts: Any, ensemble: Ensemble) -> tuple[Rule, ...]:
     """Read relations between features of a model, or refuse them."""
     if isinstance(texts, str):

@@ -39,6 +39,14 @@ class FeatureTable:
         """
         return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
+    def to_frame(self) -> Any:
+        """What `records` lists, a line each, as a data frame of pandas or polars."""
+        return frame_of(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """The table as plain data."""
+        raise NotImplementedError
+
     def _summary(self, lines: list[str], broken: NDArray[np.bool_], kept: list[list[str]]) -> str:
         """Lines of a summary, with what is already broken and what no proof is about."""
         if broken.any():
@@ -132,7 +140,3 @@ class FeatureResults(FeatureTable):
             }
             for i, feature in np.argwhere(self.examined)
         ]
-
-    def to_frame(self) -> Any:
-        """One line per row and examined feature, as a data frame of pandas or polars."""
-        return frame_of(self.records())

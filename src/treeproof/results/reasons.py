@@ -18,7 +18,6 @@ from treeproof.model.inspection import plain_value
 from treeproof.query.description import plain
 from treeproof.results.features import FeatureTable
 from treeproof.results.numbers import column_format
-from treeproof.results.results import frame_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -365,10 +364,6 @@ class Reasons(FeatureTable):
             | {name: _listed(getattr(self, name), i) for name in _SAVED}
             for i in range(len(self))
         ]
-
-    def to_frame(self) -> Any:
-        """One line per row, as a data frame of pandas or polars."""
-        return frame_of(self.records())
 
 
 def _listed(column: Any, row: int) -> Any:

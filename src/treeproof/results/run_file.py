@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.files import prepare_records, replacing
+from treeproof.model.rows import objects
 from treeproof.query.description import plain
 from treeproof.results.results import FloatArray, Results
 
@@ -331,6 +332,4 @@ def _numbers(rows: list[dict[str, Any]], name: str) -> FloatArray:
 
 
 def _objects(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:
-    column = np.empty(len(rows), dtype=object)
-    column[:] = [record[name] for record in rows]
-    return column
+    return objects([record[name] for record in rows])

@@ -169,7 +169,6 @@ def test_objects_of_no_known_kind_are_told_what_is_known(source: Any) -> None:
 
 def test_every_loader_keeps_to_the_interface() -> None:
     for entry, loader in registry.loaders():
-        assert loader.name
         assert not loader.accepts_object(42)
         assert not loader.accepts_file(Path("model.bin"), b"\x00" * 64)
         assert entry.options <= set(LoadOptions.__dataclass_fields__)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,6 @@ _CLASSIFYING = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
 
 class CatBoostLoader(Loader):
     """Loads `catboost.CatBoost` and its subclasses, .cbm files, and .json files."""
-
-    name: ClassVar[str] = "catboost"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether the object is a model of CatBoost."""

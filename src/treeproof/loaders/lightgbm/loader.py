@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from treeproof.model.ensemble import (
     Ensemble,
     FloatArray,
     Provenance,
+    ones_in,
 )
 from treeproof.model.links import sigmoid_float64
 
@@ -61,8 +62,6 @@ _RANKING = ("lambdarank", "rank_xendcg")
 
 class LightGBMLoader(Loader):
     """Loads `lightgbm.Booster`, the LGBM estimators, and text model files."""
-
-    name: ClassVar[str] = "lightgbm"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether the object's class, or one it derives from, is LightGBM's."""
@@ -326,8 +325,7 @@ def _add_tree(builder: TreeBuilder, tree: TextTree, output: int) -> None:
     sets = np.full(n_inner + n_leaves, -1)
     for node in np.flatnonzero(categorical):
         words = tree.category_words[int(tree.threshold[node])]
-        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
-        sets[node] = builder.add_category_set(np.flatnonzero(bits).tolist())
+        sets[node] = builder.add_category_set(ones_in(words))
     no_child, no_number = np.full(n_leaves, -1), np.zeros(n_leaves)
     builder.add_tree(
         feature=np.concatenate([tree.feature, no_child]),

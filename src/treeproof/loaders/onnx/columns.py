@@ -349,7 +349,7 @@ def _binarizer(node: Node, operands: list[Operand]) -> Tensor:
     return tensor.after([step] * len(tensor.columns), FLOAT)
 
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
@@ -365,7 +365,7 @@ def _arithmetic(node: Node, operands: list[Operand]) -> Tensor:
     if node.op in ("Mul", "Div"):
         _require_factors(node, number)
         falls = number < 0.0
-    compute = _ARITHMETIC[node.op]
+    compute = ARITHMETIC[node.op]
 
     def step(value: Any) -> Step:
         def computed(values: NDArray[Any]) -> NDArray[Any]:

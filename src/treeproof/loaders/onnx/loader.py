@@ -4,7 +4,7 @@ import warnings
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +55,6 @@ _BATCH_ORDER = (
 
 class OnnxLoader(Loader):
     """ONNX models, from files or in memory, read without the library onnx."""
-
-    name: ClassVar[str] = "onnx"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a model of the library onnx."""
@@ -138,11 +136,10 @@ def load_bytes(content: bytes, options: LoadOptions, *, source: str, sha256: str
 def _tree_node(graph: Graph) -> Node:
     found = [node for node in graph.nodes if node.domain == ML and node.op in _TREES]
     if len(found) != 1:
+        apart = ", whose sums would be rounded apart from each other" if found else ""
         raise UnsupportedModel(
             f"An ONNX model must have one tree operator ({', '.join(_TREES)})."
-            f" Got {len(found)}, whose sums would be rounded apart from each other."
-            if found
-            else f"An ONNX model must have one tree operator ({', '.join(_TREES)}). Got none."
+            f" Got {len(found) or 'none'}{apart}."
         )
     return found[0]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import BrokenModelFile, InvalidInput, UnsupportedModel
 from treeproof.loaders.base import LoadOptions
-from treeproof.loaders.onnx.columns import encoder_table
+from treeproof.loaders.onnx.columns import ARITHMETIC, encoder_table
 from treeproof.loaders.onnx.format import DOUBLE, FLOAT, INT64, ML, STRING, Node
 from treeproof.loaders.onnx.trees import Forest, base_values, leaves_without_weight
 from treeproof.loaders.rules import cut_decision, refuse_threshold
@@ -36,14 +36,14 @@ class Sums:
     forest: Forest
     aggregation: Aggregation
     decision: Decision
-    classes: tuple[Any, ...]
     shown: Shown
     """Scores that the operator gives for the margins of this model."""
     shown_columns: slice
     """Which of the columns of its scores these are."""
-    is_plain: bool
-    """Whether its scores are the sums themselves, one column per output."""
     transform: str
+    is_plain: bool = False
+    """Whether its scores are the sums themselves, one column per output."""
+    classes: tuple[Any, ...] = ()
 
 
 def read_sums(node: Node, forest: Forest) -> Sums:
@@ -75,7 +75,6 @@ def read_sums(node: Node, forest: Forest) -> Sums:
         forest=forest,
         aggregation=_aggregation(node, forest, base),
         decision=Decision(kind="score"),
-        classes=(),
         shown=shown,
         shown_columns=slice(None),
         is_plain=is_plain and dtype == np.dtype(precision),
@@ -233,7 +232,6 @@ def _binary(
         classes=classes,
         shown=shown,
         shown_columns=columns,
-        is_plain=False,
         transform=transform,
     )
 
@@ -334,12 +332,6 @@ class Label:
 
 
 _SHAPES = ("Reshape", "Squeeze", "Flatten")
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": np.divide,
-}
 
 
 def follow_score(
@@ -376,8 +368,8 @@ def _arithmetic(node: Node, operands: list[Any]) -> Shown | None:
             parts.append(partial(_constant, found.ravel()))
         else:
             return None
-    if node.op in _ARITHMETIC and len(parts) == 2:
-        compute = _ARITHMETIC[node.op]
+    if node.op in ARITHMETIC and len(parts) == 2:
+        compute = ARITHMETIC[node.op]
         return lambda margins: compute(parts[0](margins), parts[1](margins))
     if node.op == "Concat" and node.integer("axis", 0) in (1, -1):
         return lambda margins: np.concatenate([part(margins) for part in parts], axis=1)

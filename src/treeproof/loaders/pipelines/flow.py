@@ -22,12 +22,8 @@ from treeproof.loaders.pipelines.sides import (
     joined,
     pull_back,
 )
+from treeproof.loaders.sklearn.shared import LARGEST_CATEGORY, UNKNOWN_TEXT
 from treeproof.model.ensemble import Ensemble, FloatArray
-
-LARGEST_CATEGORY = 65_535
-"""Whole numbers up to this one are their own codes, as in histogram boosting."""
-
-UNKNOWN_TEXT = "\x00 a category that the model has never seen"
 
 REFUSED = object()
 """What a step makes of a value that it does not accept."""

@@ -98,7 +98,7 @@ def fold(
         decided=np.full(len(inner), UNDECIDED, dtype=np.int8),
         builder=TreeBuilder(leaf_width=trees.leaf_value.shape[1]),
     )
-    _keep_sets(trees, nodes.builder)
+    nodes.builder.add_category_sets(trees)  # under the same numbers
     tests: list[tuple[Column, Sides]] = []
     owners: list[IntArray] = []
     for number, column in enumerate(columns):
@@ -120,14 +120,6 @@ def fold(
         raw = int(nodes.feature[own[0]])
         _by_number(own, sides.within(*accepted[raw]), nodes, flow.is_never_missing(raw))
     return Folded(_rewritten(trees, nodes), accepted)
-
-
-def _keep_sets(trees: TreeArrays, builder: TreeBuilder) -> None:
-    """Give the category sets of the model to the builder, under the same numbers."""
-    for number in range(len(trees.set_offset) - 1):
-        words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
-        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
-        builder.add_category_set(np.flatnonzero(bits))
 
 
 def _by_itself(

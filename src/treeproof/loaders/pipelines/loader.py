@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 
 class PipelineLoader(Loader):
     """Pipelines, and estimators around others; the model inside is loaded by its own loader."""
-
-    name: ClassVar[str] = "pipelines"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a pipeline, or a known wrapper."""

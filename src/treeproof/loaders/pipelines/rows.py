@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treeproof.loaders.base import CannotAnswer
-from treeproof.loaders.pipelines.flow import UNKNOWN_TEXT
+from treeproof.loaders.sklearn.shared import UNKNOWN_TEXT
 from treeproof.model.ensemble import FloatArray
 
 

@@ -15,6 +15,7 @@ from treeproof.loaders.pipelines.flow import Column, Flow
 from treeproof.loaders.pipelines.functions import FUNCTIONS, power_steps, quantile_steps
 from treeproof.loaders.pipelines.rows import quietly
 from treeproof.loaders.pipelines.sides import Apply, Output
+from treeproof.loaders.sklearn.shared import is_nan
 from treeproof.model.ensemble import FloatArray
 
 Handler = Callable[["Place", Any, list[Column]], list[Column]]
@@ -201,7 +202,7 @@ def _impute(place: Place, step: Any, columns: list[Column]) -> list[Column]:
     kept = [
         number
         for number, value in enumerate(statistics.tolist())
-        if step.keep_empty_features or not _is_nan(value)
+        if step.keep_empty_features or not is_nan(value)
     ]
     outputs = [Output(number, knots, is_plain=is_plain) for number in kept]
     if step.add_indicator:
@@ -247,10 +248,6 @@ def _indicated(step: Any, n_columns: int) -> list[int]:
     if features.dtype.kind not in "iu" or np.any((features < 0) | (features >= n_columns)):
         raise BrokenModelFile(f"Indicators must be of one of the {n_columns} columns.")
     return [int(number) for number in features]
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - true for NaN only
 
 
 def _encode(place: Place, step: Any, columns: list[Column]) -> list[Column]:

@@ -333,7 +333,7 @@ def _joined_trees(
     single = all(member.ensemble.input_precision == "float32" for member, _ in parts)
     for number, (member, values) in enumerate(parts):
         trees = (member.ensemble if single else accept_float64_rows(member.ensemble)).trees
-        shift = _add_sets(builder, trees)
+        shift = builder.add_category_sets(trees)
         inner = trees.feature >= 0
         feature = trees.feature.astype(np.int64)
         if member.columns is not None:
@@ -355,17 +355,6 @@ def _joined_trees(
             category_set=np.where(trees.category_set >= 0, trees.category_set + shift, -1),
         )
     return builder.finish()
-
-
-def _add_sets(builder: TreeBuilder, trees: TreeArrays) -> int:
-    """Give category sets to a builder; return the number of the first one."""
-    shift = None
-    for number in range(len(trees.set_offset) - 1):
-        words = trees.set_words[trees.set_offset[number] : trees.set_offset[number + 1]]
-        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
-        added = builder.add_category_set(np.flatnonzero(bits))
-        shift = added if shift is None else shift
-    return shift or 0
 
 
 def _whole(

@@ -14,10 +14,13 @@ from treeproof.errors import BrokenModelFile, UnsupportedModel
 from treeproof.loaders.base import Loaded
 from treeproof.loaders.rules import SMALLEST_POSITIVE, canonical_splits, cut_decision
 from treeproof.loaders.sklearn.shared import (
+    LARGEST_CATEGORY,
+    UNKNOWN_TEXT,
     add_library_tree,
     class_labels,
     feature_count,
     feature_names,
+    is_nan,
     loaded_trees,
     plain_rows,
     provenance,
@@ -36,12 +39,7 @@ from treeproof.model.ensemble import (
     FloatArray,
 )
 
-LARGEST_CATEGORY = 65_535
-"""Largest raw number that a category may be; every split stores one bit per number below it."""
-
 _UNKNOWN = -1.0
-_UNKNOWN_TEXT = "\x00 a category that the model has never seen"
-
 _CONSTANT_STRATEGIES = {"prior", "most_frequent", "constant", "mean", "median", "quantile"}
 
 
@@ -76,7 +74,7 @@ class Columns:
         columns = cls(np.concatenate([categorical, np.flatnonzero(~mask)]))
         for column, raw in enumerate(encoder.categories_):
             feature = int(categorical[column])
-            known = [value for value in np.asarray(raw).tolist() if not _is_nan(value)]
+            known = [value for value in np.asarray(raw).tolist() if not is_nan(value)]
             if all(isinstance(value, Real) for value in known):
                 columns.codes[column] = _whole_numbers(known, feature)
             else:
@@ -129,11 +127,7 @@ def _raw_value(known: tuple[Any, ...], code: float) -> Any:
         return np.nan
     if code.is_integer() and 0 <= code < len(known):
         return known[int(code)]
-    return _UNKNOWN_TEXT
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - true for NaN only
+    return UNKNOWN_TEXT
 
 
 def _whole_numbers(known: list[Any], feature: int) -> list[int]:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from treeproof.errors import UnsupportedModel, require_backend
 from treeproof.loaders.base import Loaded, Loader, LoadOptions, read_model_file, version_notes
@@ -60,8 +60,6 @@ _SHARED_BASES = ("sklearn.base", "sklearn.utils")
 
 class SklearnLoader(Loader):
     """scikit-learn estimators in memory, and their ``.skops`` files."""
-
-    name: ClassVar[str] = "scikit-learn"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a scikit-learn estimator or inherits from a concrete one."""

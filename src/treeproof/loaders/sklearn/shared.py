@@ -26,6 +26,16 @@ from treeproof.model.ensemble import (
 MAX_FEATURES = 1 << 20
 """More columns than dense rows can have; a damaged file may claim any number."""
 
+LARGEST_CATEGORY = 65_535
+"""Largest raw number that is its own code; every split stores one bit per number below it."""
+
+UNKNOWN_TEXT = "\x00 a category that the model has never seen"
+
+
+def is_nan(value: Any) -> bool:
+    """Whether a value of any type is a float that is no number."""
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - true for NaN only
+
 
 def class_names(estimator: Any) -> list[str]:
     """Names of all scikit-learn classes that an object inherits from, itself first."""

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,6 @@ _CLASSIFIERS = {"kBinaryClf", "kMultiClf"}
 
 class TreeliteLoader(Loader):
     """treelite models, from files (without treelite) or in memory."""
-
-    name: ClassVar[str] = "treelite"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a treelite model."""

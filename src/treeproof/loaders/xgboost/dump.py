@@ -8,7 +8,7 @@ about. It names features in no order, so that one with names is refused.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Never
+from typing import Annotated, Any, Never
 
 import msgspec
 import numpy as np
@@ -72,8 +72,6 @@ prepare_records(list[_Node])
 
 class XGBoostDumpLoader(Loader):
     """Loads the trees that XGBoost's `dump_model` writes, in either of its formats."""
-
-    name: ClassVar[str] = "xgboost dump"
 
     def accepts_file(self, path: Path, head: bytes) -> bool:
         """Whether a file is a JSON list of trees, or their plain text."""

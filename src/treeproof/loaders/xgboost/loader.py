@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +88,6 @@ class _Rounds:
 
 class XGBoostLoader(Loader):
     """Loads XGBoost models exactly as XGBoost predicts with them."""
-
-    name: ClassVar[str] = "xgboost"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a Booster or an XGB* estimator."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,6 @@ Shown = Callable[[NDArray[np.floating]], NDArray[np.floating]]
 
 class YdfLoader(Loader):
     """YDF models, from directories (without YDF) or in memory."""
-
-    name: ClassVar[str] = "ydf"
 
     def accepts_object(self, source: Any) -> bool:
         """Whether an object is a model of YDF."""
