@@ -24,6 +24,8 @@ from treeproof.search import boxes, relations
 
 MOST_SEEDS = 400
 
+Bug = Callable[[pytest.MonkeyPatch], None]
+
 
 def test_no_lie_is_accepted_and_all_genuine_evidence_is() -> None:
     counts = campaign(1000, 60, per_record=4)
@@ -197,7 +199,7 @@ def dear_where_values_leave(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(relations.RuleSearch, "_is_affordable", planted)
 
 
-SEARCH_BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
+SEARCH_BUGS: list[Bug] = [
     part_lost_in_a_split,
     comparison_forgotten,
     strict_for_all,
@@ -211,7 +213,7 @@ SEARCH_BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 @pytest.mark.parametrize("plant", SEARCH_BUGS)
 def test_the_checker_withdraws_answers_of_a_broken_search(
-    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    plant: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     # In tests, an answer that must be withdrawn is an error.
@@ -259,21 +261,20 @@ def witness_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(checked.Rule, "holds_between", lambda self, row, other: True)
 
 
-CHECKER_BUGS: list[tuple[Callable[[pytest.MonkeyPatch], None], ...]] = [
-    (gaps_allowed, gap_in_a_split),
-    (choices_are_empty, comparison_forgotten),
-    (leaves_anywhere, strict_for_all),
-    (all_is_strict, never_equal),
-    (all_is_dear, dear_where_values_leave),
-    (witness_unchecked, rule_ignored),
+CHECKER_BUGS: list[tuple[Bug, Bug, int]] = [
+    (gaps_allowed, gap_in_a_split, 162),
+    (choices_are_empty, comparison_forgotten, 26),
+    (leaves_anywhere, strict_for_all, 9),
+    (all_is_strict, never_equal, 9),
+    (all_is_dear, dear_where_values_leave, 162),
+    (witness_unchecked, rule_ignored, 2),
 ]
+"""Each with a seed that is known to let a lie pass, so that few have to be tried."""
 
 
-@pytest.mark.parametrize(("blind", "plant"), CHECKER_BUGS)
+@pytest.mark.parametrize(("blind", "plant", "known"), CHECKER_BUGS)
 def test_a_checker_with_the_same_bug_as_the_search_lets_a_lie_pass(
-    blind: Callable[[pytest.MonkeyPatch], None],
-    plant: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
+    blind: Bug, plant: Bug, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the checker looks at is needed: without it a wrong answer is accepted."""
     plant(monkeypatch)
@@ -281,6 +282,6 @@ def test_a_checker_with_the_same_bug_as_the_search_lets_a_lie_pass(
     monkeypatch.setattr(evidence, "withdraw", withdraw)
     assert any(
         found.status == "accepted" and found.wrong
-        for seed in range(MOST_SEEDS)
+        for seed in (known, *range(MOST_SEEDS))
         for found in judged(seed)
     )

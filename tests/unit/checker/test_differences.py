@@ -17,9 +17,9 @@ from treeproof.results.verdict import Verdict
 
 def answers(seeds: range) -> Iterator[tuple[Ensemble, Ensemble, PropertyResult]]:
     """Decided parts of answers, with the two models that they are about."""
-    for seed in seeds:
+    for seed in (seed for seed in seeds if seed % 3):  # the others have large trees
         pair = pair_of_case(np.random.default_rng(seed), seed)
-        result = check_case(seed, evidence=True) if seed % 3 else None
+        result = check_case(seed, evidence=True)
         if result is None or pair is None:
             continue
         for part in result.parts:
