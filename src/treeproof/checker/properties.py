@@ -181,7 +181,7 @@ def _value(value: Any) -> float:
 
 
 def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
-    """What is proved is proved of the box that the file names, or of more."""
+    """Proofs are about the inputs that the file names, or about more; witnesses are such inputs."""
     if evidence.row is not None:
         return  # a row's own set is told by its evidence alone
     n = ensemble.n_features
@@ -200,6 +200,8 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
         first, last = proved.ends(feature)
         least, most = stated.ends(feature)
         require(first <= least and most <= last, "answer: another domain")
+    missing = tuple(types.get("may_miss", ()))
+    require(set(missing) <= set(evidence.missing), "answer: another domain")
     require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
     stated_groups = [[list(columns), exactly] for columns, exactly in types.get("groups", ())]
     for columns, exactly in evidence.groups:
@@ -207,6 +209,16 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
     listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
     for feature, values in proved.values.items():
         require(feature in listed and listed[feature] <= set(values), "answer: another domain")
+    values = {feature: sorted(given) for feature, given in listed.items()}
+    stated = stated._replace(missing=missing, integer=tuple(types["integer"]), values=values)
+    for own in evidence.witness or ():
+        require(not types.get("rules"), "witness: rules of a domain are not checked")
+        row = _numbers(own, n)
+        _check_row(ensemble, stated, row, [])
+        for columns, exactly in stated_groups:
+            chosen = row[columns].tolist()
+            is_choice = set(chosen) <= {0.0, 1.0} and int(exactly) <= sum(chosen) <= 1
+            require(is_choice, "witness: a group has no single 1")
 
 
 def _read(text: str) -> Evidence:
