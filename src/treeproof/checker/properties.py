@@ -272,6 +272,8 @@ def _check(models: PairModels, evidence: Evidence) -> None:
     if evidence.verdict == "falsified":
         require(evidence.witness is not None, "claim: what is falsified needs a witness")
     is_value = parts[0].ways is None
+    if not (is_value and parts[0].changed):
+        _check_ends(evidence.verdict, parts, lower, upper)
     is_bounded = is_value and bool(parts[0].changed) and upper < math.inf
     if evidence.verdict != "verified" and not is_bounded:
         require(not evidence.statements, "claim: a proof of nothing")
@@ -285,6 +287,16 @@ def _check(models: PairModels, evidence: Evidence) -> None:
             require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
             if evidence.verdict == "verified" and part.limit > -math.inf:
                 require(reached <= part.limit, "claim: the proved bound does not decide it")
+
+
+def _check_ends(verdict: str, parts: list[Part], lower: float, upper: float) -> None:
+    """Ends of a range are stated where they are proved; claims about pairs of labels have none."""
+    if parts[0].ways is not None:
+        require(math.isnan(lower) and math.isnan(upper), "claim: bounds of what has no value")
+        return
+    proved = {part.sign for part in parts} if verdict == "verified" else set()
+    is_told = (-1 in proved or lower == -math.inf) and (1 in proved or upper == math.inf)
+    require(is_told, "claim: an end of the range that nothing is proved of")
 
 
 def _folded(

@@ -1,6 +1,7 @@
 """Evidence about properties: real ones are accepted, damaged and forged ones are not."""
 
 import base64
+import dataclasses
 import itertools
 import json
 import struct
@@ -15,6 +16,7 @@ from tests.strategies import random_tree_ensemble
 from tests.unit.checker.test_nodes import model, square, stump
 from treeproof.checker.properties import PREFIX, check_answers, check_property
 from treeproof.errors import CertificateRejected
+from treeproof.model.ensemble import Decision
 from treeproof.prediction import Model
 from treeproof.results.property_file import load_property_records, save_property_results
 from treeproof.results.verdict import Verdict
@@ -212,3 +214,22 @@ def test_a_witness_within_rules_is_not_accepted(tmp_path) -> None:
     assert [check.status for check in check_answers(ensemble, found)] == ["accepted"]
     found["domain"]["domain"]["rules"] = ["x[0] >= 1"]
     assert [check.status for check in check_answers(ensemble, found)] == ["rejected"]
+
+
+def test_ends_of_a_range_are_stated_where_they_are_proved() -> None:
+    scores = model(stump(0, 0.0, 1.0))
+    decision = Decision(kind="threshold", cut=0.5)
+    labels = dataclasses.replace(scores, decision=decision, classes=(0, 1))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    for ensemble, claim, end in (
+        (scores, tp.ScoreRange(-np.inf, 1.5), "lower"),
+        (scores, tp.ScoreRange(-0.5, np.inf), "upper"),
+        (scores, tp.ScoreRange(0.5, 1.5), "lower"),
+        (scores, tp.ScoreRange(0.5, 1.5), "upper"),
+        (labels, tp.Fair([0]), "upper"),
+    ):
+        result = tp.prove(Model(ensemble), claim, box, evidence=True)
+        document = unpacked(result.evidence)
+        check_property(ensemble, packed(document))
+        with pytest.raises(CertificateRejected, match=r"claim: .*(nothing is proved of|no value)"):
+            check_property(ensemble, packed(document | {end: (0.75).hex()}))
