@@ -1,4 +1,4 @@
-"""Evidence of answers within rules, beside the truth by enumeration."""
+"""Evidence of answers about costs and within rules, beside the truth by enumeration."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -65,22 +65,26 @@ def questions_of(case: Case, arithmetic: str) -> Iterator[Case]:
 
 
 def judged(seed: int) -> Iterator[Judged]:
-    """Answers with evidence to the questions of a random case, checked anew."""
+    """Answers with evidence to the questions of a random case with rules, checked anew."""
     found = ruled_case(seed)
-    if found is None:
-        return
-    for case in questions_of(*found):
+    if found is not None:
+        yield from judged_answers(*found)
+
+
+def judged_answers(of: Case, arithmetic: Any) -> Iterator[Judged]:
+    """Answers with evidence to the questions of a case, checked anew."""
+    for case in questions_of(of, arithmetic):
         limit = getattr(case.perturbation, "budget", getattr(case.perturbation, "eps", None))
         is_verdict = limit is not None or isinstance(case.perturbation, tp.Box)
         ask: Any = tp.verify if is_verdict else tp.radius
         results = ask(
             Model(case.ensemble), case.rows, None, case.perturbation,
-            goal=case.goal, evidence=True, arithmetic=found[1],
+            goal=case.goal, evidence=True, arithmetic=arithmetic,
         )  # fmt: skip
         records = list(row_records(results))
         checks = RunChecker(results.header, case.ensemble).check_all(records)
         for record, check in zip(records, checks, strict=True):
-            wrong = falsehood(case, found[1], record)
+            wrong = falsehood(case, arithmetic, record)
             yield Judged(case, results.header, record, check.status, check.reason, wrong)
 
 

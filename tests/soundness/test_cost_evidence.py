@@ -13,6 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
+from tests.campaigns import forged_costs
 from tests.random_domains import random_case
 from tests.unit.checker.certificates import packed, unpacked
 from tests.unit.engines.test_exact import model_of, stump
@@ -120,6 +121,15 @@ def test_prices_that_are_left_out_are_compared_with_the_whole_limit() -> None:
     assert claim["kept"] == [[[0, 1]]]
     forged = packed(claim | {"radius": (1.0).hex()}, proof, "E3:")
     assert checker.check(record | {"lower": 1.0, "evidence": forged}).status == "rejected"
+
+
+def test_forged_evidence_that_says_something_false_is_rejected() -> None:
+    """A sample of the campaign; seed 4 holds bounds that pass where axes excuse each other."""
+    said: list[str] = []
+    counts = forged_costs.campaign(0, 8, says=said.append)
+    assert not said
+    assert counts["forged"] > 300
+    assert counts["forged accepted"] > 10
 
 
 def test_tables_of_prices_are_checked() -> None:

@@ -190,7 +190,7 @@ def _value(value: Any) -> float:
 
 
 def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
-    """What is proved is proved of the box that the file names, or of more."""
+    """Proofs are about the inputs that the file names, or about more; witnesses are such inputs."""
     if evidence.row is not None:
         return  # a row's own set is told by its evidence alone
     n = ensemble.n_features
@@ -209,6 +209,8 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
         first, last = proved.ends(feature)
         least, most = stated.ends(feature)
         require(first <= least and most <= last, "answer: another domain")
+    missing = tuple(types.get("may_miss", ()))
+    require(set(missing) <= set(evidence.missing), "answer: another domain")
     require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
     stated_groups = [[list(columns), exactly] for columns, exactly in types.get("groups", ())]
     for columns, exactly in evidence.groups:
@@ -216,6 +218,16 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
     listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
     for feature, values in proved.values.items():
         require(feature in listed and listed[feature] <= set(values), "answer: another domain")
+    values = {feature: sorted(given) for feature, given in listed.items()}
+    stated = stated._replace(missing=missing, integer=tuple(types["integer"]), values=values)
+    for own in evidence.witness or ():
+        require(not types.get("rules"), "witness: rules of a domain are not checked")
+        row = _numbers(own, n)
+        _check_row(ensemble, stated, row, [])
+        for columns, exactly in stated_groups:
+            chosen = row[columns].tolist()
+            is_choice = set(chosen) <= {0.0, 1.0} and int(exactly) <= sum(chosen) <= 1
+            require(is_choice, "witness: a group has no single 1")
 
 
 def _read(text: str) -> Evidence:
@@ -269,6 +281,8 @@ def _check(models: PairModels, evidence: Evidence) -> None:
     if evidence.verdict == "falsified":
         require(evidence.witness is not None, "claim: what is falsified needs a witness")
     is_value = parts[0].ways is None
+    if not (is_value and parts[0].changed):
+        _check_ends(evidence.verdict, parts, lower, upper)
     is_bounded = is_value and bool(parts[0].changed) and upper < math.inf
     if evidence.verdict != "verified" and not is_bounded:
         require(not evidence.statements, "claim: a proof of nothing")
@@ -282,6 +296,16 @@ def _check(models: PairModels, evidence: Evidence) -> None:
             require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
             if evidence.verdict == "verified" and part.limit > -math.inf:
                 require(reached <= part.limit, "claim: the proved bound does not decide it")
+
+
+def _check_ends(verdict: str, parts: list[Part], lower: float, upper: float) -> None:
+    """Ends of a range are stated where they are proved; claims about pairs of labels have none."""
+    if parts[0].ways is not None:
+        require(math.isnan(lower) and math.isnan(upper), "claim: bounds of what has no value")
+        return
+    proved = {part.sign for part in parts} if verdict == "verified" else set()
+    is_told = (-1 in proved or lower == -math.inf) and (1 in proved or upper == math.inf)
+    require(is_told, "claim: an end of the range that nothing is proved of")
 
 
 def _folded(

@@ -183,7 +183,14 @@ def _number_before(
     arithmetic = header["question"].get("arithmetic")
     is_double = domain is None or "float64" in (arithmetic, ensemble.input_precision)
     real = np.dtype("float64" if is_double else "float32").type
-    return lambda end: float(np.nextafter(real(end), real(-np.inf)))
+
+    def before(end: float) -> float:
+        # An end that is no number of the precision may be rounded down: to the last one before it.
+        with np.errstate(over="ignore"):
+            near = real(end)
+        return float(near if float(near) < end else np.nextafter(near, real(-np.inf)))
+
+    return before
 
 
 def _kept_in(

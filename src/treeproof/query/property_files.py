@@ -119,8 +119,9 @@ class PropertyFile:
             if name != "*":
                 number = feature_number(known_feature(name, names), n_features, names)
                 low[number], high[number] = ends
-        is_plain = self.types == Domain()
-        return Box(low, high, None if is_plain else with_known_features(self.types, names))
+        types = replace(self.types, may_miss=self.missing)
+        is_plain = types == Domain()
+        return Box(low, high, None if is_plain else with_known_features(types, names))
 
 
 def load_properties(path: str | PathLike[str]) -> PropertyFile:

@@ -1,6 +1,7 @@
 """Evidence about properties: real ones are accepted, damaged and forged ones are not."""
 
 import base64
+import dataclasses
 import itertools
 import json
 import struct
@@ -13,9 +14,11 @@ import treeproof as tp
 from tests.soundness.test_properties import SIZES, random_domain, random_types
 from tests.strategies import random_tree_ensemble
 from tests.unit.checker.test_nodes import model, square, stump
-from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.properties import PREFIX, check_answers, check_property
 from treeproof.errors import CertificateRejected
+from treeproof.model.ensemble import Decision
 from treeproof.prediction import Model
+from treeproof.results.property_file import load_property_records, save_property_results
 from treeproof.results.verdict import Verdict
 
 
@@ -151,3 +154,82 @@ def test_units_whose_sums_would_not_fit_are_rejected() -> None:
         changed = {"claim": claim, "upper": (0.5).hex(), "statements": [forged]}
         with pytest.raises(CertificateRejected, match="the unit is"):
             check_property(ensemble, packed(document | changed))
+
+
+def saved(ensemble, domain: tp.Box, claim, path) -> dict:
+    """The file of an answer, as it is read again."""
+    result = tp.prove(Model(ensemble), claim, domain, evidence=True)
+    save_property_results(path, Model(ensemble), domain, [("claim", result)])
+    return load_property_records(path)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        None,
+        tp.Domain(integer=[0]),
+        tp.Domain(values={0: [2.0, 3.0]}),
+        tp.Domain(one_hot=[[0, 1]]),
+        tp.Domain(may_miss=[1]),
+        tp.Domain(ranges={0: (2.0, 3.0)}),
+    ],
+)
+def test_answers_are_about_the_domain_that_their_file_names(types, tmp_path) -> None:
+    ensemble = model(stump(0, 0.0, 1.0))
+    ends = (0.0, 3.0) if types is not None and types.ranges else (2.0, 3.0)
+    if types is not None and types.one_hot:
+        ends = (0.0, 1.0)
+    named = tp.Box(np.full(4, ends[0]), np.full(4, ends[1]), types)
+    wide = tp.Box(np.full(4, -3.5), np.full(4, 3.5))
+    claim = tp.ScoreRange(0.5, 1.5)
+    own, other = (saved(ensemble, domain, claim, tmp_path / "a") for domain in (named, wide))
+    assert [check.status for check in check_answers(ensemble, own)] == ["accepted"]
+    assert [check.status for check in check_answers(ensemble, other)] == ["accepted"]
+    assert other["properties"][0]["verdict"] == "falsified"
+    # A witness that is no input of the domain says nothing about it.
+    (check,) = check_answers(ensemble, other | {"domain": own["domain"]})
+    assert check.status == "rejected"
+
+
+def test_what_may_be_missing_is_proved_too(tmp_path) -> None:
+    ensemble = model(stump(0, 0.0, 1.0))
+    domains = (
+        tp.Box(np.full(4, 2.0), np.full(4, 3.0), types)
+        for types in (tp.Domain(may_miss=[0]), tp.Domain())
+    )
+    claim = tp.ScoreRange(0.5, 1.5)
+    whole, part = (saved(ensemble, domain, claim, tmp_path / "a") for domain in domains)
+    assert part["properties"][0]["verdict"] == "verified"
+    assert [check.status for check in check_answers(ensemble, whole)] == ["accepted"]
+    assert [check.status for check in check_answers(ensemble, part)] == ["accepted"]
+    (check,) = check_answers(ensemble, part | {"domain": whole["domain"]})
+    assert check.status == "rejected"
+
+
+def test_a_witness_within_rules_is_not_accepted(tmp_path) -> None:
+    """Rules are not recorded as evidence: a file that names some has witnesses nobody checked."""
+    ensemble = model(stump(0, 0.0, 1.0))
+    box = tp.Box(np.full(4, -3.0), np.full(4, 3.0), tp.Domain(integer=[3]))
+    found = saved(ensemble, box, tp.ScoreRange(0.5, 1.5), tmp_path / "a")
+    assert [check.status for check in check_answers(ensemble, found)] == ["accepted"]
+    found["domain"]["domain"]["rules"] = ["x[0] >= 1"]
+    assert [check.status for check in check_answers(ensemble, found)] == ["rejected"]
+
+
+def test_ends_of_a_range_are_stated_where_they_are_proved() -> None:
+    scores = model(stump(0, 0.0, 1.0))
+    decision = Decision(kind="threshold", cut=0.5)
+    labels = dataclasses.replace(scores, decision=decision, classes=(0, 1))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    for ensemble, claim, end in (
+        (scores, tp.ScoreRange(-np.inf, 1.5), "lower"),
+        (scores, tp.ScoreRange(-0.5, np.inf), "upper"),
+        (scores, tp.ScoreRange(0.5, 1.5), "lower"),
+        (scores, tp.ScoreRange(0.5, 1.5), "upper"),
+        (labels, tp.Fair([0]), "upper"),
+    ):
+        result = tp.prove(Model(ensemble), claim, box, evidence=True)
+        document = unpacked(result.evidence)
+        check_property(ensemble, packed(document))
+        with pytest.raises(CertificateRejected, match=r"claim: .*(nothing is proved of|no value)"):
+            check_property(ensemble, packed(document | {end: (0.75).hex()}))

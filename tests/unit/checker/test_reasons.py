@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from treeproof.checker import check_reasons
@@ -181,3 +182,24 @@ def test_what_a_group_needs_is_not_what_its_features_need(tmp_path):
     del lines[0]["question"]["groups"]
     checks = checked(model.ensemble, lines, tmp_path / "file.jsonl")
     assert "rejected" in [check.status for check in checks]
+
+
+def test_an_interval_ends_at_the_number_that_it_names(tmp_path):
+    """0.7 is no float32, and the float32 below it belongs to an interval that ends there."""
+    threshold = np.float32(0.7)
+    assert float(threshold) < 0.7
+    # Half way between both lies just below the threshold.
+    width = np.float32(0.0625)
+    X = np.array([[threshold - width], [np.nextafter(threshold + width, np.float32(0.0))]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
+    box = tp.Box(0.0, 1.0, tp.Domain())
+    found = tp.reasons(
+        model, [[0.25]], domain=box, intervals=True, arithmetic="real", evidence=True
+    )
+    path = tmp_path / "file.jsonl"
+    found.save(path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [check.status for check in checked(model.ensemble, lines, path)] == ["accepted"]
+    assert lines[1]["intervals"][0][1] == float(threshold)
+    lines[1]["intervals"][0][1] = 0.7
+    assert [check.status for check in checked(model.ensemble, lines, path)] == ["rejected"]
