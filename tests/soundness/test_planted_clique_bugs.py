@@ -109,9 +109,7 @@ BUGS = [
         "if state.levels[level, CHOSEN] >= limit:",
         "if state.levels[level, CHOSEN] >= limit // 2:",
     ),
-    Bug(
-        "a near tie is no violation", "elif verdict == AMBIGUOUS and is_nearer(", "elif False and ("
-    ),
+    Bug("a near tie is no violation", "if verdict == AMBIGUOUS and is_nearer(", "if False and ("),
     Bug(
         "the moves to a leaf add up",
         "            farthest = distance\n"

@@ -49,6 +49,9 @@ TARGET_PATIENCE = 1 << 11
 """Nodes of the first turn of a targeted radius, with single conditions; few rows take more."""
 MORE_PATIENCE = 8
 """By what factor a turn may take more nodes than the same search took before."""
+WORTH_STAYING = 1.02
+"""Where trees are averaged the dual search has no turn after one of cliques that raised the lower
+bound by this factor, unless its own last turn did so too: in large boxes it seldom does."""
 UNTARGETED_SHARE = 0.25
 """Part of the time that is left for finding the untargeted radius."""
 
@@ -209,6 +212,8 @@ def _take_turns(
         turns[0] = solve_targets, *turns[0][1:]
         turns[1] = solve_batch, guess, limits.patience
     ended_at = [np.where(status == MEMORY_LIMIT, upper, np.nan), np.full(len(status), np.nan)]
+    lower = search.columns.lower
+    has_raised = [np.zeros(len(status), dtype=bool)] * 2  # in the last turn of each
     kind = 0
     while True:
         is_open = ~search.skip & np.isin(status, (UNDECIDED, MEMORY_LIMIT))
@@ -219,8 +224,13 @@ def _take_turns(
         kernel, option, patience = turns[kind]
         turns[kind] = kernel, option, patience * MORE_PATIENCE
         is_open &= ~(upper >= ended_at[kind])
+        if is_forest and kind == 0:
+            is_open &= has_raised[0] | ~has_raised[1]
+        before = lower.copy()
         turn = limits._replace(patience=min(patience, limits.nodes))
-        search.run(kernel, option, turn, n_jobs=n_jobs, skip=~is_open)
+        if is_open.any():
+            search.run(kernel, option, turn, n_jobs=n_jobs, skip=~is_open)
+        has_raised[kind] = is_open & (lower > WORTH_STAYING * before)
         is_ended = is_open & (status == MEMORY_LIMIT)
         ended_at[kind][is_ended] = upper[is_ended]
 

@@ -255,9 +255,35 @@ def test_the_untargeted_radius_bounds_a_targeted_one(monkeypatch):
     assert not np.any(found.exact[is_asked])
 
 
+def columns_of_one():
+    return SimpleNamespace(
+        status=np.array([UNDECIDED]), lower=np.array([1.0]), upper=np.array([np.inf])
+    )
+
+
+def test_the_dual_search_waits_while_cliques_raise_the_bound_of_a_forest(monkeypatch):
+    columns = columns_of_one()
+    factors = iter([1.1, 1.1, 1.0, 1.1, 1.1, 1.0, 1.1, 1.1, 1.0])
+    asked = []
+
+    def run(kernel, guess, limits, *, n_jobs, skip):
+        asked.append("cliques" if kernel is exact.solve_by_cliques else "dual")
+        columns.lower *= next(factors)
+        if len(asked) == 9:
+            columns.status[0] = PROVED
+
+    monkeypatch.setattr(exact, "_has_conditions", lambda query: False)
+    search = SimpleNamespace(columns=columns, skip=np.array([False]), run=run)
+    limits = exact.Limits(np.inf, 10**9, np.inf, 0)
+    exact._take_turns(search, None, exact.FirstGuess(0.0, 1.0), limits, 1)
+    # One turn of the dual after cliques stall; another one since it raised the bound itself.
+    expected = ["cliques", "cliques", "cliques", "dual", "cliques", "dual", "cliques", "cliques"]
+    assert asked == [*expected, "cliques"]
+
+
 @pytest.mark.parametrize("finds_witness", [True, False])
 def test_cliques_that_memory_ended_go_on_once_less_is_left(finds_witness, monkeypatch):
-    columns = SimpleNamespace(status=np.array([UNDECIDED]), upper=np.array([np.inf]))
+    columns = columns_of_one()
     asked = []
 
     def run(kernel, guess, limits, *, n_jobs, skip):

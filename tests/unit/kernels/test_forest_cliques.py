@@ -204,10 +204,27 @@ def test_forests_have_the_radii_that_the_dual_search_finds(name, monkeypatch):
     again = tp.radius(model, rows, n_jobs=2)
     assert np.array_equal(again.statistics["nodes"], found.statistics["nodes"])
     monkeypatch.setattr(exact, "CLIQUE_PATIENCE", 10)
-    in_turns = tp.radius(model, rows)
-    assert in_turns.exact.all()
-    assert np.array_equal(in_turns.upper, expected.upper)
-    assert np.any(in_turns.statistics["sweeps"] > 0)
+    for worth_staying in (exact.WORTH_STAYING, np.inf):
+        monkeypatch.setattr(exact, "WORTH_STAYING", worth_staying)
+        in_turns = tp.radius(model, rows)
+        assert in_turns.exact.all()
+        assert np.array_equal(in_turns.upper, expected.upper)
+        assert np.any(in_turns.statistics["sweeps"] > 0) == (worth_staying == np.inf)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_a_turn_that_ends_without_a_witness_climbs_to_one(name):
+    kind, options = FORESTS[name]
+    model, rows = forest(kind, **options)
+    exactly = tp.radius(model, rows)
+    soon = tp.radius(model, rows, node_limit=1)
+    assert not soon.exact.any()
+    assert np.isfinite(soon.upper).all()
+    assert np.all(soon.upper >= exactly.upper)
+    assert np.all(model.predict(soon.witness) != model.predict(rows))
+    eps = float(2.0 * soon.upper.max())
+    in_box = tp.verify(model, rows, perturbation=tp.LInf(eps), node_limit=1)
+    assert np.all(in_box.verdict == Verdict.FALSIFIED)
 
 
 def test_bounds_of_a_forest_close_in_as_nodes_are_allowed(monkeypatch):

@@ -22,10 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, judge
+from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN
 from treeproof.kernels.core.status import (
     FOUND,
     MEMORY_LIMIT,
@@ -70,7 +69,8 @@ from treeproof.kernels.exact.piece_graph import (
     lowest_bit,
     new_state,
 )
-from treeproof.kernels.exact.primal import NODES, POINTS
+from treeproof.kernels.exact.primal import NODES
+from treeproof.kernels.exact.walks import is_nearer, judge_cells, point_distance
 
 
 @noalloc_kernel
@@ -321,12 +321,6 @@ LOW, HIGH = 0, 1
 
 
 @inlined_kernel
-def is_nearer(distance, is_beyond, other, is_other_beyond):
-    """Whether a distance comes before another; an attained one before an approached one."""
-    return distance < other or (distance == other and is_other_beyond and not is_beyond)
-
-
-@inlined_kernel
 def before(distance, is_beyond):
     """Largest radius whose closed ball does not reach a distance."""
     return distance if is_beyond else max(np.nextafter(distance, -np.inf), 0.0)
@@ -348,23 +342,10 @@ class Room(NamedTuple):
 @noalloc_kernel
 def nearest_point(judge_of, box):
     """Move to the cells of a box that are nearest to the row; returns their distance."""
-    region = judge_of.region
-    farthest = 0.0
-    is_beyond = False
-    for feature in range(len(region.row)):
-        home = region.home[feature]
-        cell = min(max(home, box[LOW, feature]), box[HIGH, feature])
-        judge_of.cells[feature] = cell
-        if cell == home or not region.is_ball:
-            continue
-        distance, beyond = cell_distance(
-            judge_of.forest.space, feature, cell, cell, home, region.row[feature],
-            (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
-        )  # fmt: skip
-        if distance > farthest or (distance == farthest and beyond):
-            farthest = distance
-            is_beyond = beyond
-    return farthest, is_beyond
+    home, cells = judge_of.region.home, judge_of.cells
+    for feature in range(len(cells)):
+        cells[feature] = min(max(home[feature], box[LOW, feature]), box[HIGH, feature])
+    return point_distance(judge_of.forest, judge_of.region, cells)
 
 
 @noalloc_kernel
@@ -377,16 +358,10 @@ def judge_nearest(judge_of, doubt, box):
     distance, is_beyond = nearest_point(judge_of, box)
     if not is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
         return True
-    found.counts[POINTS] += 1
-    verdict = judge(
-        judge_of.forest, judge_of.claim, judge_of.region.row, judge_of.cells, judge_of.total
+    verdict = judge_cells(
+        judge_of.forest, judge_of.claim, judge_of.region, judge_of.cells, judge_of.total, found
     )
-    if verdict == BROKEN:
-        found.upper[0] = distance
-        found.is_open[0] = is_beyond
-        for feature in range(len(judge_of.cells)):
-            found.witness[feature] = judge_of.cells[feature]
-    elif verdict == AMBIGUOUS and is_nearer(distance, is_beyond, doubt[0], doubt[1] > 0.0):
+    if verdict == AMBIGUOUS and is_nearer(distance, is_beyond, doubt[0], doubt[1] > 0.0):
         doubt[0] = distance
         doubt[1] = 1.0 if is_beyond else 0.0
     return verdict == BROKEN

@@ -7,7 +7,7 @@ import numpy as np
 
 from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, kernel
+from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
@@ -25,13 +25,41 @@ from treeproof.kernels.exact.row import (
     write_columns,
 )
 from treeproof.kernels.exact.search import Budget, new_judge
+from treeproof.kernels.exact.walks import attack, new_walk
 
 FIRST, GROWTH = 1.5, 1.3
 """First trial radius over the one of eq. 6, and how it grows."""
+CLIMBS = 16
+"""Balls of a climb, at most."""
+
+
+@noalloc_kernel
+def first_radius(found):
+    """A trial radius to begin with, from what is known about a row."""
+    return max(FIRST * found.eq6_radius[0], GROWTH * found.lower[0], SMALLEST_START)
 
 
 @inner_kernel
-def clique_turn(forest, alternatives, group, region, found, limits, deadline):
+def climb(forest, claim, region, walk, found, deadline):
+    """Look for a first witness on whole trees, of one alternative: in a box, or in balls that grow.
+
+    No box is restricted for it, so it takes a part of what the search of a large ball takes.
+    """
+    clock = np.empty(2, dtype=np.int64)
+    box = new_box(forest.space, region)
+    radius = first_radius(found)
+    for _ in range(CLIMBS):
+        if region.is_ball:
+            ball_cells(forest.space, region, radius, box)
+        attack(forest, claim, region, box, walk, found)
+        is_last = not region.is_ball or covers_everything(forest.space, region, box)
+        if found.upper[0] < np.inf or is_last or seconds_now(clock) > deadline:
+            return
+        radius *= GROWTH
+
+
+@inner_kernel
+def clique_turn(forest, alternatives, group, region, walk, found, limits, deadline):
     """As `treeproof.kernels.exact.row.search_row`, by cliques.
 
     Each alternative gets its share of the nodes, and of those that the ones before it left.
@@ -43,9 +71,7 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
         forest, alternatives, group, region, max(found.eq6_radius[0], SMALLEST_START)
     )
     end = min(limits.nodes, found.counts[NODES] + limits.patience)
-    radius = np.inf
-    if region.is_ball:
-        radius = max(FIRST * found.eq6_radius[0], GROWTH * found.lower[0], SMALLEST_START)
+    radius = first_radius(found) if region.is_ball else np.inf
     doubt = np.full(2, np.inf)
     while True:
         worst = PROVED
@@ -86,7 +112,12 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
         if region.is_ball:
             found.lower[0] = max(found.lower[0], bound)
         if worst != PROVED:
-            return worst
+            if found.upper[0] == np.inf:
+                # The alternative that best leaves reach first is the nearest as a rule.
+                claim = claim_of(alternatives, group, order[0])
+                climb(forest, claim, region, walk, found, deadline)
+            # Sound: in a box any violation is an answer.
+            return PROVED if found.upper[0] < np.inf and not region.is_ball else worst
         if is_in_doubt:
             return NEAR_TIE
         if found.upper[0] <= radius and found.upper[0] < np.inf:
@@ -102,6 +133,7 @@ def clique_turn(forest, alternatives, group, region, found, limits, deadline):
 def solve_by_cliques(forest, alternatives, batch, is_ball, option, limits, columns):
     """As `treeproof.kernels.exact.row.solve_batch`, from what the columns know; no option."""
     clock = np.empty(2, dtype=np.int64)
+    walk = new_walk(forest, batch.rows.shape[1], np.int64(1))
     for number in range(len(batch.rows)):
         if batch.skip[number]:
             continue
@@ -109,7 +141,7 @@ def solve_by_cliques(forest, alternatives, batch, is_ball, option, limits, colum
         region = new_region(forest.space, batch, number, is_ball)
         found = known_about(columns, number)
         status = clique_turn(
-            forest, alternatives, batch.groups[number], region, found, limits,
+            forest, alternatives, batch.groups[number], region, walk, found, limits,
             started + limits.time_s - columns.seconds[number],
         )  # fmt: skip
         columns.status[number] = status_of_turn(status, found, limits)

@@ -8,7 +8,6 @@ import numpy as np
 from treeproof.kernels.core.cells import CellBox, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel
-from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.initial_radius import eq6_radius
 from treeproof.kernels.exact.primal import NODES
@@ -28,15 +27,7 @@ from treeproof.kernels.exact.row import (
 )
 from treeproof.kernels.exact.search import Budget
 from treeproof.kernels.exact.target_search import Quest, search_target, worst_condition
-from treeproof.kernels.exact.walks import (
-    ROUNDS,
-    approach,
-    clip,
-    evaluate,
-    judge_walk,
-    new_walk,
-    rise,
-)
+from treeproof.kernels.exact.walks import attack, clip, evaluate, new_walk
 
 GROWTH = 1.8
 """How trial radii grow: a witness that is too far is soon moved closer."""
@@ -59,17 +50,6 @@ def first_look(forest, claim, region, walk, guess):
     for output in range(len(coefficient)):
         gain -= coefficient[output] * forest.semantics.start[output]
     return eq6_radius(forest, region, coefficient, gain, guess, np.inf), hardest
-
-
-@inner_kernel
-def attack(forest, claim, region, box, walk, found):
-    """Rise from the nearest point of a box of cells; a violation is moved closer."""
-    if not clip(walk, box, region.home):
-        return
-    if rise(forest, claim.conditions, region, box, walk, np.int64(ROUNDS)) < 0.0:
-        return
-    if judge_walk(forest, claim, region, walk, found) == BROKEN and region.is_ball:
-        approach(forest, claim, region, walk, found)
 
 
 @inner_kernel

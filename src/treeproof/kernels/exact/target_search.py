@@ -46,7 +46,7 @@ from treeproof.kernels.exact.search import (
     look_closer,
     peaks_right,
 )
-from treeproof.kernels.exact.walks import Walk, approach, clip, evaluate, judge_walk, rise
+from treeproof.kernels.exact.walks import Walk, approach, clip, evaluate, judge_cells, rise
 
 ROOT_PATIENCE = 10.0
 """Sweeping the whole box ends when that many more sweeps like the last one would not close it: its
@@ -317,7 +317,9 @@ def propose(quest, box, may_rise):
     worst = worst_condition(walk.value)
     if lacks < 0.0 and may_rise:
         lacks = rise(forest, claim.conditions, region, box, walk, np.int64(RISE_ROUNDS))
-    if lacks < 0.0 or judge_walk(forest, claim, region, walk, found) != BROKEN:
+    if lacks < 0.0:
+        return worst, False
+    if judge_cells(forest, claim, region, walk.cells, walk.total, found) != BROKEN:
         return worst, False
     if region.is_ball:
         approach(forest, claim, region, walk, found)
@@ -356,8 +358,11 @@ def judge_tuple(quest, box):
 
     Returns CLOSED; TIED; or NOTHING_LEFT where any violation will do.
     """
-    clip(quest.walk, box, quest.region.home)
-    verdict = judge_walk(quest.forest, quest.claim, quest.region, quest.walk, quest.found)
+    walk = quest.walk
+    clip(walk, box, quest.region.home)
+    verdict = judge_cells(
+        quest.forest, quest.claim, quest.region, walk.cells, walk.total, quest.found
+    )
     if verdict == BROKEN and not quest.region.is_ball:
         return NOTHING_LEFT
     return TIED if verdict == AMBIGUOUS else CLOSED

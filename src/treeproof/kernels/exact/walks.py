@@ -231,22 +231,28 @@ def point_distance(forest, region, cells):
     return farthest, is_beyond
 
 
+@inlined_kernel
+def is_nearer(distance, is_beyond, other, is_other_beyond):
+    """Whether a distance comes before another; an attained one before an approached one."""
+    return distance < other or (distance == other and is_other_beyond and not is_beyond)
+
+
 @noalloc_kernel
-def judge_walk(forest, claim, region, walk, found):
-    """Judge the walk's point by the library's own arithmetic; a nearer violation is kept.
+def judge_cells(forest, claim, region, cells, total, found):
+    """Judge a point by the library's own arithmetic; a violation nearer than any before is kept.
+
+    total  float64 (n_outputs,)  scratch
 
     Returns the verdict.
     """
     found.counts[POINTS] += 1
-    verdict = judge(forest, claim, region.row, walk.cells, walk.total)
+    verdict = judge(forest, claim, region.row, cells, total)
     if verdict == BROKEN:
-        distance, is_beyond = point_distance(forest, region, walk.cells)
-        upper, is_open = found.upper[0], found.is_open[0]
-        if distance < upper or (distance == upper and is_open and not is_beyond):
+        distance, is_beyond = point_distance(forest, region, cells)
+        if is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
             found.upper[0] = distance
             found.is_open[0] = is_beyond
-            for feature in range(len(walk.cells)):
-                found.witness[feature] = walk.cells[feature]
+            copy_into(found.witness, cells)
     return verdict
 
 
@@ -260,7 +266,7 @@ def clip(walk, box, cells):
     return True
 
 
-STEPS = (0.8, 0.93, 0.98, 1.0)
+STEPS = (0.8, 0.93, 0.98, 0.995)
 """Parts of a witness's distance at which a nearer one is sought, one after the other."""
 ROUNDS, REPAIRS = 6, 2
 """Rounds of a rise to a first witness, and of one that repairs a step closer."""
@@ -279,6 +285,18 @@ def approach(forest, claim, region, walk, found):
         if not clip(walk, box, found.witness):
             break
         if rise(forest, claim.conditions, region, box, walk, np.int64(REPAIRS)) >= 0.0:
-            judge_walk(forest, claim, region, walk, found)
+            judge_cells(forest, claim, region, walk.cells, walk.total, found)
         if found.upper[0] == before and found.is_open[0] == was_open:
             step += 1
+
+
+@inner_kernel
+def attack(forest, claim, region, box, walk, found):
+    """Rise from the nearest point of a box of cells; a violation is moved closer."""
+    if not clip(walk, box, region.home):
+        return
+    if rise(forest, claim.conditions, region, box, walk, np.int64(ROUNDS)) < 0.0:
+        return
+    verdict = judge_cells(forest, claim, region, walk.cells, walk.total, found)
+    if verdict == BROKEN and region.is_ball:
+        approach(forest, claim, region, walk, found)
