@@ -69,3 +69,32 @@ def test_large_models_have_the_least_cost_of_all_points() -> None:
         for row, label, upper in zip(rows, model.predict(rows), results.upper, strict=True):
             totals = (np.abs(points[labels != label] - row) ** power).sum(axis=1)
             assert upper == pytest.approx(totals.min() ** (1 / power), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["every change is dear", "some changes are dear"])
+def test_sets_of_dear_changes_have_the_least_cost_of_all_points(kind: str) -> None:
+    """Answers that need several changes at once, each of which costs a good part of the whole."""
+    rng = np.random.default_rng(8)
+    is_all = kind == "every change is dear"
+    sizes = np.array([2] * 9 if is_all else [2] * 5 + [4] * 3)
+    price = np.ones(9) if is_all else np.array([1.0, 0.9, 1.1, 1.0, 1.2, 0.02, 0.03, 0.01])
+    X = rng.integers(0, sizes, (4000, len(sizes))).astype(float)
+    score = X @ (price * rng.choice([-1.0, 1.0], len(sizes)))
+    y = (score + rng.normal(0, 1.0, len(X)) > np.quantile(score, 0.7)).astype(int)
+    library_model = RandomForestClassifier(25, max_depth=6, random_state=0).fit(X, y)
+    grids = np.meshgrid(*[np.arange(size) for size in sizes])
+    points = np.stack([grid.ravel() for grid in grids], axis=1).astype(float)
+    label = library_model.predict(points)
+    rows = X[:24]
+    domain = tp.Domain(values={column: list(range(size)) for column, size in enumerate(sizes)})
+    cost = np.abs(points - rows[:, None]) @ price
+    cost[label == library_model.predict(rows)[:, None]] = np.inf
+    model = tp.load(library_model)
+    results = tp.radius(model, rows, None, tp.L1(scale=1.0 / price, domain=domain))
+    assert results.exact.all()
+    assert results.upper.tolist() == pytest.approx(cost.min(axis=1).tolist(), rel=1e-9)
+    assert (cost.min(axis=1) > 2.0).any()  # several changes
+    for factor, verdict in ((0.99, "verified"), (1.01, "falsified")):
+        for row, least in enumerate(cost.min(axis=1).tolist()):
+            asked = tp.L1(factor * least, scale=1.0 / price, domain=domain)
+            assert tp.verify(model, rows[row : row + 1], None, asked).verdict.tolist() == [verdict]

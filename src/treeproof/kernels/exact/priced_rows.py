@@ -11,6 +11,14 @@ from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
+from treeproof.kernels.exact.change_sets import (
+    ANY,
+    CHANGES,
+    STAYS,
+    change_sets,
+    dear_axes,
+    in_order,
+)
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
 from treeproof.kernels.exact.dual import enter_box, new_state
 from treeproof.kernels.exact.priced_leaves import (
@@ -23,8 +31,8 @@ from treeproof.kernels.exact.priced_leaves import (
 from treeproof.kernels.exact.priced_search import (
     LARGE,
     Allowance,
+    Parts,
     decode_cheapest,
-    new_parts,
     search_priced,
 )
 from treeproof.kernels.exact.priced_terms import (
@@ -55,8 +63,9 @@ from treeproof.kernels.exact.search import Budget
 
 FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
-GROWTH, PROVED_GROWTH = 1.5, 2.0
-"""How a limit grows after a trial without a witness: one that proved nothing, one that did."""
+GROWTH, PROVED_GROWTH, FASTER = 1.5, 2.0, 0.5
+"""How a limit grows after a trial without a witness: one that proved nothing, one that did; and by
+how much the power of it rises each time."""
 PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
@@ -65,6 +74,10 @@ PATIENCE, SWEEP_PATIENCE, LARGEST_STEP, LEAST_STEP = 256, 1024, 1.5, 2.0**-6
 """Nodes after which a search below a witness gives way to ones below smaller limits, and sweeps,
 fewer where problems are large; by what these limits exceed what is proved, and their least part of
 the witness."""
+
+
+FEW_STEPS = 16.0
+"""Costs of so many steps of the grid of prices are searched step by step."""
 
 
 class PricedBatch(NamedTuple):
@@ -345,17 +358,60 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
 
 
 @inner_kernel
-def within_part(prices, parts, number):
-    """The prices with those of a box alone; other atoms are not allowed."""
-    n_axes = parts.atoms.shape[1] // 2
+def within_part(prices, cheapest, parts, number):
+    """The prices with those of a part alone; other atoms are not allowed.
+
+    cheapest  float64 (n_axes,)  what each axis costs at least
+    """
+    n_axes = parts.atoms.shape[1] // 3
     cost = np.full(len(prices.cost), np.inf, dtype=np.float64)
     for axis in range(n_axes):
+        choice = parts.atoms[number, 2 * n_axes + axis]
         for atom in range(parts.atoms[number, axis], parts.atoms[number, n_axes + axis] + 1):
-            cost[atom] = prices.cost[atom]
+            price = prices.cost[atom]
+            if choice == ANY or (price > cheapest[axis]) == (choice == CHANGES):
+                cost[atom] = price
     return PriceList(
         prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.grid,
         prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact,
     )  # fmt: skip
+
+
+@inner_kernel
+def first_parts(ways, claim, kept, limit, is_quick):
+    """What is searched: all that the limit affords, or one part for each set of dear changes.
+
+    Sound: a point changes just one set of dear axes; sets that are left out break no claim. Atoms
+    that are not kept matter to nobody: see `keep_affordable`.
+    """
+    space, prices = ways.space, ways.prices
+    n_axes = len(kept.cheapest)
+    masks = np.zeros(1, dtype=np.int64)
+    dear = dear_axes(kept, limit)
+    has_sets = not is_quick and not prices.is_max and len(dear.axis) > 0
+    if has_sets:
+        leaves = restrict_along(ways.forest, space, kept, claim.coefficient, limit)
+        base, floor = base_and_floor(ways.forest, claim, leaves)
+        needed = floor - base - 2.0**-50 * (abs(floor) + abs(base))
+        dear = in_order(leaves, kept, dear)
+        masks, has_sets = change_sets(leaves, kept, dear, needed, limit)
+    if not has_sets:
+        masks = np.zeros(1, dtype=np.int64)
+    atoms = np.empty((max(len(masks), 8), 3 * n_axes), dtype=np.int32)
+    for number in range(len(masks)):
+        for axis in range(n_axes):
+            atoms[number, axis] = space.atom_start[axis]
+            atoms[number, n_axes + axis] = space.atom_start[axis + 1] - 1
+            place = dear.place[axis]
+            choice = ANY
+            if place >= 0 and has_sets:
+                # What is taken out first is last here: sets of most changes leave least to search.
+                mask = masks[len(masks) - 1 - number]
+                choice = CHANGES if mask >> np.int64(place) & 1 != 0 else STAYS
+            atoms[number, 2 * n_axes + axis] = choice
+    size = np.empty(1, dtype=np.int64)
+    size[0] = len(masks)
+    return Parts(atoms, size)
 
 
 @inner_kernel
@@ -369,24 +425,28 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
     clock = np.empty(2, dtype=np.int64)
     prices, found = ways.prices, ways.found
     n_axes = len(ways.space.atom_start) - 1
-    parts = new_parts(n_axes)
-    for axis in range(n_axes):
-        parts.atoms[0, axis] = ways.space.atom_start[axis]
-        parts.atoms[0, n_axes + axis] = ways.space.atom_start[axis + 1] - 1
-    parts.size[0] = 1
-    is_part = np.bool_(False)
+    kept = keep_affordable(ways.space, prices, limit)
+    if np.isinf(kept.total):
+        return PROVED, False
+    parts = first_parts(ways, claim, kept, limit, is_quick)
+    is_part = np.bool_(parts.size[0] > 1)
     is_near_tie = False
-    work = patience * SWEEP_PATIENCE * LARGE
-    nodes = np.int64(min(found.counts[NODES] + patience * PATIENCE, np.float64(budget.nodes)))
+    work = patience * SWEEP_PATIENCE * LARGE * max(1, parts.size[0] // 16)
+    nodes = found.counts[NODES] + patience * PATIENCE + parts.size[0]
+    nodes = np.int64(min(nodes, np.float64(budget.nodes)))
     while parts.size[0] > 0:
         if is_part and seconds_now(clock) > budget.deadline:
             return TIME_LIMIT, False
         if found.upper[0] < np.inf and not prices.takes_any:
             limit = min(limit, next_limit(prices, found.upper[0]))
         parts.size[0] -= 1
-        own = within_part(prices, parts, parts.size[0])
+        number = parts.size[0]
+        own = within_part(prices, kept.cheapest, parts, number)
+        choice = parts.atoms[number, 2 * n_axes :].copy()
         turn = Allowance(nodes, work, budget.memory_bytes, budget.deadline)
         status, done, parts = explore_part(ways, claim, own, limit, is_quick, is_part, parts, turn)
+        for added in range(number, parts.size[0]):
+            copy_into(parts.atoms[added, 2 * n_axes :], choice)
         work -= done
         if status == NODE_LIMIT and found.counts[NODES] <= budget.nodes:
             found.counts[NODES] -= 1  # it was not looked at
@@ -497,6 +557,8 @@ def search_priced_row(ways, guess, budget):
     patience = 1.0
     step = LARGEST_STEP
     is_stepping = False
+    proved = -np.inf
+    power = 1.0
     while True:
         trial = min(on_grid(prices, trial), most)
         sweeps = found.counts[SWEEPS]
@@ -522,6 +584,7 @@ def search_priced_row(ways, guess, budget):
                 found.lower[0] = found.upper[0] if is_met else max(found.lower[0], searched)
                 return PROVED
             found.lower[0] = max(found.lower[0], searched)
+            proved = searched
         if is_cut:
             # Far below a poor witness a search is smaller; it proves more, or finds better.
             patience *= 2.0
@@ -534,13 +597,17 @@ def search_priced_row(ways, guess, budget):
             trial = found.upper[0]
             if is_stepping:
                 trial = min(trial, step * max(found.lower[0], LEAST_STEP * trial))
+            elif trial <= FEW_STEPS * prices.grid:
+                # Each step takes many times the time of the one before, and a witness may be poor.
+                trial = min(trial, max(found.lower[0], proved + prices.grid))
         elif trial >= most:
             if worst == PROVED:
                 found.lower[0] = np.inf if prices.limit == np.inf else found.lower[0]
                 return PROVED
             is_quick = np.bool_(False)
         else:
-            growth = PROVED_GROWTH if worst == PROVED else GROWTH
+            growth = (PROVED_GROWTH if worst == PROVED else GROWTH) ** power
+            power += FASTER
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
             # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or

@@ -103,7 +103,8 @@ class Allowance(NamedTuple):
 class Parts(NamedTuple):
     """Boxes that are searched later, each with its trees restricted to it."""
 
-    atoms: np.ndarray  # (capacity, 2 * n_axes) int32; first atom of each axis, then the last ones
+    # First atom of each axis, the last ones, and what each axis does: see `change_sets`
+    atoms: np.ndarray  # (capacity, 3 * n_axes) int32
     size: np.ndarray  # (1,) int64
 
 
@@ -481,14 +482,8 @@ def look_closer_priced(problem, state, quest, may_propose):
 
 
 @inner_kernel
-def new_parts(n_axes):
-    """No boxes."""
-    return Parts(np.empty((8, 2 * n_axes), dtype=np.int32), np.zeros(1, dtype=np.int64))
-
-
-@inner_kernel
 def with_part(parts, problem, state, kept):
-    """The boxes with one more: the state's, in atoms."""
+    """The boxes with one more: the state's, in atoms; what axes do is filled in by the caller."""
     size = parts.size[0]
     atoms = parts.atoms
     if size == len(atoms):
