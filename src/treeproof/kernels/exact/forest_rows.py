@@ -25,7 +25,7 @@ from treeproof.kernels.exact.row import (
     write_columns,
 )
 from treeproof.kernels.exact.search import Budget, new_judge
-from treeproof.kernels.exact.walks import attack, new_walk
+from treeproof.kernels.exact.walks import COARSE, attack, new_walk
 
 FIRST, GROWTH = 1.5, 1.3
 """First trial radius over the one of eq. 6, and how it grows."""
@@ -51,7 +51,7 @@ def climb(forest, claim, region, walk, found, deadline):
     for _ in range(CLIMBS):
         if region.is_ball:
             ball_cells(forest.space, region, radius, box)
-        attack(forest, claim, region, box, walk, found)
+        attack(forest, claim, region, box, walk, found, COARSE)
         is_last = not region.is_ball or covers_everything(forest.space, region, box)
         if found.upper[0] < np.inf or is_last or seconds_now(clock) > deadline:
             return

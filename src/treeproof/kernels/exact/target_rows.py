@@ -27,7 +27,7 @@ from treeproof.kernels.exact.row import (
 )
 from treeproof.kernels.exact.search import Budget
 from treeproof.kernels.exact.target_search import Quest, search_target, worst_condition
-from treeproof.kernels.exact.walks import attack, clip, evaluate, new_walk
+from treeproof.kernels.exact.walks import FINE, attack, clip, evaluate, new_walk
 
 GROWTH = 1.8
 """How trial radii grow: a witness that is too far is soon moved closer."""
@@ -67,7 +67,7 @@ def search_set(forest, claim, region, radius, plan, found, budget):
         ball_cells(forest.space, region, radius, box)
         drop_reached(forest.space, region, found, box)
     if found.upper[0] == np.inf:
-        attack(forest, claim, region, box, walk, found)
+        attack(forest, claim, region, box, walk, found, FINE)
         if found.upper[0] < np.inf:
             return UNDECIDED if region.is_ball else PROVED
     whole = CellBox(box.low.copy(), box.high.copy())

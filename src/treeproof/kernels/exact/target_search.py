@@ -46,7 +46,7 @@ from treeproof.kernels.exact.search import (
     look_closer,
     peaks_right,
 )
-from treeproof.kernels.exact.walks import Walk, approach, clip, evaluate, judge_cells, rise
+from treeproof.kernels.exact.walks import FINE, Walk, approach, clip, evaluate, judge_cells, rise
 
 ROOT_PATIENCE = 10.0
 """Sweeping the whole box ends when that many more sweeps like the last one would not close it: its
@@ -322,7 +322,7 @@ def propose(quest, box, may_rise):
     if judge_cells(forest, claim, region, walk.cells, walk.total, found) != BROKEN:
         return worst, False
     if region.is_ball:
-        approach(forest, claim, region, walk, found)
+        approach(forest, claim, region, walk, found, FINE)
     return worst, True
 
 

@@ -266,19 +266,25 @@ def clip(walk, box, cells):
     return True
 
 
-STEPS = (0.8, 0.93, 0.98, 0.995)
-"""Parts of a witness's distance at which a nearer one is sought, one after the other."""
+FINE = (0.8, 0.93, 0.98, 1.0)
+COARSE = (0.8, 0.93, 0.98, 0.995)
+"""Parts of a witness's distance at which a nearer one is sought, one after the other. With 1 at the
+end a witness comes down threshold by threshold, which finds the nearest targets and takes a
+thousand steps in a huge forest."""
 ROUNDS, REPAIRS = 6, 2
 """Rounds of a rise to a first witness, and of one that repairs a step closer."""
 
 
 @inner_kernel
-def approach(forest, claim, region, walk, found):
-    """Move the nearest witness of a ball closer as long as small repairs break the claim again."""
+def approach(forest, claim, region, walk, found, steps):
+    """Move the nearest witness of a ball closer as long as small repairs break the claim again.
+
+    steps  FINE or COARSE
+    """
     box = new_box(forest.space, region)
     step = 0
-    while step < len(STEPS) and found.upper[0] > 0.0:
-        radius = max(STEPS[step] * found.upper[0], found.lower[0])
+    while step < len(steps) and found.upper[0] > 0.0:
+        radius = max(steps[step] * found.upper[0], found.lower[0])
         ball_cells(forest.space, region, radius, box)
         drop_reached(forest.space, region, found, box)
         before, was_open = found.upper[0], found.is_open[0]
@@ -291,7 +297,7 @@ def approach(forest, claim, region, walk, found):
 
 
 @inner_kernel
-def attack(forest, claim, region, box, walk, found):
+def attack(forest, claim, region, box, walk, found, steps):
     """Rise from the nearest point of a box of cells; a violation is moved closer."""
     if not clip(walk, box, region.home):
         return
@@ -299,4 +305,4 @@ def attack(forest, claim, region, box, walk, found):
         return
     verdict = judge_cells(forest, claim, region, walk.cells, walk.total, found)
     if verdict == BROKEN and region.is_ball:
-        approach(forest, claim, region, walk, found)
+        approach(forest, claim, region, walk, found, steps)
