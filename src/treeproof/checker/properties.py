@@ -218,8 +218,8 @@ def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
     listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
     for feature, values in proved.values.items():
         require(feature in listed and listed[feature] <= set(values), "answer: another domain")
-    values = {feature: sorted(given) for feature, given in listed.items()}
-    stated = stated._replace(missing=missing, integer=tuple(types["integer"]), values=values)
+    taken = {feature: sorted(given) for feature, given in listed.items()}
+    stated = stated._replace(missing=missing, integer=tuple(types["integer"]), values=taken)
     for own in evidence.witness or ():
         require(not types.get("rules"), "witness: rules of a domain are not checked")
         row = _numbers(own, n)
