@@ -230,7 +230,7 @@ def _take_turns(
         turn = limits._replace(patience=min(patience, limits.nodes))
         if is_open.any():
             search.run(kernel, option, turn, n_jobs=n_jobs, skip=~is_open)
-        has_raised[kind] = is_open & (lower > WORTH_STAYING * before)
+        has_raised[kind] = is_open & (lower / WORTH_STAYING > before)
         is_ended = is_open & (status == MEMORY_LIMIT)
         ended_at[kind][is_ended] = upper[is_ended]
 

@@ -65,7 +65,7 @@ FIRST_PRICE = 0.6
 """Part of the price at which the row itself is as good as its best that α begins at."""
 GROWTH, PROVED_GROWTH, FASTER = 1.5, 2.0, 0.5
 """How a limit grows after a trial without a witness: one that proved nothing, one that did; and by
-how much the power of it rises each time."""
+how much the power of the first rises while nothing is proved."""
 PRECISION = 1.05
 """The cost from which best leaves break a claim is found up to this factor."""
 FEW_CHANGES, LARGER_LIMIT, AROUND_GUESS = 4.0, 8.0, 2.0
@@ -606,8 +606,8 @@ def search_priced_row(ways, guess, budget):
                 return PROVED
             is_quick = np.bool_(False)
         else:
-            growth = (PROVED_GROWTH if worst == PROVED else GROWTH) ** power
-            power += FASTER
+            growth = PROVED_GROWTH if worst == PROVED else GROWTH**power
+            power = 1.0 if worst == PROVED else power + FASTER
             if found.counts[SWEEPS] == sweeps:
                 growth *= 1.2
             # A limit of 0 does not grow by a factor: at least one more atom is to be within it, or
