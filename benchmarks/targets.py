@@ -47,7 +47,7 @@ def cases() -> Iterator[Case]:
     )  # fmt: skip
     X = ((X - X.min(0)) / np.ptp(X, 0)).astype(np.float32)
     yield "six classes, 240 trees", boosted(X[:10_000], y[:10_000], 40), X[10_000:], y[10_000:]
-    data = Path(os.environ.get("TREEPROOF_PAPER_DATA", ""))
+    data = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
     if (data / "data" / "mnist.npz").exists():
         with np.load(data / "data" / "mnist.npz", allow_pickle=False) as table:
             X, y, rows, labels = (
