@@ -10,6 +10,8 @@ that the bound can only rise. Leaves and atoms that cost more than the limit do 
 """
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -43,6 +45,8 @@ MOST_PIECES = 1 << 22
 
 Range = tuple[int, int]
 Trim = tuple[int, ...]
+Multipliers = dict[int, list[int]]
+"""Of a factor: for each of its axes, those of its segments."""
 
 
 class KeptAxis(NamedTuple):
@@ -472,7 +476,6 @@ class Bound:
     def __init__(
         self, way: PricedWay, box: list[Range], price: Fraction, listed: Any, data: bytes
     ) -> None:
-        self.way, self.box = way, box
         prover, forest = way.prover, way.forest
         exponent, size, at = listed
         shift = exponent - forest.exponent
@@ -486,7 +489,7 @@ class Bound:
             ]
             for own, axis in zip(way.unary, prover.axes, strict=True)
         ]
-        self.multipliers: list[dict[int, list[int]]] = []
+        multipliers: list[Multipliers] = []
         used = 0
         for factor in way.factors:
             own = {}
@@ -500,56 +503,69 @@ class Bound:
                     if value:
                         for atom in range(starts[place], end):
                             self.rest[axis][atom] -= value
-            self.multipliers.append(own)
-        self.best = [self._best(number, None, 0) for number in range(len(way.factors))]
+            multipliers.append(own)
+        self.scored = [
+            Scored(factor, own, box) for factor, own in zip(way.factors, multipliers, strict=True)
+        ]
         self.peak = [
             max(rest[first : last + 1]) for rest, (first, last) in zip(self.rest, box, strict=True)
         ]
         limit = math.ceil(rate * prover.limit) if rate else 0
-        self.total = way.constant + limit + sum(self.best) + sum(self.peak)
-
-    def _best(self, number: int, held: int | None, atom: int) -> int:
-        """Best score of a factor in the box, perhaps with one axis held to an atom."""
-        factor, multipliers = self.way.factors[number], self.multipliers[number]
-        whole = {
-            axis: self._peak(factor, multipliers, axis, self._range(axis, held, atom))
-            for axis in factor.axes
-        }
-        everything = sum(whole.values())
-        best = None
-        known: dict[tuple[int, Range], int] = {}
-        for gain, ranges_of in zip(factor.gain, factor.ranges, strict=True):
-            score = gain + everything
-            for axis, (first, last) in ranges_of.items():
-                low, high = self._range(axis, held, atom)
-                part = (max(first, low), min(last, high))
-                if part[0] > part[1]:
-                    break
-                key = (axis, part)
-                if key not in known:
-                    known[key] = self._peak(factor, multipliers, axis, part) - whole[axis]
-                score += known[key]
-            else:
-                best = score if best is None or score > best else best
-        require(best is not None, "proof: a tree has no leaf in a box")
-        return best if best is not None else 0
-
-    def _range(self, axis: int, held: int | None, atom: int) -> Range:
-        return (atom, atom) if axis == held else self.box[axis]
-
-    def _peak(self, factor: Factor, multipliers: Any, axis: int, part: Range) -> int:
-        starts = factor.starts[axis]
-        first = int(np.searchsorted(starts, part[0], "right")) - 1
-        last = int(np.searchsorted(starts, part[1], "right")) - 1
-        return int(max(multipliers[axis][first : last + 1]))
+        self.total = way.constant + limit + sum(each.best for each in self.scored) + sum(self.peak)
 
     def held(self, axis: int, atom: int) -> int:
         """The bound with one axis held to an atom."""
         total = self.total - self.peak[axis] + self.rest[axis][atom]
-        for number, factor in enumerate(self.way.factors):
-            if axis in factor.starts:
-                total += self._best(number, axis, atom) - self.best[number]
+        for scored in self.scored:
+            if axis in scored.factor.starts:
+                total += scored.held(axis, atom) - scored.best
         return total
+
+
+class Scored:
+    """The pieces of a factor that meet a box, with the best score that each reaches there."""
+
+    def __init__(self, factor: Factor, multipliers: Multipliers, box: list[Range]) -> None:
+        self.factor, self.multipliers = factor, multipliers
+        self.whole = {axis: self._peak(axis, *box[axis]) for axis in factor.axes}
+        everything = sum(self.whole.values())
+        # Score, and of the axes that the piece tests: first atom, last atom, peak between them.
+        self.pieces: list[tuple[int, dict[int, tuple[int, int, int]]]] = []
+        known: dict[tuple[int, int, int], int] = {}
+        for gain, ranges in zip(factor.gain, factor.ranges, strict=True):
+            score, parts = gain + everything, {}
+            for axis, (first, last) in ranges.items():
+                key = axis, max(first, box[axis][0]), min(last, box[axis][1])
+                if key[1] > key[2]:
+                    break
+                if key not in known:
+                    known[key] = self._peak(*key)
+                parts[axis] = (*key[1:], known[key])
+                score += known[key] - self.whole[axis]
+            else:
+                self.pieces.append((score, parts))
+        self.best = _largest(score for score, _ in self.pieces)
+
+    def held(self, axis: int, atom: int) -> int:
+        """The best score with an axis held to an atom: its multiplier takes the place of a peak."""
+        others = (
+            score - parts[axis][2] if axis in parts else score - self.whole[axis]
+            for score, parts in self.pieces
+            if axis not in parts or parts[axis][0] <= atom <= parts[axis][1]
+        )
+        return _largest(others) + self._peak(axis, atom, atom)
+
+    def _peak(self, axis: int, first: int, last: int) -> int:
+        """The largest multiplier of an axis between two atoms."""
+        starts = self.factor.starts[axis]
+        own = self.multipliers[axis]
+        return max(own[bisect_right(starts, first) - 1 : bisect_right(starts, last)])
+
+
+def _largest(scores: Iterable[int]) -> int:
+    best = max(scores, default=None)
+    require(best is not None, "proof: a tree has no leaf in a box")
+    return best if best is not None else 0
 
 
 def _meets(piece: Piece, box: list[Range]) -> bool:
