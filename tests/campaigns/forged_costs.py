@@ -6,18 +6,16 @@ Answers of random cases are checked first, and compared with the truth by enumer
 and verdicts are forged, with claims that fit them: which atoms are kept, and what the proof says.
 """
 
-import argparse
 import copy
 import math
 import struct
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from tests.campaigns.forged_rules import run
 from tests.oracle.rule_evidence import Judged, falsehood, judged_answers, truths_of
 from tests.random_domains import random_case
 from tests.unit.checker.certificates import packed, unpacked
@@ -138,19 +136,5 @@ def campaign(first: int, cases: int, per_record: int = 12, says: Any = print) ->
     return counts
 
 
-def main() -> None:
-    """Run the campaign, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--cases", type=int, default=500)
-    options = parser.parse_args()
-    began = time.monotonic()
-    counts = campaign(options.first, options.cases, says=lambda text: print(text[:600]))
-    for name, number in sorted(counts.items()):
-        print(f"{number:8} {name}")
-    print(f"{options.cases} cases in {time.monotonic() - began:.0f} s, {counts['false']} false")
-    sys.exit(bool(counts["false"]))
-
-
 if __name__ == "__main__":
-    main()
+    run(campaign, __doc__.partition("\n")[0])

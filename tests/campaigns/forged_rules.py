@@ -258,9 +258,9 @@ def _judge_forged(rng: np.random.Generator, found: Judged, counts: Counter[str],
                 says(f"accepted: {wrong} {header['question']} {record}")
 
 
-def main() -> None:
-    """Run the campaign, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def run(campaign: Callable[..., Counter[str]], title: str) -> None:
+    """Run a campaign with the options of the shell, and print what came of it."""
+    parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cases", type=int, default=500)
     options = parser.parse_args()
@@ -273,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(campaign, __doc__.partition("\n")[0])
