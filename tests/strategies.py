@@ -308,12 +308,13 @@ def _add_tree(
         node = len(nodes["feature"])
         for name in names:
             nodes[name].append(-1 if name in ("left", "right", "category_set") else 0)
-        nodes["value"][node] = rng.choice(grid, size=builder.leaf_width)
+        # The same draws as of `choice`, which takes longer.
+        nodes["value"][node] = grid[rng.integers(len(grid), size=builder.leaf_width)]
         if depth == depth_limit or rng.random() < stop:
             return node
         feature = int(rng.integers(len(categorical)))
         nodes["feature"][node] = feature
-        nodes["threshold"][node] = float(rng.choice(cuts))
+        nodes["threshold"][node] = float(cuts[rng.integers(len(cuts))])
         flags = MISSING_LEFT if rng.random() < 0.5 else 0
         if categorical[feature]:
             flags |= CATEGORICAL
