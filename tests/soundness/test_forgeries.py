@@ -1,9 +1,10 @@
-"""Forged runs: a sample of the campaign that tests/campaigns/forged_records.py runs at length."""
+"""Forged runs and answers: samples of campaigns that tests/campaigns/forged_*.py run at length."""
 
 import warnings
 
 import pytest
 
+from tests.campaigns import forged_properties, forged_reasons
 from tests.campaigns.forged_records import Tally, campaign
 
 
@@ -30,3 +31,31 @@ def test_no_forged_record_of_many_that_lies_is_accepted(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(campaign(15_000, seed), 15_000)
+
+
+def test_no_forged_answer_about_a_property_that_lies_is_accepted():
+    counts = forged_properties.campaign(0, 12, per_answer=12)
+    assert counts["false"] == 0
+    assert counts["forged rejected"] > 400
+    assert counts["forged accepted"] > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(4))
+def test_no_forged_answer_of_many_about_a_property_that_lies_is_accepted(block):
+    assert forged_properties.campaign(1000 + 150 * block, 150)["false"] == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_forged_file_of_reasons_that_lies_is_accepted():
+    counts = forged_reasons.campaign(0, 10, per_file=24)
+    assert counts["false"] == 0
+    assert counts["forged rejected"] > 100
+    assert counts["forged accepted"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("block", range(2))
+def test_no_forged_file_of_many_reasons_that_lies_is_accepted(block):
+    assert forged_reasons.campaign(1000 + 150 * block, 150)["false"] == 0

@@ -105,7 +105,7 @@ def check_groups(seed: int) -> None:
     check_bounds(ensemble, result, truth, (seed, groups, "largest_change"))
     assert result.witness is None or lies_in(result.witness, groups), (seed, result)
     if result.evidence is not None:
-        assert check_property(ensemble, result.evidence).verdict == result.verdict
+        assert check_property(ensemble, result.evidence).evidence.verdict == result.verdict
     delta = float(rng.choice([0.0, 0.5, max(truth, 0.0)]))
     result = tp.prove(model, tp.Stable(changed, delta, label), box)
     check_verdict(result, truth > delta, (seed, groups, "Stable", delta))

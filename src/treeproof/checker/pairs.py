@@ -93,7 +93,7 @@ class Cells:
             is_fixed_missing = domain.row is not None and math.isnan(row)
             if ensemble.is_categorical[feature]:
                 is_free = domain.row is None or feature in changed or feature in domain.values
-                values = _codes(ensemble, domain, feature, nodes, is_free=is_free)
+                values = _codes(ensemble, domain, feature, is_free=is_free)
                 sides = _sides(ensemble, nodes, np.array(values))
                 firsts = [c for c in range(len(values)) if not any(
                     (sides[:, c] == sides[:, d]).all() for d in range(c))]  # fmt: skip
@@ -183,20 +183,25 @@ def _thresholds(
     return sorted(start for start in starts if least < start < math.inf)
 
 
-def _codes(
-    ensemble: Ensemble, domain: Domain, feature: int, nodes: NDArray[np.intp], *, is_free: bool
-) -> list[float]:
+def known_codes(ensemble: Ensemble, feature: int) -> int:
+    """The largest code of a category that the model knows; -1 without any."""
+    trees = ensemble.trees
+    nodes = np.flatnonzero(trees.feature == feature)
+    sets = trees.category_set[nodes[(trees.flags[nodes] & CATEGORICAL) > 0]]
+    named = len(ensemble.categories.get(feature, ())) - 1
+    return int(trees.categories_in(np.unique(sets)).max(initial=named))
+
+
+def _codes(ensemble: Ensemble, domain: Domain, feature: int, *, is_free: bool) -> list[float]:
     """Codes of a category; those beyond all that the model knows are represented by the first."""
-    trees, codes = ensemble.trees, set()
+    codes = set()
     if domain.row is not None and not math.isnan(domain.row[feature]):
         codes.add(float(domain.row[feature]))
     if feature in domain.values:
         low, high = domain.low[feature], domain.high[feature]
         codes |= {code for code in domain.values[feature] if low <= code <= high}
     elif is_free:
-        known = len(ensemble.categories.get(feature, ())) - 1
-        sets = trees.category_set[nodes[(trees.flags[nodes] & CATEGORICAL) > 0]]
-        known = int(trees.categories_in(np.unique(sets)).max(initial=known))
+        known = known_codes(ensemble, feature)
         least = max(math.ceil(domain.low[feature]) if math.isfinite(domain.low[feature]) else 0, 0)
         high = float(domain.high[feature])
         most = known if math.isinf(high) else min(math.floor(high), max(least, known + 1))

@@ -6,23 +6,13 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import (
-    Way,
-    crossing,
-    first_sum,
-    float_before,
-    happens,
-    margins,
-    require,
-    winning,
-)
+from treeproof.checker.claims import Way, happens, margins, require
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
     Bounder,
@@ -30,12 +20,13 @@ from treeproof.checker.pairs import (
     Domain,
     PairTrees,
     Proof,
-    Relation,
     Weights,
+    known_codes,
     need_of,
     sum_errors,
 )
-from treeproof.errors import CertificateRejected
+from treeproof.checker.property_claims import Part, parts_of
+from treeproof.errors import CertificateRejected, TreeproofError
 from treeproof.model import evaluate
 from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
@@ -47,6 +38,8 @@ LARGEST_RATIO = 128
 """Most bytes that one packed byte may stand for."""
 LARGEST_EXPONENT = 2048
 """Exponents of units are nearer to 0; those of doubles are."""
+CLOSE = Fraction(1, 1 << 15)
+"""Part of the largest sums by which bounds that are called exact may differ, beside rounding."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,28 +82,19 @@ _EVIDENCE = msgspec.json.Decoder(Evidence)
 """Made now, in one thread: see the end of schema.py."""
 
 
-class Part(NamedTuple):
-    """One thing that has to be shown: of a value, that it has a bound; else, that no pair exists.
+class Checked(NamedTuple):
+    """Evidence that was accepted, the models and the parts of its claim.
 
-    `ways` are those in which the first and the second row would have to happen. Of two models
-    `others` is the second one's output; -1 where it is the same.
+    `is_exact`: its bounds differ by no more than rounding.
     """
 
-    changed: tuple[int, ...]
-    relation: Relation
-    output: int = -1
-    sign: int = 0
-    ways: tuple[Way, Way] | None = None
-    limit: float = math.inf
-    others: int = -1
-
-    @property
-    def outputs(self) -> tuple[int, int]:
-        """Outputs of the first and of the second row."""
-        return self.output, self.output if self.others < 0 else self.others
+    evidence: Evidence
+    models: PairModels
+    parts: list[Part]
+    is_exact: bool
 
 
-def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None) -> Evidence:
+def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None) -> Checked:
     """Return what evidence proves, or raise CertificateRejected with the reason why it does not.
 
     `other` is the second model of evidence about two.
@@ -119,115 +103,21 @@ def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None)
         evidence = _read(text)
         require(evidence.model == ensemble.fingerprint, "claim: it is about another model")
         require((evidence.other is None) == (other is None), "claim: it is about one model, or two")
-        if other is None:
-            _check(one_model(ensemble), evidence)
-        else:
-            models = join(ensemble, other)
+        models = one_model(ensemble) if other is None else join(ensemble, other)
+        if other is not None:
             require(
                 evidence.other in (other.fingerprint, models.second.fingerprint),
                 "claim: the second model is another one",
             )
-            _check(models, evidence)
+        return _check(models, evidence)
     except CertificateRejected:
         raise
     except (
         ArithmeticError, LookupError, MemoryError, StopIteration, TypeError, ValueError,
+        TreeproofError,
     ) as error:  # fmt: skip
         # Sound: what cannot be followed is not accepted.
         raise CertificateRejected(f"evidence: it cannot be checked ({error!r})") from error
-    return evidence
-
-
-class PropertyCheck(NamedTuple):
-    """What the checker says of one answer: accepted, rejected, unproved or claims nothing."""
-
-    name: str
-    status: str
-    reason: str
-
-
-def check_answers(
-    ensemble: Ensemble, document: dict[str, Any], other: Ensemble | None = None
-) -> list[PropertyCheck]:
-    """Check the answers of a file of `treeproof prove` or `diff`, each with its evidence."""
-    domain = document.get("domain")
-    return [_check_answer(ensemble, domain, a, other) for a in document["properties"]]
-
-
-def _check_answer(
-    ensemble: Ensemble, domain: Any, answer: dict[str, Any], other: Ensemble | None
-) -> PropertyCheck:
-    name, text = str(answer.get("name")), answer.get("evidence")
-    if text is None:
-        is_open = answer.get("verdict") == "unknown" and answer.get("upper") in (None, "inf")
-        status = "claims nothing" if is_open else "unproved"
-        return PropertyCheck(name, status, "" if is_open else "there is no evidence")
-    try:
-        evidence = check_property(ensemble, str(text), other)
-        _check_domain(ensemble, evidence, domain)
-        for key in ("claim", "verdict"):
-            require(getattr(evidence, key) == answer.get(key), f"answer: another {key}")
-        for key in ("lower", "upper"):
-            stated = answer.get(key)
-            proved = float.fromhex(getattr(evidence, key))
-            is_same = math.isnan(proved) if stated is None else float(stated) == proved
-            require(is_same, f"answer: another {key} bound")
-        shown = answer.get("witness")
-        require((shown is None) == (evidence.witness is None), "answer: another witness")
-        if shown is not None:
-            rows = [[_value(value) for value in row.values()] for row in shown["rows"]]
-            own = [[float.fromhex(value) for value in row] for row in evidence.witness or []]
-            require(bool(np.array_equal(rows, own, equal_nan=True)), "answer: another witness")
-    except CertificateRejected as error:
-        return PropertyCheck(name, "rejected", str(error))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        return PropertyCheck(name, "rejected", f"answer: it cannot be read ({error!r})")
-    return PropertyCheck(name, "accepted", "")
-
-
-def _value(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _check_domain(ensemble: Ensemble, evidence: Evidence, words: Any) -> None:
-    """Proofs are about the inputs that the file names, or about more; witnesses are such inputs."""
-    if evidence.row is not None:
-        return  # a row's own set is told by its evidence alone
-    n = ensemble.n_features
-    require(words["name"] == "Box", "answer: another domain")
-    proved = _domain_of(ensemble, evidence)
-    low, high = (
-        np.broadcast_to(np.array(words[side], dtype=np.float64), n).copy()
-        for side in ("low", "high")
-    )
-    types = words.get("domain") or {"integer": [], "values": [], "categorical": []}
-    for feature, least, most in types.get("ranges", ()):
-        low[feature] = max(low[feature], float(least))
-        high[feature] = min(high[feature], float(most))
-    stated = proved._replace(low=low, high=high)
-    for feature in range(n):
-        first, last = proved.ends(feature)
-        least, most = stated.ends(feature)
-        require(first <= least and most <= last, "answer: another domain")
-    missing = tuple(types.get("may_miss", ()))
-    require(set(missing) <= set(evidence.missing), "answer: another domain")
-    require(set(evidence.integer) <= set(types["integer"]), "answer: another domain")
-    stated_groups = [[list(columns), exactly] for columns, exactly in types.get("groups", ())]
-    for columns, exactly in evidence.groups:
-        require([columns, exactly] in stated_groups, "answer: another domain")
-    listed = {feature: set(map(float, v)) for feature, v in types["values"] + types["categorical"]}
-    for feature, values in proved.values.items():
-        require(feature in listed and listed[feature] <= set(values), "answer: another domain")
-    taken = {feature: sorted(given) for feature, given in listed.items()}
-    stated = stated._replace(missing=missing, integer=tuple(types["integer"]), values=taken)
-    for own in evidence.witness or ():
-        require(not types.get("rules"), "witness: rules of a domain are not checked")
-        row = _numbers(own, n)
-        _check_row(ensemble, stated, row, [])
-        for columns, exactly in stated_groups:
-            chosen = row[columns].tolist()
-            is_choice = set(chosen) <= {0.0, 1.0} and int(exactly) <= sum(chosen) <= 1
-            require(is_choice, "witness: a group has no single 1")
 
 
 def _read(text: str) -> Evidence:
@@ -242,24 +132,61 @@ def _read(text: str) -> Evidence:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
 
 
-def _domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
+def domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
+    """The inputs that evidence is about."""
     n = ensemble.n_features
     return Domain(
-        low=_numbers(evidence.low, n),
-        high=_numbers(evidence.high, n),
+        low=numbers_of(evidence.low, n),
+        high=numbers_of(evidence.high, n),
         missing=tuple(evidence.missing),
         integer=tuple(evidence.integer),
         values={f: [float.fromhex(value) for value in values] for f, values in evidence.values},
-        row=None if evidence.row is None else _numbers(evidence.row, n),
+        row=None if evidence.row is None else numbers_of(evidence.row, n),
     )
 
 
-def _check(models: PairModels, evidence: Evidence) -> None:
-    n = models.first.n_features
-    domain = _domain_of(models.first, evidence)
+def _check(models: PairModels, evidence: Evidence) -> Checked:
+    given, n = models, models.first.n_features
+    domain, own = domain_of(models.first, evidence), evidence
     if evidence.groups:
         models, evidence, domain = _folded(models, evidence, domain)
-    ensemble = models.first
+    _check_values(models, domain, n)
+    lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
+    parts = [_kept_whole(part, evidence, domain) for part in parts_of(models, evidence.claim)]
+    require(bool(parts), "claim: nothing is claimed")
+    is_difference, verdict = parts[0].is_difference, evidence.verdict
+    if evidence.witness is not None:
+        _check_witness(models, evidence, parts, domain, lower)
+    elif is_difference:
+        require(lower <= 0.0, "claim: a lower bound needs a witness")
+    require(verdict in ("verified", "falsified", "unknown"), "claim: unknown verdict")
+    if verdict == "falsified":
+        require(evidence.witness is not None, "claim: what is falsified needs a witness")
+        require(parts[0].limit > -math.inf, "claim: there is nothing to falsify")
+    if not is_difference:
+        _check_ends(verdict, parts, lower, upper)
+    if verdict != "verified" and not (is_difference and upper < math.inf):
+        require(not evidence.statements, "claim: a proof of nothing")
+        return Checked(own, given, parts, is_exact=False)
+    require(len(evidence.statements) == len(parts), "claim: one proof for each part")
+    room = Fraction(0)
+    for part, statement in zip(parts, evidence.statements, strict=True):
+        reached, own_room = _reached(models, domain, part, statement)
+        room = max(room, own_room)
+        if part.is_range:
+            _check_range(models.first, part, reached, lower, upper)
+        elif is_difference:
+            require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
+            if verdict == "verified" and part.limit > -math.inf:
+                require(reached <= part.limit, "claim: the proved bound does not decide it")
+    is_exact = is_difference and Fraction(upper) - Fraction(lower) <= room
+    if is_difference and parts[0].limit == -math.inf and verdict == "verified":
+        require(is_exact, "claim: the bounds are not exact")
+    return Checked(own, given, parts, is_exact)
+
+
+def _check_values(models: PairModels, domain: Domain, n: int) -> None:
+    """Ends and values are such that a feature can have."""
     named = {*domain.missing, *domain.integer, *domain.values}
     require(all(0 <= f < n for f in named), "claim: a feature does not exist")
     is_code = models.joint.is_categorical
@@ -267,35 +194,10 @@ def _check(models: PairModels, evidence: Evidence) -> None:
     for values in domain.values.values():
         require(all(map(math.isfinite, values)), "claim: a value is no number")
     require(not domain.missing or models.joint.missing_allowed, "claim: nothing may be missing")
-    lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
-    if models.partners:
-        parts = _difference_parts(models, evidence.claim)
-    else:
-        parts = [_kept_whole(part, evidence, domain) for part in _parts(ensemble, evidence.claim)]
-    require(bool(parts), "claim: nothing is claimed")
-    if evidence.witness is not None:
-        _check_witness(models, evidence, parts, domain, lower)
-    elif parts[0].ways is None and parts[0].changed:
-        require(lower <= 0.0, "claim: a lower bound needs a witness")
-    require(evidence.verdict in ("verified", "falsified", "unknown"), "claim: unknown verdict")
-    if evidence.verdict == "falsified":
-        require(evidence.witness is not None, "claim: what is falsified needs a witness")
-    is_value = parts[0].ways is None
-    if not (is_value and parts[0].changed):
-        _check_ends(evidence.verdict, parts, lower, upper)
-    is_bounded = is_value and bool(parts[0].changed) and upper < math.inf
-    if evidence.verdict != "verified" and not is_bounded:
-        require(not evidence.statements, "claim: a proof of nothing")
-        return
-    require(len(evidence.statements) == len(parts), "claim: one proof for each part")
-    for part, statement in zip(parts, evidence.statements, strict=True):
-        reached = _reached(models, domain, part, statement)
-        if is_value and not part.changed:
-            _check_range(ensemble, part, reached, lower, upper)
-        elif is_value:
-            require(reached <= Fraction(upper), "claim: the proved bound is above the stated one")
-            if evidence.verdict == "verified" and part.limit > -math.inf:
-                require(reached <= part.limit, "claim: the proved bound does not decide it")
+    has_ends = ~(np.isnan(domain.low) | np.isnan(domain.high))
+    if domain.row is not None:
+        has_ends |= np.isnan(domain.row)  # what is missing stays missing
+    require(bool(has_ends.all()), "claim: a feature without ends")
 
 
 def _check_ends(verdict: str, parts: list[Part], lower: float, upper: float) -> None:
@@ -336,7 +238,7 @@ def _folded(
             require(allowed == [row[own[0]]], "claim: a group with some choices around a row")
     witness = evidence.witness
     if witness is not None:
-        pair = np.stack([_numbers(own, ensemble.n_features) for own in witness])
+        pair = np.stack([numbers_of(own, ensemble.n_features) for own in witness])
         witness = [[float(v).hex() for v in own] for own in fold_rows(pair, groups).tolist()]
     return (
         one_model(fold(ensemble, groups)),
@@ -373,7 +275,8 @@ def _check_range(
     require(lower <= score <= upper, "claim: the proved range is wider than the stated one")
 
 
-def _numbers(texts: list[str], n: int) -> NDArray[np.float64]:
+def numbers_of(texts: list[str], n: int) -> NDArray[np.float64]:
+    """Hexadecimal numbers, one for each feature."""
     require(len(texts) == n, "claim: one number per feature")
     return np.array([float.fromhex(text) for text in texts])
 
@@ -404,15 +307,20 @@ class Sums(NamedTuple):
         return sum(lost, start=Fraction(0)) * self.forest.unit
 
 
-def _reached(models: PairModels, domain: Domain, part: Part, statement: Statement) -> Fraction:
-    """Follow the proof of a part; returns what no deployed value exceeds."""
+def _reached(
+    models: PairModels, domain: Domain, part: Part, statement: Statement
+) -> tuple[Fraction, Fraction]:
+    """Follow the proof of a part; returns what no deployed value exceeds, and its room.
+
+    The room is by how much it may exceed the largest value where it is called exact.
+    """
     if models.partners:
         row = None if domain.row is None else np.append(domain.row, 0.0)
         domain = domain._replace(
             low=np.append(domain.low, 0.0), high=np.append(domain.high, 1.0), row=row
         )
     cells = Cells(models.joint, domain, part.changed)
-    is_difference = part.ways is None and bool(part.changed)
+    is_difference = part.is_difference
     trees = PairTrees(cells, part.changed, part.relation, is_difference=is_difference)
     weights, rate = _weights(models, part, is_difference=is_difference)
     require(abs(statement.exponent) < LARGEST_EXPONENT, "proof: the unit is out of range")
@@ -425,23 +333,8 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
         forest, own = Forest(accept_float64_rows(model)), weights[side]
         sums.append(Sums(model, forest, own, *sum_errors(forest, cells, set(own), fixed)))
     if part.ways is not None:
-        floors = [
-            need_of(own.forest, way, own.errors, own.peaks, bounder.unit)
-            - math.ceil(own.begins / bounder.unit)
-            for own, way in zip(sums, part.ways, strict=True)
-        ]
-        ways = [_winning(own.forest, way) for own, way in zip(sums, part.ways, strict=True)]
-
-        def check_point(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
-            totals = models.sums(trees.only_pair(low, high)[:, : models.first.n_features])
-            is_met = all(
-                happens(own.forest, way, total[0].tolist())
-                for own, way, total in zip(sums, ways, totals, strict=True)
-            )
-            require(not is_met, "proof: the only pair of leaves of a box meets both needs")
-
-        proof.follow((floors[0], floors[1]), check_point)
-        return Fraction(0)
+        _follow_needs(models, trees, sums, part.ways, proof)
+        return Fraction(0), Fraction(0)
     bound = Fraction(float.fromhex(statement.bound))
     constant, finishing = _finishing(sums, part, rate) if is_difference else (Fraction(0),) * 2
     begin = sums[0].begins + sums[1].begins + constant
@@ -454,13 +347,40 @@ def _reached(models: PairModels, domain: Domain, part: Part, statement: Statemen
         step = min(own.forest.unit * own.forest.grid for own in sums)
         bound = (math.ceil(bound / step) - 1) * step
     reached = (bound + error) * rate + finishing
+    largest = sum(
+        abs(Fraction(w)) * own.peaks[o] * own.forest.unit for own in sums
+        for o, w in own.weights.items()
+    )  # fmt: skip
+    room = 4 * (error * rate + finishing) + CLOSE * largest * rate
     if not proof.n_worthless:
-        return reached
+        return reached, room
     # Sound: adding, rounding and finishing are monotone, so that where no tree adds more to the one
     # sum than to the other, no score is above the other one.
     is_alike = models.first.aggregation == models.second.aggregation
     require(is_difference and is_alike, "proof: boxes without gains close nothing here")
-    return max(reached, Fraction(0))
+    return max(reached, Fraction(0)), room
+
+
+def _follow_needs(
+    models: PairModels, trees: PairTrees, sums: list[Sums], ways: tuple[Way, Way], proof: Proof
+) -> None:
+    """Follow a proof that no pair happens in two ways at once."""
+    unit = proof.bounder.unit
+    floors = [
+        need_of(own.forest, way, own.errors, own.peaks, unit) - math.ceil(own.begins / unit)
+        for own, way in zip(sums, ways, strict=True)
+    ]
+    winning = [_winning(own.forest, way) for own, way in zip(sums, ways, strict=True)]
+
+    def check_point(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
+        totals = models.sums(trees.only_pair(low, high)[:, : models.first.n_features])
+        is_met = all(
+            happens(own.forest, way, total[0].tolist())
+            for own, way, total in zip(sums, winning, totals, strict=True)
+        )
+        require(not is_met, "proof: the only pair of leaves of a box meets both needs")
+
+    proof.follow((floors[0], floors[1]), check_point)
 
 
 def _weights(models: PairModels, part: Part, *, is_difference: bool) -> tuple[Weights, Fraction]:
@@ -516,149 +436,10 @@ def _finish_of(ensemble: Ensemble, output: int, peak: Fraction) -> tuple[Fractio
     return bias[output] if bias else Fraction(0), 3 * largest / 2**bits
 
 
-def _difference_parts(models: PairModels, claim: dict[str, Any]) -> list[Part]:
-    """What a claim about two models says, part by part."""
-    changed, relation = (models.switch,), Relation("models")
-    first, second = models.first, models.second
-    require(first.classes == second.classes, "claim: the models have other classes")
-    if claim.get("name") == "SameScores":
-        delta = float(claim["delta"])
-        outputs = [(output, output) for output in range(first.n_outputs)]
-        if first.n_outputs != second.n_outputs:
-            # One probability for two classes, or one for each: that of the second class.
-            require(len(first.classes) == 2, "claim: the models give other scores")
-            outputs = [(first.n_outputs - 1, second.n_outputs - 1)]
-        return [
-            Part(changed, relation, one, sign, limit=delta, others=other)
-            for one, other in outputs
-            for sign in (1, -1)
-        ]
-    require(claim.get("name") == "SameLabels", "claim: an unknown claim about two models")
-    require(bool(first.classes), "claim: the models have no labels")
-    return [
-        Part(changed, relation, ways=(_preferring(first, one, two), _preferring(second, two, one)))
-        for one, two in permutations(range(len(first.classes)), 2)
-    ]
-
-
 def _winning(forest: Forest, way: Way) -> Way:
     """A way in which a class wins against all others, not only against one of them."""
     others = tuple(k for k in range(forest.ensemble.n_outputs) if k != way.winner)
     return replace(way, losers=others) if way.winner >= 0 else way
-
-
-def _preferring(ensemble: Ensemble, winner: int, loser: int) -> Way:
-    """The way in which a model prefers a class to another."""
-    if ensemble.decision.kind == "argmax":
-        return winning(winner, loser)
-    require(ensemble.decision.kind == "threshold", "claim: the model has no labels")
-    forest = Forest(ensemble)
-    return crossing(forest, first_sum(forest, ensemble.decision.cut), up=winner == 1)
-
-
-def _parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
-    """What a claim says, part by part."""
-    name = claim.get("name")
-    if name in ("Stable", "largest_change", "Monotone"):
-        changed = _features(ensemble, claim["features"])
-        relation, sign, limit = Relation(""), 1, -math.inf
-        if name == "Stable":
-            limit = float(claim["delta"])
-        if name == "Monotone":
-            limit, relation = float(claim["tolerance"]), Relation("rising")
-            require(claim["direction"] in ("increasing", "decreasing"), "claim: no direction")
-            require(not ensemble.is_categorical[list(changed)].any(), "claim: no numbers")
-            sign = -1 if claim["direction"] == "increasing" else 1
-        outputs = _outputs(ensemble, claim.get("label"))
-        return [Part(changed, relation, output, sign, limit=limit) for output in outputs]
-    if name == "SmallNeighbourhood":
-        eps, n = Fraction(float(claim["eps"])), ensemble.n_features
-        scale = claim["scale"]
-        scale = scale if isinstance(scale, list) else [1.0 if scale is None else scale] * n
-        widths = tuple(
-            0 * eps if ensemble.is_categorical[f] else eps * Fraction(float(scale[f]))
-            for f in range(n)
-        )
-        changed = tuple(f for f in range(n) if widths[f] > 0)
-        limit = float(claim["factor"]) * float(claim["eps"])
-        outputs = _outputs(ensemble, claim.get("label"))
-        return [
-            Part(changed, Relation("near", widths), output, 1, limit=limit) for output in outputs
-        ]
-    if name == "ScoreRange":
-        return _range_parts(ensemble, claim)
-    require(name in ("Fair", "HighConfidence", "Redundant"), "claim: an unknown property")
-    require(ensemble.decision.kind != "score", "claim: the model has no labels")
-    if name == "Fair":
-        changed = _features(ensemble, claim["protected"])
-        if ensemble.decision.kind == "argmax":
-            require(claim["confidence"] is None, "claim: confidence of several classes")
-            pairs = combinations(range(ensemble.n_outputs), 2)
-            return [
-                Part(changed, Relation(""), ways=(winning(one, other), winning(other, one)))
-                for one, other in pairs
-            ]
-        low, high = _sure(ensemble, claim)
-        return [_crossing(ensemble, changed, low, high)]
-    groups = claim["groups"] if name == "Redundant" else [claim["features"]]
-    require(ensemble.decision.kind == "threshold", "claim: one score is needed")
-    parts = []
-    low, high = _sure(ensemble, claim)
-    for group in groups:
-        changed, label = _features(ensemble, group), claim.get("label")
-        if label is None or label == ensemble.classes[1]:
-            parts.append(_crossing(ensemble, changed, None, high))
-        if label is None or label == ensemble.classes[0]:
-            parts.append(_crossing(ensemble, changed, low, ensemble.decision.cut))
-    require(bool(parts), "claim: a label that does not exist")
-    return parts
-
-
-def _range_parts(ensemble: Ensemble, claim: dict[str, Any]) -> list[Part]:
-    """Largest sums, then smallest ones, of every output that is meant."""
-    forest, parts = Forest(ensemble), []
-    low, high = float(claim["low"]), float(claim["high"])
-    for output in _outputs(ensemble, claim.get("label")):
-        if high < math.inf:
-            limit = float_before(forest, first_sum(forest, high, strict=True, output=output))
-            parts.append(Part((), Relation(""), output, 1, limit=limit))
-        if low > -math.inf:
-            least = first_sum(forest, low, output=output)
-            parts.append(Part((), Relation(""), output, -1, limit=-least))
-    return parts
-
-
-def _features(ensemble: Ensemble, given: Any) -> tuple[int, ...]:
-    names = list(ensemble.feature_names)
-    given = given if isinstance(given, list) else [given]
-    numbers = sorted({names.index(name) if isinstance(name, str) else int(name) for name in given})
-    require(all(0 <= number < ensemble.n_features for number in numbers), "claim: no such feature")
-    require(bool(numbers), "claim: no feature changes")
-    return tuple(numbers)
-
-
-def _outputs(ensemble: Ensemble, label: Any) -> list[int]:
-    if label is None:
-        return list(range(ensemble.n_outputs))
-    return [list(ensemble.classes).index(label)]
-
-
-def _sure(ensemble: Ensemble, claim: dict[str, Any]) -> tuple[float | None, float]:
-    """Largest score of a sure class 0, and least of a sure class 1."""
-    cut, margin = ensemble.decision.cut, claim.get("margin")
-    if claim.get("confidence") is not None:
-        low, high = claim["scores"]  # what a confidence stands for is part of the claim
-        return float(low), float(high)
-    return (cut - margin, cut + margin) if margin else (None, cut)
-
-
-def _crossing(ensemble: Ensemble, changed: tuple[int, ...], low: float | None, high: float) -> Part:
-    """No pair with a first score up to `low` (None: below the cut) and a second from `high` on."""
-    forest = Forest(ensemble)
-    start = ensemble.decision.cut if low is None else low
-    fall = crossing(forest, first_sum(forest, start, strict=low is not None), up=False)
-    rise = crossing(forest, first_sum(forest, high), up=True)
-    return Part(changed, Relation(""), ways=(fall, rise))
 
 
 def _check_witness(
@@ -667,9 +448,10 @@ def _check_witness(
     """The pair lies in the domain, differs as it may, and does what is said of it."""
     ensemble = models.first
     require(evidence.witness is not None and len(evidence.witness) == 2, "witness: no pair")
-    pair = np.stack([_numbers(row, ensemble.n_features) for row in evidence.witness or []])
+    pair = np.stack([numbers_of(row, ensemble.n_features) for row in evidence.witness or []])
+    changed = {feature for part in parts for feature in part.changed}
     for row in pair:
-        _check_row(models.joint, domain, row, parts)
+        check_row(models.joint, domain, row, changed)
     fits = [part for part in parts if _may_differ(part, pair)]
     require(bool(fits), "witness: the rows differ where they must not")
     both = models.sums(pair)
@@ -678,7 +460,7 @@ def _check_witness(
         for model, total in zip((models.first, models.second), both, strict=True)
     ]
     if parts[0].ways is None:
-        if not parts[0].changed:
+        if parts[0].is_range:
             breaks = any(p.sign * float(both[0][0, p.output]) > p.limit for p in fits)
             require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
             return
@@ -720,10 +502,10 @@ def _may_differ(part: Part, pair: NDArray[np.float64]) -> bool:
     return True
 
 
-def _check_row(
-    ensemble: Ensemble, domain: Domain, row: NDArray[np.float64], parts: list[Part]
+def check_row(
+    ensemble: Ensemble, domain: Domain, row: NDArray[np.float64], changed: set[int]
 ) -> None:
-    changed = {feature for part in parts for feature in part.changed}
+    """Reject a row that is not of a domain; around a row, categories stay unless they change."""
     for feature, value in enumerate(row.tolist()):
         home = math.nan if domain.row is None else float(domain.row[feature])
         is_around = domain.row is not None
@@ -733,12 +515,16 @@ def _check_row(
             continue
         require(not (is_around and math.isnan(home)), "witness: what is missing stays missing")
         if ensemble.is_categorical[feature]:
-            require(value == home or value == math.floor(value), "witness: no code of a category")
             if is_around and feature not in changed and feature not in domain.values:
                 require(value == home, "witness: a category has changed")
-                continue
             if value == home:
                 continue
+            is_code = value >= 0.0 and value == math.floor(value)
+            require(is_code, "witness: no code of a category")
+            if feature not in domain.values and math.isinf(domain.high[feature]):
+                # Without an end, proofs are about the codes that the model knows.
+                known = known_codes(ensemble, feature)
+                require(value <= max(known, 0), "witness: the model does not know a category")
         if feature in domain.integer:
             require(value == math.floor(value), "witness: it holds no whole number")
         if feature in domain.values:

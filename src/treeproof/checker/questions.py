@@ -25,6 +25,15 @@ def same_label(one: schema.Label, other: schema.Label) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
+def frozen_number(item: int | str, names: list[str], n: int) -> int:
+    """Number of a feature that is given by name or number; -1 where the model has none such."""
+    text = str(item)
+    if text in names:  # a name may look like a number, so names come first
+        return names.index(text)
+    number = int(text) if text.isdecimal() and len(text) < 10 else -1
+    return number if number < n else -1
+
+
 class PerRow:
     """Bounds that all rows share, or a list of them with one entry for each row."""
 
@@ -111,13 +120,8 @@ class Question:
         for rate in (*scale, *self.down, *self.up):
             require_asked(0.0 <= rate < math.inf, "rates that are finite and >= 0", rate)
         for item in ball.frozen:
-            # A name may look like a number, so names come first.
-            text = str(item)
-            is_number = text not in self.names and text.isdecimal() and len(text) < 10
-            number = (
-                int(text) if is_number else self.names.index(text) if text in self.names else -1
-            )
-            require_asked(0 <= number < self.n, "frozen features that the model has", item)
+            number = frozen_number(item, self.names, self.n)
+            require_asked(number >= 0, "frozen features that the model has", item)
             self.down[number] = self.up[number] = 0.0
 
     def features(self, name: str, value: Any) -> Floats:

@@ -146,7 +146,7 @@ def _check_properties(
     options: dict[str, Any],
 ) -> None:
     """Check the answers of `treeproof prove` and `treeproof diff`."""
-    from treeproof.checker.properties import check_answers
+    from treeproof.checker.property_files import check_answers
     from treeproof.loaders import load_ensemble
     from treeproof.loaders.base import LoadOptions
     from treeproof.results.property_file import load_property_records

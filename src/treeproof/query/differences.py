@@ -11,6 +11,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
+from treeproof.model.score_meaning import LOG_ODDS, PROBABILITY, score_meaning
 from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.constraints import (
     alternatives_of,
@@ -20,13 +21,7 @@ from treeproof.query.constraints import (
     rising_cut,
     rounding_unit,
 )
-from treeproof.query.pairs import (
-    LOG_ODDS,
-    PROBABILITY,
-    PairQuestion,
-    Ranges,
-    score_meaning,
-)
+from treeproof.query.pairs import PairQuestion, Ranges
 from treeproof.query.rounding import round_down, round_up
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.folded import Group, choices_of, fold_rows
 from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
+from treeproof.model.score_meaning import float_below, sure_scores
 from treeproof.model.sums import accumulator_grid
 from treeproof.query.constraints import (
     alternatives_of,
@@ -550,7 +551,7 @@ def _range_questions(ensemble: Ensemble, output: int, claim: ScoreRange) -> list
     questions = []
     if claim.high < math.inf:
         above = rising_cut(ensemble, claim.high, strict=True, output=output)
-        largest = _below(ensemble, above)
+        largest = float_below(ensemble, above)
         questions.append(extreme_question(ensemble, output, 1.0, largest))
     if claim.low > -math.inf:
         inside = rising_cut(ensemble, claim.low, strict=False, output=output)
@@ -653,88 +654,3 @@ def _both_question(
         need=(falling, rising),
         unit=(rounding_unit(ensemble, grid),) * 2,
     )
-
-
-def sure_scores(
-    ensemble: Ensemble, confidence: float | None, margin: float | None
-) -> tuple[float | None, float]:
-    """Largest score of a sure class 0, None for the decision's own, and least of a sure class 1."""
-    cut = ensemble.decision.cut
-    if confidence is not None:
-        low, high = (_score_of(ensemble, p) for p in (1.0 - confidence, confidence))
-        return min(low, _below(ensemble, cut)), max(high, cut)
-    if margin:
-        return cut - margin, cut + margin
-    return None, cut
-
-
-def _below(ensemble: Ensemble, cut: float) -> float:
-    real = np.dtype(ensemble.aggregation.precision).type
-    return float(np.nextafter(real(cut), real(-np.inf)))
-
-
-LOG_ODDS, PROBABILITY, CLASS_SCORE = "log-odds", "probability", "score before a softmax"
-_OBJECTIVES = {
-    "xgboost": {
-        **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), LOG_ODDS),
-        **dict.fromkeys(("multi:softprob", "multi:softmax"), CLASS_SCORE),
-    },
-    "catboost": {"Logloss": LOG_ODDS, "CrossEntropy": LOG_ODDS, "MultiClass": CLASS_SCORE},
-    "lightgbm": {
-        **dict.fromkeys(("binary", "cross_entropy", "xentropy"), LOG_ODDS),
-        **dict.fromkeys(("multiclass", "softmax"), CLASS_SCORE),
-    },
-}
-"""What scores are, by library and objective."""
-
-
-class ScoreMeaning(NamedTuple):
-    """What a score is, once it is multiplied by a rate; without a name it is not known."""
-
-    name: str = ""
-    rate: float = 1.0
-
-    def __str__(self) -> str:
-        return self.name if self.rate == 1.0 else f"{self.name} over {self.rate:g}"
-
-
-def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
-    """What the model's library tells about its score; of a pipeline, that of its model."""
-    library, objective = ensemble.provenance.library, ensemble.provenance.objective
-    is_single = ensemble.n_outputs == 1
-    if library == "ONNX" and ensemble.classes:
-        if objective.endswith("LOGISTIC" if is_single else "SOFTMAX"):
-            return ScoreMeaning(LOG_ODDS if is_single else CLASS_SCORE)
-        # onnxruntime takes sums without a negative part for probabilities.
-        is_probability = is_single and ensemble.decision.cut > 0.25
-        return ScoreMeaning(PROBABILITY if is_probability else "")
-    is_pipeline = library == "scikit-learn pipeline"
-    if (is_pipeline or library == "scikit-learn") and objective.startswith("classification, "):
-        criterion = objective.removeprefix("classification, ")
-        is_mean = ensemble.aggregation.finish == "divide" and criterion != "SAMME"
-        if is_mean or criterion in ("gini", "entropy"):
-            return ScoreMeaning(PROBABILITY)
-        # Of several classes it might also be a single tree, whose leaves are probabilities.
-        return ScoreMeaning(LOG_ODDS if criterion == "log_loss" and is_single else "")
-    name, _, options = objective.partition(" ")
-    known = _OBJECTIVES.values() if is_pipeline else [_OBJECTIVES.get(library, {})]
-    found = next((names[name] for names in known if name in names), "")
-    rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
-    return ScoreMeaning(found, float(rates[0]) if rates and found == LOG_ODDS else 1.0)
-
-
-def _score_of(ensemble: Ensemble, probability: float) -> float:
-    """The score of a probability, where the model's library tells how they are related.
-
-    The claim is then about the score; the last digit of the library's own link plays no role.
-    """
-    meaning = score_meaning(ensemble)
-    if meaning.name not in (LOG_ODDS, PROBABILITY):
-        raise UnsupportedQuery(
-            "'confidence' needs a model whose score is known to be a log-odds or a probability."
-            f" Got {ensemble.provenance.library} with '{ensemble.provenance.objective}'."
-            " Give 'margin', in units of the score, instead."
-        )
-    if meaning.name == PROBABILITY:
-        return probability
-    return math.log(probability / (1.0 - probability)) / meaning.rate

@@ -213,6 +213,8 @@ class ScoreRange:
             raise InvalidInput(
                 f"'low' of ScoreRange must not exceed 'high'. Got {self.low!r} and {self.high!r}."
             )
+        if self.low == -math.inf and self.high == math.inf:
+            raise InvalidInput("ScoreRange must have a 'low' or a 'high'. Got neither.")
 
 
 Property = Stable | Fair | Monotone | HighConfidence | Redundant | SmallNeighbourhood | ScoreRange

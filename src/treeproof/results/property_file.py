@@ -22,7 +22,7 @@ def save_property_results(
     results: list[tuple[str, PropertyResult]],
 ) -> None:
     """Write names and results of properties, with their model and domain."""
-    _save(path, {"model": model.inspect(), "domain": _words(domain, model)}, results)
+    _save(path, {"model": model.inspect(), "domain": words_of_domain(domain, model)}, results)
 
 
 def save_differences(
@@ -33,7 +33,11 @@ def save_differences(
 ) -> None:
     """Write what was found about two models, around rows of these numbers, or -1 for a domain."""
     first, second = models
-    head = {"model": first.inspect(), "other": second.inspect(), "domain": _words(domain, first)}
+    head = {
+        "model": first.inspect(),
+        "other": second.inspect(),
+        "domain": words_of_domain(domain, first),
+    }
     head["trees"] = results[0][1].trees.summary()
     parts = []
     for number, result in results:
@@ -45,7 +49,7 @@ def save_differences(
     _save(path, head, parts)
 
 
-def _words(domain: Any, model: Any) -> dict[str, Any]:
+def words_of_domain(domain: Any, model: Any) -> dict[str, Any]:
     """A domain as run files hold it: what features take by their numbers, categories by codes."""
     words = describe(domain)
     if domain.domain is not None:

@@ -17,6 +17,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
+from treeproof.model.score_meaning import sure_scores
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
 from treeproof.query.pairs import (
@@ -28,7 +29,6 @@ from treeproof.query.pairs import (
     outputs_of,
     questions_of,
     resolve_ranges,
-    sure_scores,
 )
 from treeproof.query.perturbations import Box, LInf
 from treeproof.query.properties import (

@@ -69,7 +69,7 @@ def test_evidence_of_random_models_is_accepted_and_forged_evidence_rejected() ->
         if part.evidence is None:
             continue
         n_recorded += 1
-        assert check_property(first, part.evidence, second).verdict == part.verdict
+        assert check_property(first, part.evidence, second).evidence.verdict == part.verdict
         document = unpacked(part.evidence)
         check_property(first, packed(document), second)
         for name, changed in forged(document).items():

@@ -14,9 +14,10 @@ import treeproof as tp
 from tests.soundness.test_properties import SIZES, random_domain, random_types
 from tests.strategies import random_tree_ensemble
 from tests.unit.checker.test_nodes import model, square, stump
-from treeproof.checker.properties import PREFIX, check_answers, check_property
+from treeproof.checker.properties import PREFIX, check_property
+from treeproof.checker.property_files import check_answers
 from treeproof.errors import CertificateRejected
-from treeproof.model.ensemble import Decision
+from treeproof.model.ensemble import Decision, Provenance
 from treeproof.prediction import Model
 from treeproof.results.property_file import load_property_records, save_property_results
 from treeproof.results.verdict import Verdict
@@ -128,7 +129,7 @@ def test_evidence_of_random_models_is_accepted_and_forged_evidence_rejected() ->
         document = unpacked(result.evidence)
         if result.verdict != Verdict.UNKNOWN:
             n_recorded += 1
-            assert check_property(ensemble, result.evidence).verdict == result.verdict
+            assert check_property(ensemble, result.evidence).evidence.verdict == result.verdict
         check_property(ensemble, packed(document))
         for name, changed in _forged(document).items():
             kinds.add(name)
@@ -233,3 +234,159 @@ def test_ends_of_a_range_are_stated_where_they_are_proved() -> None:
         check_property(ensemble, packed(document))
         with pytest.raises(CertificateRejected, match=r"claim: .*(nothing is proved of|no value)"):
             check_property(ensemble, packed(document | {end: (0.75).hex()}))
+
+
+def reasons_of(ensemble, *documents: dict) -> list[str]:
+    """Why each file is not accepted."""
+    return [check_answers(ensemble, document)[0].reason for document in documents]
+
+
+def resealed(document: dict, evidence: dict, **answer) -> dict:
+    """A file with other evidence, whose answer says the same, and more."""
+    given = document["properties"][0]
+    own = unpacked(given["evidence"]) | evidence
+    said = {key: own[key] for key in ("claim", "verdict")}
+    said |= {
+        key: None if own[key] == "nan" else float.fromhex(own[key]) for key in ("lower", "upper")
+    }
+    return document | {"properties": [given | said | answer | {"evidence": packed(own)}]}
+
+
+def test_a_feature_without_ends_does_not_stay_where_it_is(tmp_path) -> None:
+    """Ends that are no numbers would be one cell, and hold every number all the same."""
+    ensemble = model(stump(0, 0.0, 1.0))
+    box = tp.Box(np.full(4, 2.0), np.full(4, 3.0))
+    own = saved(ensemble, box, tp.ScoreRange(0.5, 1.5), tmp_path / "a")
+    assert reasons_of(ensemble, own) == [""]
+    words = own["domain"] | {"low": -9.0, "high": 9.0}
+    wide = {"low": [(-9.0).hex()] * 4, "high": [(9.0).hex()] * 4}
+    for ends in (wide, wide | {"low": ["nan", *wide["low"][1:]]}):
+        forged = resealed(own | {"domain": words}, ends | {"witness": None}, witness=None)
+        assert check_answers(ensemble, forged)[0].status == "rejected"
+
+
+def test_the_set_around_a_row_is_not_the_domain(tmp_path) -> None:
+    """Evidence about one row says nothing about a box, nor about a larger ball."""
+    ensemble = model(stump(0, 0.0, 1.0))
+    row = np.full((1, 4), 2.0)
+    (result,) = tp.prove(Model(ensemble), tp.ScoreRange(0.5, 1.5), tp.LInf(0.5), row, evidence=True)
+    save_property_results(tmp_path / "a", Model(ensemble), tp.LInf(0.5), [("claim", result)])
+    own = load_property_records(tmp_path / "a")
+    assert reasons_of(ensemble, own) == [""]
+    box = {"name": "Box", "low": -9.0, "high": 9.0}
+    for domain, number in (
+        (box, -1),
+        (box, 0),
+        (own["domain"] | {"eps": 5.0}, 0),
+        (own["domain"] | {"scale": 9.0}, 0),
+        (own["domain"] | {"relative": True}, 0),
+        (own["domain"] | {"eps": None}, 0),
+    ):
+        forged = own | {"domain": domain, "properties": [own["properties"][0] | {"row": number}]}
+        assert check_answers(ensemble, forged)[0].status == "rejected", domain
+
+
+@pytest.mark.parametrize(
+    ("claim", "changes"),
+    [
+        (tp.Stable([0], 1.5), {"delta": "nan"}),
+        (tp.Stable([0], 1.5), {"delta": "-inf"}),
+        (tp.Stable([0], 1.5), {"label": 0}),
+        (tp.Stable([0], 1.5), {"features": [1.5]}),
+        (tp.Stable([0], 1.5), {"tolerance": 0.0}),
+        (tp.ScoreRange(-0.5, 1.5), {"low": "nan"}),
+        (tp.ScoreRange(-0.5, 1.5), {"low": 2.0}),
+        (tp.SmallNeighbourhood(0.5, 3.0, [1.0, 1.0, 1.0, 1.0]), {"scale": [1.0, 1.0, 1.0, -1.0]}),
+        (tp.SmallNeighbourhood(0.5, 3.0, [1.0, 1.0, 1.0, 1.0]), {"eps": 0.0}),
+    ],
+)
+def test_what_nobody_could_ask_is_not_answered(claim, changes, tmp_path) -> None:
+    ensemble = model(stump(0, 0.0, 1.0))
+    own = saved(ensemble, tp.Box(np.zeros(4), np.ones(4)), claim, tmp_path / "a")
+    assert reasons_of(ensemble, own) == [""]
+    said = own["properties"][0]["claim"] | changes
+    assert check_answers(ensemble, resealed(own, {"claim": said}))[0].status == "rejected"
+
+
+def test_rows_that_do_not_differ_break_no_neighbourhood(tmp_path) -> None:
+    """Without a feature that changes, a claim about differences is none about scores."""
+    ensemble = model(stump(0, 0.0, 1.0))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    own = saved(ensemble, box, tp.SmallNeighbourhood(1.0, 0.5), tmp_path / "a")
+    given = own["properties"][0]
+    assert given["verdict"] == "falsified"
+    pair = unpacked(given["evidence"])["witness"]
+    high = max(pair, key=lambda row: float.fromhex(row[0]))
+    said = given["claim"] | {"scale": 0.0}
+    shown = given["witness"] | {"changed": [], "scores": [[1.0], [1.0]]}
+    rows = [dict(zip("0123", map(float.fromhex, high), strict=True))] * 2
+    evidence = {"claim": said, "witness": [high, high], "lower": (-np.inf).hex(), "upper": "inf"}
+    forged = resealed(own, evidence, witness=shown | {"rows": rows}, lower="-inf", upper="inf")
+    assert check_answers(ensemble, forged)[0].status == "rejected"
+
+
+def test_a_confidence_stands_for_its_own_scores(tmp_path) -> None:
+    decision = Decision(kind="threshold", cut=0.0)
+    known = Provenance(library="xgboost", objective="binary:logistic")
+    ensemble = dataclasses.replace(
+        model(stump(0, -2.0, 2.0)), decision=decision, classes=(0, 1), provenance=known
+    )
+    box = tp.Box(np.zeros(4), np.ones(4))
+    own = saved(ensemble, box, tp.Fair([0], confidence=0.99), tmp_path / "a")
+    assert own["properties"][0]["verdict"] == "verified"
+    assert reasons_of(ensemble, own) == [""]
+    said = own["properties"][0]["claim"]
+    for changed in ({"confidence": 0.6}, {"scores": [-9.0, 9.0]}, {"scores": None}, {"margin": 9}):
+        forged = resealed(own, {"claim": said | changed})
+        assert check_answers(ensemble, forged)[0].status == "rejected", changed
+    # Of several classes no score is sure, so that a margin would only be shown.
+    several = random_tree_ensemble(np.random.default_rng(5), SIZES, kind="argmax", plain=True)
+    n = several.n_features
+    own = saved(several, tp.Box(np.zeros(n), np.ones(n)), tp.Fair(list(range(n))), tmp_path / "b")
+    assert reasons_of(several, own) == [""]
+    said = own["properties"][0]["claim"] | {"margin": 9.0}
+    assert check_answers(several, resealed(own, {"claim": said}))[0].status == "rejected"
+
+
+def test_what_an_answer_shows_is_checked(tmp_path) -> None:
+    decision = Decision(kind="threshold", cut=0.5)
+    ensemble = dataclasses.replace(
+        model(stump(0, 0.0, 1.0), stump(1, 0.0, 4.0)), decision=decision, classes=(0, 1)
+    )
+    box = tp.Box(np.zeros(4), np.ones(4))
+    own = saved(ensemble, box, tp.Stable([0, 1], 4.0), tmp_path / "a")
+    given = own["properties"][0]
+    shown = given["witness"]
+    assert reasons_of(ensemble, own) == [""]
+    swapped = [dict(zip("1023", row.values(), strict=True)) for row in shown["rows"]]
+    for changed in (
+        {"witness": shown | {"rows": swapped}},
+        {"witness": shown | {"scores": [[0.0], [0.25]]}},
+        {"witness": shown | {"labels": [1, 1]}},
+        {"witness": shown | {"labels": None}},
+        {"witness": shown | {"changed": ["0"]}},
+        {"exact": not given["exact"]} if not given["exact"] else {"row": 0},
+    ):
+        forged = own | {"properties": [given | changed]}
+        assert check_answers(ensemble, forged)[0].status == "rejected", changed
+    other = own | {"model": own["model"] | {"fingerprint": "0" * 64}}
+    assert check_answers(ensemble, other)[0].status == "rejected"
+    # A pair that nobody checked is a claim, even where the verdict is open.
+    bare = given | {"evidence": None, "verdict": "unknown", "upper": "inf"}
+    assert check_answers(ensemble, own | {"properties": [bare]})[0].status == "unproved"
+    nothing = bare | {"witness": None, "lower": 0.0, "exact": False}
+    assert check_answers(ensemble, own | {"properties": [nothing]})[0].status == "claims nothing"
+
+
+def test_a_largest_change_is_called_exact_where_it_is_and_never_broken() -> None:
+    ensemble = model(stump(0, 0.0, 1.0))
+    box = tp.Box(np.zeros(4), np.ones(4))
+    result = tp.largest_change(Model(ensemble), [0], box, evidence=True)
+    document = unpacked(result.evidence)
+    assert check_property(ensemble, packed(document)).is_exact
+    loose = document | {"lower": (0.25).hex()}
+    with pytest.raises(CertificateRejected, match="not exact"):
+        check_property(ensemble, packed(loose))
+    assert not check_property(ensemble, packed(loose | {"verdict": "unknown"})).is_exact
+    with pytest.raises(CertificateRejected, match="nothing to falsify"):
+        check_property(ensemble, packed(document | {"verdict": "falsified"}))

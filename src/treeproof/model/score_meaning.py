@@ -1,0 +1,94 @@
+"""What a model's score is, where its library tells that, and which scores are confident."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from treeproof.errors import UnsupportedQuery
+from treeproof.model.ensemble import Ensemble
+
+LOG_ODDS, PROBABILITY, CLASS_SCORE = "log-odds", "probability", "score before a softmax"
+_OBJECTIVES = {
+    "xgboost": {
+        **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), LOG_ODDS),
+        **dict.fromkeys(("multi:softprob", "multi:softmax"), CLASS_SCORE),
+    },
+    "catboost": {"Logloss": LOG_ODDS, "CrossEntropy": LOG_ODDS, "MultiClass": CLASS_SCORE},
+    "lightgbm": {
+        **dict.fromkeys(("binary", "cross_entropy", "xentropy"), LOG_ODDS),
+        **dict.fromkeys(("multiclass", "softmax"), CLASS_SCORE),
+    },
+}
+"""What scores are, by library and objective."""
+
+
+class ScoreMeaning(NamedTuple):
+    """What a score is, once it is multiplied by a rate; without a name it is not known."""
+
+    name: str = ""
+    rate: float = 1.0
+
+    def __str__(self) -> str:
+        return self.name if self.rate == 1.0 else f"{self.name} over {self.rate:g}"
+
+
+def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
+    """What the model's library tells about its score; of a pipeline, that of its model."""
+    library, objective = ensemble.provenance.library, ensemble.provenance.objective
+    is_single = ensemble.n_outputs == 1
+    if library == "ONNX" and ensemble.classes:
+        if objective.endswith("LOGISTIC" if is_single else "SOFTMAX"):
+            return ScoreMeaning(LOG_ODDS if is_single else CLASS_SCORE)
+        # onnxruntime takes sums without a negative part for probabilities.
+        is_probability = is_single and ensemble.decision.cut > 0.25
+        return ScoreMeaning(PROBABILITY if is_probability else "")
+    is_pipeline = library == "scikit-learn pipeline"
+    if (is_pipeline or library == "scikit-learn") and objective.startswith("classification, "):
+        criterion = objective.removeprefix("classification, ")
+        is_mean = ensemble.aggregation.finish == "divide" and criterion != "SAMME"
+        if is_mean or criterion in ("gini", "entropy"):
+            return ScoreMeaning(PROBABILITY)
+        # Of several classes it might also be a single tree, whose leaves are probabilities.
+        return ScoreMeaning(LOG_ODDS if criterion == "log_loss" and is_single else "")
+    name, _, options = objective.partition(" ")
+    known = _OBJECTIVES.values() if is_pipeline else [_OBJECTIVES.get(library, {})]
+    found = next((names[name] for names in known if name in names), "")
+    rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
+    return ScoreMeaning(found, float(rates[0]) if rates and found == LOG_ODDS else 1.0)
+
+
+def sure_scores(
+    ensemble: Ensemble, confidence: float | None, margin: float | None
+) -> tuple[float | None, float]:
+    """Largest score of a sure class 0, None for the decision's own, and least of a sure class 1."""
+    cut = ensemble.decision.cut
+    if confidence is not None:
+        low, high = (_score_of(ensemble, p) for p in (1.0 - confidence, confidence))
+        return min(low, float_below(ensemble, cut)), max(high, cut)
+    if margin:
+        return cut - margin, cut + margin
+    return None, cut
+
+
+def float_below(ensemble: Ensemble, number: float) -> float:
+    """The float before a number, in the precision of sums."""
+    real = np.dtype(ensemble.aggregation.precision).type
+    return float(np.nextafter(real(number), real(-np.inf)))
+
+
+def _score_of(ensemble: Ensemble, probability: float) -> float:
+    """The score of a probability, where the model's library tells how they are related.
+
+    The claim is then about the score; the last digit of the library's own link plays no role.
+    """
+    meaning = score_meaning(ensemble)
+    if meaning.name not in (LOG_ODDS, PROBABILITY):
+        raise UnsupportedQuery(
+            "'confidence' needs a model whose score is known to be a log-odds or a probability."
+            f" Got {ensemble.provenance.library} with '{ensemble.provenance.objective}'."
+            " Give 'margin', in units of the score, instead."
+        )
+    if meaning.name == PROBABILITY:
+        return probability
+    return math.log(probability / (1.0 - probability)) / meaning.rate
