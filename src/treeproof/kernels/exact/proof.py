@@ -471,24 +471,24 @@ def restricted(forest, alternatives, number, row, box):
 
 
 @inner_kernel
-def record_alternative(forest, alternatives, group, number, region, box, tape, limits, deadline):
+def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
-    leaves, base, floor, is_plain = restricted(forest, alternatives, number, region.row, box)
+    forest, claim, box = judge_of.forest, judge_of.claim, judge_of.box
+    row = judge_of.region.row
+    leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
     if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
         return PROVED, tape
     problem = build_problem(base, leaves, box)
-    claim = claim_of(alternatives, group, number)
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    recorder = new_recorder(problem, len(region.row), limits.least_exponent)
+    recorder = new_recorder(problem, len(row), limits.least_exponent)
     if len(claim.conditions.need) > 1:
         note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
-    judge_of = new_judge(forest, claim, region, box, new_found(len(region.row)))
     return record_problem(problem, new_state(problem), recorder, judge_of, tape, floor, budget)
 
 
@@ -515,14 +515,16 @@ def record_batch(forest, alternatives, batch, limits, status, seconds):
             began = seconds_now(clock)
             region = new_region(forest.space, batch, number, np.bool_(False))
             box = new_box(forest.space, region)
+            found = new_found(len(region.row))
             group = batch.groups[number]
             for alternative in range(
                 alternatives.group_start[group], alternatives.group_start[group + 1]
             ):
+                claim = claim_of(alternatives, group, alternative)
+                judge_of = new_judge(forest, claim, region, box, found)
                 status[number], tape = record_alternative(
-                    forest, alternatives, group, alternative, region, box, tape, limits,
-                    began + limits.time_s,
-                )  # fmt: skip
+                    judge_of, alternatives, alternative, tape, limits, began + limits.time_s
+                )
                 if status[number] != PROVED:
                     break
             seconds[number] += seconds_now(clock) - began
