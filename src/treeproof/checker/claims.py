@@ -298,8 +298,11 @@ def _pair_need(
     return need if errors[winner] or errors[loser] else _on_grid(forest, need)
 
 
-def happens(forest: Forest, way: Way, totals: list[float]) -> bool:
-    """Whether a way may happen at given rounded sums; entries without a weight are not read."""
+def happens(forest: Forest, way: Way, totals: list[float], *, every: bool = False) -> bool:
+    """Whether a way may happen at given rounded sums; entries without a weight are not read.
+
+    every  whether all sums are known, also those without a weight
+    """
     if way.winner < 0:
         total = totals[0] * way.weights[0]
         return total >= way.cut * way.weights[0]
@@ -314,7 +317,7 @@ def happens(forest: Forest, way: Way, totals: list[float]) -> bool:
         scores = [sigmoid_float64(score, decision.link_scale) for score in scores]
     elif decision.link.startswith("softmax"):
         outputs = set(forest.ensemble.trees.tree_output.tolist()) - {-1}
-        if outputs <= set(way.weights):
+        if every or outputs <= set(way.weights):
             # Sound: the leaves of all trees are known, and with them every sum, so that the model's
             # own softmax tells.
             own = np.array([scores], dtype=real)

@@ -365,7 +365,7 @@ def softmax_of_three(rng):
 def test_what_a_softmax_rounds_to_depends_on_trees_of_all_classes(engine):
     rng = np.random.default_rng(5)
     row, other = np.array([[0.0]]), np.array([[1.0]])
-    # The exact engine does not search trees of a third class, and bounds alone may be loose.
+    # With prices trees of a third class are not searched, and bounds alone may be loose.
     undecided = {"exact": UnknownReason.NEAR_TIE, "combination": UnknownReason.LOOSE_BOUND}
     for _ in range(10):
         model = softmax_of_three(rng)

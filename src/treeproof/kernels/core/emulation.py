@@ -226,13 +226,12 @@ def rests_on_other_classes(forest, claim, margins, slack):
 
 
 @noalloc_kernel
-def judge(forest, claim, row, cells, total):
+def verdict_at(forest, claim, row, cells, total):
     """Whether a point given in cells breaks a claim: HOLDS, BROKEN or AMBIGUOUS.
 
-    HOLDS is said of all points at which the trees that the claim weighs have the leaves of this
-    one, and AMBIGUOUS where that could not be said; BROKEN of this point alone.
+    It is said of all points at which every tree, of whatever class, has the leaf of this one.
 
-    total  float64 (n_outputs,)  scratch
+    total  float64 (n_outputs,)  out: sums, or margins where labels are compared
     """
     accumulate_cells(forest, row, cells, total)
     semantics = forest.semantics
@@ -244,12 +243,21 @@ def judge(forest, claim, row, cells, total):
     for output in range(len(total)):
         total[output] = finished(total, output, semantics)
         total[output] = divided(total[output], semantics)
-    slack = tie_slack(total, semantics)
-    answer = wins(total, claim.label, slack, semantics)
+    answer = wins(total, claim.label, tie_slack(total, semantics), semantics)
     if answer == MAYBE:
         return AMBIGUOUS
-    if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET):
-        return BROKEN
-    if semantics.link == SOFTMAX and rests_on_other_classes(forest, claim, total, slack):
-        return AMBIGUOUS
-    return HOLDS
+    return BROKEN if (answer == YES) == (semantics.judgement == LABEL_IS_TARGET) else HOLDS
+
+
+@noalloc_kernel
+def judge(forest, claim, row, cells, total):
+    """As `verdict_at`; HOLDS is said of all points at which the trees that the claim weighs agree.
+
+    AMBIGUOUS where that could not be said; BROKEN is said of this point alone.
+    """
+    verdict = verdict_at(forest, claim, row, cells, total)
+    if verdict == HOLDS and forest.semantics.link == SOFTMAX:
+        slack = tie_slack(total, forest.semantics)
+        if rests_on_other_classes(forest, claim, total, slack):
+            return AMBIGUOUS
+    return verdict

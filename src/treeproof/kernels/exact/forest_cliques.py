@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN
@@ -32,6 +33,15 @@ from treeproof.kernels.core.status import (
     NODE_LIMIT,
     PROVED,
     TIME_LIMIT,
+)
+from treeproof.kernels.exact.judging import (
+    Division,
+    is_nearer,
+    judge_cells,
+    judge_tuples,
+    keep_leaves,
+    new_division,
+    point_distance,
 )
 from treeproof.kernels.exact.piece_graph import (
     BIT,
@@ -70,7 +80,7 @@ from treeproof.kernels.exact.piece_graph import (
     new_state,
 )
 from treeproof.kernels.exact.primal import NODES
-from treeproof.kernels.exact.walks import is_nearer, judge_cells, point_distance
+from treeproof.kernels.exact.row import ball_cells
 
 
 @noalloc_kernel
@@ -332,11 +342,14 @@ class Room(NamedTuple):
     boxes  int32 (n_trees + 2, 2, n_features)   LOW and HIGH: first and last cells
     turns  int64 (n_trees + 2, 2)               tree of a level, its next leaf
     clock  int64 (2,)
+
+    division  where trees of all classes are to be judged
     """
 
     boxes: np.ndarray
     turns: np.ndarray
     clock: np.ndarray
+    division: Division
 
 
 @noalloc_kernel
@@ -349,22 +362,46 @@ def nearest_point(judge_of, box):
 
 
 @noalloc_kernel
-def judge_nearest(judge_of, doubt, box):
+def judge_nearest(judge_of, box):
     """Judge the nearest point of a box by the library's own arithmetic; a violation is kept.
 
-    Returns whether the point is a violation, or no nearer than the one that is known.
+    Returns BROKEN also where the point is no nearer than the violation that is known.
     """
     found = judge_of.found
     distance, is_beyond = nearest_point(judge_of, box)
     if not is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
-        return True
-    verdict = judge_cells(
-        judge_of.forest, judge_of.claim, judge_of.region, judge_of.cells, judge_of.total, found
+        return np.int64(BROKEN)
+    return np.int64(
+        judge_cells(
+            judge_of.forest, judge_of.claim, judge_of.region, judge_of.cells, judge_of.total, found
+        )
     )
+
+
+@noalloc_kernel
+def judge_tuple(judge_of, doubt, box, division):
+    """Judge a box where every tree that the claim weighs has one leaf left.
+
+    Where only what a softmax rounds to is in question, the trees of all classes are looked at,
+    wherever the others have these leaves. Sound: what is cleared within a radius is not searched
+    again within larger ones.
+    """
+    forest, claim, region = judge_of.forest, judge_of.claim, judge_of.region
+    if judge_nearest(judge_of, box) != AMBIGUOUS:
+        return
+    if region.is_ball:
+        ball_cells(forest.space, region, np.inf, division.box)
+    else:
+        copy_into(division.box.low, judge_of.box.low)
+        copy_into(division.box.high, judge_of.box.high)
+    keep_leaves(forest, claim, region.row, judge_of.cells, division.box)
+    verdict = judge_tuples(
+        forest, claim, region, division, judge_of.cells, judge_of.total, judge_of.found
+    )
+    distance, is_beyond = nearest_point(judge_of, box)
     if verdict == AMBIGUOUS and is_nearer(distance, is_beyond, doubt[0], doubt[1] > 0.0):
         doubt[0] = distance
         doubt[1] = 1.0 if is_beyond else 0.0
-    return verdict == BROKEN
 
 
 @inlined_kernel
@@ -432,7 +469,7 @@ def settle(judge_of, doubt, graph, room, budget):
             if is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
                 tree = undecided_tree(graph, box)
             if tree == -1:
-                judge_nearest(judge_of, doubt, box)
+                judge_tuple(judge_of, doubt, box, room.division)
             if tree < 0:
                 depth -= 1
                 is_fresh = False
@@ -469,7 +506,7 @@ def judge_clique(judge_of, doubt, graph, state, room, budget):
         shared[HIGH, feature] = graph.box.high[feature]
     for level in range(state.numbers[LEVEL] + 1):
         narrow(graph.leaves, np.int64(graph.leaf[state.levels[level, CHOSEN]]), shared)
-    if judge_nearest(judge_of, doubt, shared):
+    if judge_nearest(judge_of, shared) == BROKEN:
         return PROVED
     return settle(judge_of, doubt, graph, room, budget)
 
@@ -543,6 +580,7 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
         np.empty((len(leaves.leaf_start) + 1, 2, len(box.low)), dtype=np.int32),
         np.empty((len(leaves.leaf_start) + 1, 2), dtype=np.int64),
         np.empty(2, dtype=np.int64),
+        new_division(len(box.low)),
     )
     if graph.required <= 0:
         # The leaves of least gain suffice: without a choice, the whole box is to be judged.

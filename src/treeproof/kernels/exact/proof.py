@@ -13,6 +13,7 @@ from treeproof.kernels.core.arrays import copy_into, sorted_order
 from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import AMBIGUOUS, judge
 from treeproof.kernels.core.leaves import best_sum, restrict, summation_slack
 from treeproof.kernels.core.status import MEMORY_LIMIT, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.conditions import (
@@ -22,6 +23,14 @@ from treeproof.kernels.exact.conditions import (
     with_conditions,
 )
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
+from treeproof.kernels.exact.judging import (
+    MOST_PARTS,
+    enter_left,
+    enter_next,
+    find_cut,
+    new_division,
+)
+from treeproof.kernels.exact.primal import new_found
 from treeproof.kernels.exact.problem import (
     FACTOR,
     FEATURE,
@@ -37,6 +46,7 @@ from treeproof.kernels.exact.search import (
     Budget,
     choose_branch,
     eliminate,
+    new_judge,
     new_stack,
     pop,
     push_part,
@@ -328,7 +338,50 @@ def put_trims(problem, state, recorder, tape, n_trimmed):
 
 
 @inner_kernel
-def record_problem(problem, state, recorder, tape, floor, budget):
+def record_tuples(problem, state, judge_of, tape, most):
+    """Write down what is left of a box where every tree that the claim weighs has one leaf left.
+
+    Where only what a softmax rounds to tells, and that the trees of all classes do, the box is
+    split until each of them has one leaf, too.
+
+    most  int  nodes that may be written, at most MOST_PARTS
+
+    Returns the number of nodes, one more than that where they do not suffice, and the tape.
+    """
+    division = new_division(len(judge_of.cells))
+    box, home, cells = division.box, judge_of.region.home, judge_of.cells
+    copy_into(box.low, judge_of.box.low)
+    copy_into(box.high, judge_of.box.high)
+    for slot in range(problem.n_slots):
+        box.low[problem.slots[slot, FEATURE]] = problem.cells[state.box[slot, LOW], LOW]
+        box.high[problem.slots[slot, FEATURE]] = problem.cells[state.box[slot, HIGH], HIGH]
+    for feature in range(len(cells)):
+        cells[feature] = min(max(home[feature], box.low[feature]), box.high[feature])
+    forest, row = judge_of.forest, judge_of.region.row
+    is_tied = judge(forest, judge_of.claim, row, cells, judge_of.total) == AMBIGUOUS
+    depth, tree, n_nodes = np.int64(0), np.int64(0), np.int64(0)
+    while depth >= 0:
+        n_nodes += 1
+        if n_nodes > most:
+            break
+        feature, cut = np.int64(-1), np.int64(0)
+        if is_tied:
+            tree, feature, cut = find_cut(forest, row, box, tree)
+        tape = with_bytes(tape, 9)
+        if feature >= 0:
+            put(tape, SPLIT, 1)
+            put(tape, feature, 4)
+            put(tape, cut, 4)
+            enter_left(division, depth, tree, feature, cut)
+            depth += 1
+        else:
+            put(tape, EXACT, 1)
+            depth, tree = enter_next(division, depth)
+    return n_nodes, tape
+
+
+@inner_kernel
+def record_problem(problem, state, recorder, judge_of, tape, floor, budget):
     """Prove that a problem stays below the floor, and write the proof down.
 
     Returns PROVED, or the limit that was reached, and the tape with the nodes of the proof in
@@ -362,11 +415,14 @@ def record_problem(problem, state, recorder, tape, floor, budget):
                 for number in range(len(state.weight)):
                     state.weight[number] = 1.0
                 tape = put_weights(state, recorder, tape)
-            tape = with_bytes(tape, 9)
-            if slot < 0:
-                put(tape, EXACT, 1)
+                most = min(budget.nodes - n_nodes + 1, MOST_PARTS)
+                n_written, tape = record_tuples(problem, state, judge_of, tape, most)
+                if n_written > most:
+                    return NODE_LIMIT, tape
+                n_nodes += n_written - 1
                 is_open = False
             else:
+                tape = with_bytes(tape, 9)
                 put(tape, SPLIT, 1)
                 put(tape, problem.slots[slot, FEATURE], 4)
                 put(tape, problem.cells[cell, HIGH], 4)
@@ -415,15 +471,16 @@ def restricted(forest, alternatives, number, row, box):
 
 
 @inner_kernel
-def record_alternative(forest, alternatives, number, row, box, tape, limits, deadline):
+def record_alternative(judge_of, alternatives, number, tape, limits, deadline):
     """Record the proof that an alternative happens nowhere in a box; see `record_problem`."""
+    forest, claim, box = judge_of.forest, judge_of.claim, judge_of.box
+    row = judge_of.region.row
     leaves, base, floor, is_plain = restricted(forest, alternatives, number, row, box)
     if is_plain:
         tape = with_bytes(tape, 1)
         put(tape, PLAIN, 1)
         return PROVED, tape
     problem = build_problem(base, leaves, box)
-    claim = claim_of(alternatives, np.int64(0), number)
     if len(claim.conditions.need) > 1:
         problem = with_conditions(problem, forest, claim, leaves, box, ROOM)
         weigh(problem, problem.conditions.weight)
@@ -432,7 +489,7 @@ def record_alternative(forest, alternatives, number, row, box, tape, limits, dea
     if len(claim.conditions.need) > 1:
         note_conditions(recorder, problem, forest.trees, claim.conditions)
     budget = Budget(limits.nodes, limits.memory_bytes, deadline)
-    return record_problem(problem, new_state(problem), recorder, tape, floor, budget)
+    return record_problem(problem, new_state(problem), recorder, judge_of, tape, floor, budget)
 
 
 @kernel
@@ -458,14 +515,16 @@ def record_batch(forest, alternatives, batch, limits, status, seconds):
             began = seconds_now(clock)
             region = new_region(forest.space, batch, number, np.bool_(False))
             box = new_box(forest.space, region)
+            found = new_found(len(region.row))
             group = batch.groups[number]
             for alternative in range(
                 alternatives.group_start[group], alternatives.group_start[group + 1]
             ):
+                claim = claim_of(alternatives, group, alternative)
+                judge_of = new_judge(forest, claim, region, box, found)
                 status[number], tape = record_alternative(
-                    forest, alternatives, alternative, region.row, box, tape, limits,
-                    began + limits.time_s,
-                )  # fmt: skip
+                    judge_of, alternatives, alternative, tape, limits, began + limits.time_s
+                )
                 if status[number] != PROVED:
                     break
             seconds[number] += seconds_now(clock) - began

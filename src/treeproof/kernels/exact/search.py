@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treeproof.kernels.core.arrays import grow_table
-from treeproof.kernels.core.cells import Region
+from treeproof.kernels.core.arrays import copy_into, grow_table
+from treeproof.kernels.core.cells import CellBox, Region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, Forest, judge
@@ -24,6 +24,7 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.conditions import improve_weights, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.judging import judge_tuples, new_division
 from treeproof.kernels.exact.primal import (
     NODES,
     POINTS,
@@ -143,6 +144,7 @@ class Judge(NamedTuple):
     forest: Forest
     claim: Claim
     region: Region
+    box: CellBox  # the searched box
     # Cells of the searched box that are nearest to the row's own
     nearest: np.ndarray  # (n_features,) int32
     cells: np.ndarray  # (n_features,) int32; scratch: cells of the point
@@ -160,6 +162,7 @@ def new_judge(forest, claim, region, box, found):
         forest,
         claim,
         region,
+        box,
         nearest,
         np.empty(len(nearest), dtype=np.int32),
         np.empty(len(forest.semantics.start), dtype=np.float64),
@@ -188,6 +191,31 @@ def judge_point(judge_of, problem, target):
             return verdict
         if not take_back(problem, target):
             return verdict
+
+
+@inner_kernel
+def judge_rest(judge_of, problem, state, gap):
+    """Judge what is left of a box where every tree that the claim weighs has one leaf left.
+
+    Only what a softmax rounds to is in question, which the trees of all classes tell.
+
+    Returns as `treeproof.kernels.exact.judging.judge_tuples`.
+    """
+    division = new_division(len(judge_of.cells))
+    box = division.box
+    copy_into(box.low, judge_of.box.low)
+    copy_into(box.high, judge_of.box.high)
+    for slot in range(problem.n_slots):
+        low, high = state.box[slot, LOW], state.box[slot, HIGH]
+        # Sound: no violation uses a cell beyond the gap, see `choose_branch`.
+        while high > low and state.marginal[high] < -gap:
+            high -= 1
+        box.low[problem.slots[slot, FEATURE]] = problem.cells[low, LOW]
+        box.high[problem.slots[slot, FEATURE]] = problem.cells[high, HIGH]
+    return judge_tuples(
+        judge_of.forest, judge_of.claim, judge_of.region, division, judge_of.cells, judge_of.total,
+        judge_of.found,
+    )  # fmt: skip
 
 
 class Budget(NamedTuple):
@@ -431,7 +459,12 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
                 if is_quick and found.upper[0] < FAR_CLOSER * radius:
                     return UNDECIDED
             elif outcome == SPLIT:
-                # Sound: all that is left of the box reaches the leaves just judged.
+                # Sound: all that is left of the box reaches the leaves just judged. A tie that
+                # stays undecided decides the search, and others need not be looked at.
+                if verdict == AMBIGUOUS and not is_near_tie:
+                    verdict = judge_rest(judge_of, problem, state, gap)
+                    if verdict == BROKEN:
+                        return PROVED  # any violation will do
                 is_near_tie = is_near_tie or verdict == AMBIGUOUS
                 break
         is_root = np.bool_(False)

@@ -25,6 +25,7 @@ from treeproof.kernels.core.status import (
     UNDECIDED,
 )
 from treeproof.kernels.exact.dual import State, enter_box, new_state, refresh, sweep
+from treeproof.kernels.exact.judging import judge_cells
 from treeproof.kernels.exact.primal import (
     NODES,
     RESTRICTIONS,
@@ -46,7 +47,7 @@ from treeproof.kernels.exact.search import (
     look_closer,
     peaks_right,
 )
-from treeproof.kernels.exact.walks import FINE, Walk, approach, clip, evaluate, judge_cells, rise
+from treeproof.kernels.exact.walks import FINE, Walk, approach, clip, evaluate, rise
 
 ROOT_PATIENCE = 10.0
 """Sweeping the whole box ends when that many more sweeps like the last one would not close it: its

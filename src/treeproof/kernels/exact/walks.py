@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.balls import cell_distance
 from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, new_box
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
-from treeproof.kernels.core.emulation import BROKEN, judge
+from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.leaves import gain_of_leaf
 from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
-from treeproof.kernels.exact.primal import POINTS
+from treeproof.kernels.exact.judging import judge_cells
 from treeproof.kernels.exact.row import ball_cells, drop_reached
 
 
@@ -210,50 +209,6 @@ def rise(forest, conditions, region, box, walk, rounds):
         if least <= before:
             break
     return least
-
-
-@noalloc_kernel
-def point_distance(forest, region, cells):
-    """Distance of a point given in cells, and whether it is only approached."""
-    farthest = 0.0
-    is_beyond = False
-    for feature in range(len(cells)):
-        home = region.home[feature]
-        if cells[feature] == home or not region.is_ball:
-            continue
-        distance, beyond = cell_distance(
-            forest.space, feature, cells[feature], cells[feature], home, region.row[feature],
-            (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
-        )  # fmt: skip
-        if distance > farthest or (distance == farthest and beyond):
-            farthest = distance
-            is_beyond = beyond
-    return farthest, is_beyond
-
-
-@inlined_kernel
-def is_nearer(distance, is_beyond, other, is_other_beyond):
-    """Whether a distance comes before another; an attained one before an approached one."""
-    return distance < other or (distance == other and is_other_beyond and not is_beyond)
-
-
-@noalloc_kernel
-def judge_cells(forest, claim, region, cells, total, found):
-    """Judge a point by the library's own arithmetic; a violation nearer than any before is kept.
-
-    total  float64 (n_outputs,)  scratch
-
-    Returns the verdict.
-    """
-    found.counts[POINTS] += 1
-    verdict = judge(forest, claim, region.row, cells, total)
-    if verdict == BROKEN:
-        distance, is_beyond = point_distance(forest, region, cells)
-        if is_nearer(distance, is_beyond, found.upper[0], found.is_open[0]):
-            found.upper[0] = distance
-            found.is_open[0] = is_beyond
-            copy_into(found.witness, cells)
-    return verdict
 
 
 @noalloc_kernel
