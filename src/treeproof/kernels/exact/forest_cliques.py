@@ -168,9 +168,16 @@ def open_prefix(graph, state, n_cleared, n):
     state.levels[0, FRAME] = 1
 
 
+WORTH_NEW = 16
+"""So many times fewer are far fewer."""
+
+
 @noalloc_kernel
 def branch_on_new(state):
-    """At the root of a prefix, branch on the new pieces where these are fewer.
+    """At the root of a prefix, branch on the new pieces where these are far fewer.
+
+    They are anywhere in the order, so all their neighbours are alive, and not only those before
+    them: one takes as long as a dozen of those that classes left.
 
     Sound: cliques without a new piece need no search, so every clique that matters has one.
     """
@@ -185,7 +192,7 @@ def branch_on_new(state):
             n_new += 1
     for x in range(frame[WIDTH]):
         n_left += count_bits(state.branch[0, x])
-    if n_new < n_left:
+    if WORTH_NEW * n_new < n_left:
         for x in range(frame[WIDTH]):
             state.branch[0, x] = new[x]
 
