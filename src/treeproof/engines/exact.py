@@ -45,7 +45,7 @@ PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 2, 1 << 13
 and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
 leaves count alike there, and classes across trees bound far better than multipliers, in nodes that
 take a thousandth of the time; elsewhere their first turn is smaller."""
-TARGET_PATIENCE = 1 << 11
+TARGET_PATIENCE = 1 << 12
 """Nodes of the first turn of a targeted radius, with single conditions; few rows take more."""
 MORE_PATIENCE = 8
 """By what factor a turn may take more nodes than the same search took before."""
