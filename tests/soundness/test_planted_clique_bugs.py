@@ -17,6 +17,7 @@ from treeproof.kernels.exact import forest_cliques, forest_rows, judging, piece_
 judging.MOST_PARTS = 1  # near ties stay undecided; test_near_ties.py decides them
 piece_graph.MOST_PIECES = int(sys.argv[2])
 forest_cliques.LEAST_FRAME, forest_cliques.PATIENCE, forest_cliques.WORTH_FRAME = 2, 0.0, 1.0
+forest_cliques.WORTH_NEW = 1
 
 from tests.soundness.test_exact import ASKS, check_case, check_grid
 from tests.strategies import Sizes
@@ -104,6 +105,11 @@ BUGS = [
         "pieces keep their weights while they are numbered anew",
         "state.labels[WEIGHT, first + index] = state.labels[WEIGHT, frame[LIST] + vertex]",
         "state.labels[WEIGHT, first + index] = state.labels[WEIGHT, frame[LIST] + index]",
+    ),
+    Bug(
+        "neighbours are those of another piece while they are numbered anew",
+        "words[start + place[(y << 6) + bit] * width + x] = block[bit]",
+        "words[start + place[(y << 6) + bit] * width + x] = block[bit ^ 1]",
     ),
     Bug(
         "pieces as far as a new witness stay away from what is nearer",

@@ -5,13 +5,14 @@ Compiled apart from `treeproof.kernels.exact.row`: most models never come here.
 
 import numpy as np
 
-from treeproof.kernels.core.cells import new_box, new_region
+from treeproof.kernels.core.cells import FIXED, cell_of, new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import restrict
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT
 from treeproof.kernels.exact.forest_cliques import before, final_status, nearest_clique
 from treeproof.kernels.exact.initial_radius import order_alternatives
+from treeproof.kernels.exact.piece_walks import approach_by_pieces
 from treeproof.kernels.exact.primal import NODES, RESTRICTIONS
 from treeproof.kernels.exact.row import (
     SMALLEST_START,
@@ -31,6 +32,9 @@ FIRST, GROWTH = 1.5, 1.3
 """First trial radius over the one of eq. 6, and how it grows."""
 CLIMBS = 16
 """Balls of a climb, at most."""
+FOR_NODE, MOST_NODES = 3_000, 1 << 14
+"""Steps towards a nearer witness for each node of a turn that ended, a third of what a node takes,
+and the nodes that count at most: the first steps find nearly all that can be found."""
 
 
 @noalloc_kernel
@@ -59,6 +63,22 @@ def climb(forest, claim, region, walk, found, deadline):
 
 
 @inner_kernel
+def approach(forest, claim, region, found, work, deadline):
+    """Look for nearer witnesses of one alternative among its leaves in the ball of the nearest."""
+    box = new_box(forest.space, region)
+    ball_cells(forest.space, region, found.upper[0], box)
+    found.counts[RESTRICTIONS] += 1
+    leaves = restrict(
+        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
+        forest.semantics.zero_band,
+    )  # fmt: skip
+    base, floor = base_and_floor(forest, claim, leaves)
+    if not is_excluded_by_eq6(base, floor, leaves):
+        judge_of = new_judge(forest, claim, region, box, found)
+        approach_by_pieces(judge_of, leaves, box, base, floor, work, deadline)
+
+
+@inner_kernel
 def clique_turn(forest, alternatives, group, region, walk, found, limits, deadline):
     """As `treeproof.kernels.exact.row.search_row`, by cliques.
 
@@ -73,9 +93,11 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
     end = min(limits.nodes, found.counts[NODES] + limits.patience)
     radius = first_radius(found) if region.is_ball else np.inf
     doubt = np.full(2, np.inf)
+    is_left = np.zeros(len(order), dtype=np.bool_)
     while True:
         worst = PROVED
         searched = np.inf
+        is_left[:] = False
         for index in range(len(order)):
             if region.is_ball:
                 radius = min(radius, found.upper[0])
@@ -95,6 +117,7 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
             budget = Budget(nodes, limits.memory_bytes, deadline)
             status, cleared = nearest_clique(judge_of, doubt, leaves, box, base, floor, budget)
             searched = min(searched, cleared)
+            is_left[index] = status == NODE_LIMIT
             if not region.is_ball and found.upper[0] < np.inf:
                 return PROVED
             if status == TIME_LIMIT and index < len(order) - 1:
@@ -116,6 +139,13 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
                 # The alternative that best leaves reach first is the nearest as a rule.
                 claim = claim_of(alternatives, group, order[0])
                 climb(forest, claim, region, walk, found, deadline)
+            if region.is_ball and found.upper[0] < np.inf:
+                n_left = max(np.sum(is_left), 1)
+                work = FOR_NODE * min(limits.patience, MOST_NODES) // n_left
+                for index in range(len(order)):
+                    if is_left[index]:
+                        claim = claim_of(alternatives, group, order[index])
+                        approach(forest, claim, region, found, work, deadline)
             # Sound: in a box any violation is an answer.
             return PROVED if found.upper[0] < np.inf and not region.is_ball else worst
         if is_in_doubt:
@@ -129,6 +159,16 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
         radius *= GROWTH
 
 
+@noalloc_kernel
+def recall_witness(space, region, point, found):
+    """Cells of what earlier turns found, as a place to look from; those of the row without it."""
+    for feature in range(len(point)):
+        cell = region.home[feature]
+        if found.upper[0] < np.inf and cell != FIXED:
+            cell = cell_of(space, feature, point[feature])
+        found.witness[feature] = cell
+
+
 @kernel
 def solve_by_cliques(forest, alternatives, batch, is_ball, option, limits, columns):
     """As `treeproof.kernels.exact.row.solve_batch`, from what the columns know; no option."""
@@ -140,6 +180,7 @@ def solve_by_cliques(forest, alternatives, batch, is_ball, option, limits, colum
         started = seconds_now(clock)
         region = new_region(forest.space, batch, number, is_ball)
         found = known_about(columns, number)
+        recall_witness(forest.space, region, columns.witness[number], found)
         status = clique_turn(
             forest, alternatives, batch.groups[number], region, walk, found, limits,
             started + limits.time_s - columns.seconds[number],

@@ -311,6 +311,7 @@ class State(NamedTuple):
     scratch  int64   (3, n)               REST, MEMBERS, PLACE
     burden   float64 (n,)                 scratch: weight of a vertex and its neighbours
     masks    uint64  (2, n_words)         scratch
+    block    uint64  (64,)                scratch
     """
 
     words: np.ndarray
@@ -323,6 +324,7 @@ class State(NamedTuple):
     scratch: np.ndarray
     burden: np.ndarray
     masks: np.ndarray
+    block: np.ndarray
 
 
 ROOM = 2.0
@@ -354,6 +356,7 @@ def new_state(graph):
         np.empty((3, n), dtype=np.int64),
         np.empty(n, dtype=np.float64),
         np.empty((2, n_words), dtype=np.uint64),
+        np.empty(64, dtype=np.uint64),
     )
     state.frames[0, SIZE] = n
     state.frames[0, WIDTH] = n_words
@@ -377,20 +380,27 @@ def fill_mask(mask, n):
         mask[x] = ~np.uint64(0) if left >= 64 else (BIT << np.uint64(max(left, 0))) - BIT
 
 
-@inner_kernel
-def join_pieces(graph, state):
-    """Fill frame 0: pieces that meet in every feature are neighbours.
+class Entries(NamedTuple):
+    """Ranges of all pieces, feature by feature.
 
-    Two pieces miss each other in a feature iff one ends before the other begins. With the pieces
-    of a feature sorted by both, one mask of those that begin later (end earlier) grows along.
+    start  int64   (n_features + 1,)  where the entries of each feature start
+    piece  int32   (n_entries,)       rises in each feature
+    low    float64 (n_entries,)       first and last cell
+    high   float64 (n_entries,)
     """
+
+    start: np.ndarray
+    piece: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@inner_kernel
+def entries_by_feature(graph):
+    """List the ranges of all pieces."""
     leaves = graph.leaves
     n = len(graph.leaf)
-    n_words = state.frames[0, WIDTH]
     n_features = len(graph.box.low)
-    for vertex in range(n):
-        fill_mask(state.words[vertex * n_words : (vertex + 1) * n_words], n)
-        state.words[vertex * n_words + (vertex >> 6)] &= ~(BIT << (np.uint64(vertex) & LAST))
     start = np.zeros(n_features + 1, dtype=np.int64)
     for vertex in range(n):
         leaf = graph.leaf[vertex]
@@ -411,6 +421,24 @@ def join_pieces(graph, state):
             piece[at] = vertex
             low[at] = leaves.low[entry]
             high[at] = leaves.high[entry]
+    return Entries(start, piece, low, high)
+
+
+@inner_kernel
+def join_pieces(graph, state):
+    """Fill frame 0: pieces that meet in every feature are neighbours.
+
+    Two pieces miss each other in a feature iff one ends before the other begins. With the pieces
+    of a feature sorted by both, one mask of those that begin later (end earlier) grows along.
+    """
+    n = len(graph.leaf)
+    n_words = state.frames[0, WIDTH]
+    n_features = len(graph.box.low)
+    for vertex in range(n):
+        fill_mask(state.words[vertex * n_words : (vertex + 1) * n_words], n)
+        state.words[vertex * n_words + (vertex >> 6)] &= ~(BIT << (np.uint64(vertex) & LAST))
+    entries = entries_by_feature(graph)
+    start, piece, low, high = entries.start, entries.piece, entries.low, entries.high
     for feature in range(n_features):
         part = slice(start[feature], start[feature + 1])
         by_low = sorted_order(low[part], True)
@@ -493,6 +521,44 @@ def order_members(state, frame, alive, n):
 
 
 @noalloc_kernel
+def transpose(block):
+    """Swap rows and columns of 64 words of 64 bits: halves first, then halves of these."""
+    size = np.uint64(32)
+    mask = ~np.uint64(0) >> size
+    while size > 0:
+        for row in range(64):
+            if np.uint64(row) & size == 0:
+                other = row + np.int64(size)
+                change = (block[row] >> size ^ block[other]) & mask
+                block[other] ^= change
+                block[row] ^= change << size
+        size >>= BIT
+        mask ^= mask << size
+
+
+@noalloc_kernel
+def put_block(state, frame, alive, start, width, n, x, y):
+    """Write word x of those rows of a new frame whose vertices are in word y of the old one.
+
+    Being neighbours is mutual: bit j of word x of vertex v's new row is bit v of the old row of the
+    vertex that has place 64 x + j.
+    """
+    words, block = state.words, state.block
+    members, place = state.scratch[MEMBERS], state.scratch[PLACE]
+    for j in range(64):
+        index = (x << 6) + j
+        block[j] = 0
+        if index < n:
+            block[j] = words[frame[START] + members[index] * frame[WIDTH] + y]
+    transpose(block)
+    bits = alive[y]
+    while bits != 0:
+        bit = np.int64(lowest_bit(bits))
+        words[start + place[(y << 6) + bit] * width + x] = block[bit]
+        bits &= bits - BIT
+
+
+@noalloc_kernel
 def enter_frame(state, alive, level):
     """Give the vertices of a mask a frame of their own; False for want of room.
 
@@ -521,16 +587,10 @@ def enter_frame(state, alive, level):
         vertex = members[index]
         state.labels[PIECE, first + index] = state.labels[PIECE, frame[LIST] + vertex]
         state.labels[WEIGHT, first + index] = state.labels[WEIGHT, frame[LIST] + vertex]
-        row = frame[START] + vertex * frame[WIDTH]
-        target = start + index * width
-        for x in range(width):
-            words[target + x] = 0
-        for x in range(frame[WIDTH]):
-            bits = words[row + x] & alive[x]
-            while bits != 0:
-                other = np.uint64(place[(x << 6) + np.int64(lowest_bit(bits))])
-                words[target + np.int64(other >> SIX)] |= BIT << (other & LAST)
-                bits &= bits - BIT
+    for x in range(width):
+        for y in range(frame[WIDTH]):
+            if alive[y] != 0:
+                put_block(state, frame, alive, start, width, n, x, y)
     state.numbers[TOP] = top + 1
     state.frames[top + 1, START] = start
     state.frames[top + 1, SIZE] = n
@@ -545,4 +605,4 @@ def enter_frame(state, alive, level):
 @inlined_kernel
 def cost_of_frame(n):
     """Work of making a frame, in the steps of `cover`."""
-    return n * n // 2
+    return n * n // 4
