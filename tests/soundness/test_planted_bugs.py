@@ -100,6 +100,11 @@ BUGS = [
         "push_part(stack, state, slot, cell, not peaks_right(state, slot, cell))\n"
         "            stack.size[0] -= 1",
     ),
+    Bug(
+        "light boundaries are overlooked, and boxes judged by one of their points",
+        "if here != 0.0 and (",
+        "if here > 100.0 and (",
+    ),
     Bug("the slack is dropped", "claim.need - slack - claim.link_slack", "claim.need"),
     Bug(
         "the last of equal classes wins",

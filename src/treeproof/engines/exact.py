@@ -40,7 +40,7 @@ FIRST_MARGIN, LEAST_MARGIN, LARGEST_MARGIN = 1.2, 1.02, 2.0
 """First trial radius over the suggested one: before anything is learned, at least, at most."""
 MOST = 0.65
 """The share of rows that a first trial radius should suffice for."""
-PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 10, 1 << 2, 1 << 13
+PATIENCE, FOREST_PATIENCE, CLIQUE_PATIENCE = 1 << 12, 1 << 2, 1 << 13
 """Nodes of the first turn of the dual search, where trees are added up and where they are averaged,
 and of the first turn of cliques, whose nodes are smaller. Where trees are averaged cliques begin:
 leaves count alike there, and classes across trees bound far better than multipliers, in nodes that

@@ -62,7 +62,7 @@ from treeproof.kernels.exact.open_boxes import (
 from treeproof.kernels.exact.pairs import child_of, gains_nothing
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
-from treeproof.kernels.exact.search import choose_branch, count_boundaries, eliminate, peaks_right
+from treeproof.kernels.exact.search import best_cut, choose_branch, eliminate, peaks_right
 
 VALUE, BOTH, LABELS = 0, 1, 2
 """What is sought: the largest value; a pair that passes both needs; two labels that differ."""
@@ -642,29 +642,15 @@ def choose_split(problem, state, gap, learned):
     off_left = 0.0
     off_right = 0.0
     for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        while low < high and state.marginal[low] < -gap:
-            low += 1
-        while high > low and state.marginal[high] < -gap:
-            high -= 1
-        count_boundaries(problem, state, slot, low, high)
-        total = 0.0
-        for cell in range(low, high):
-            total += state.scratch[cell]
+        cell, left, right = best_cut(problem, state, slot, gap)
         side = np.int64(2 * problem.slots[slot, FEATURE])
-        rates = rate_of(learned, side) * rate_of(learned, side + 1)
-        left = 0.0
-        for cell in range(low, high):
-            here = state.scratch[cell]
-            left += here
-            score = rates * (total - left + here) * left
-            if here > 0.0 and score > most:
-                most = score
-                best_slot = slot
-                best_cell = cell
-                off_left = total - left + here
-                off_right = left
+        score = rate_of(learned, side) * rate_of(learned, side + 1) * left * right
+        if cell >= 0 and score > most:
+            most = score
+            best_slot = slot
+            best_cell = cell
+            off_left = left
+            off_right = right
     if best_slot < 0:
         slot, cell = choose_branch(problem, state, gap)
         return slot, cell, 0.0, 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from treeproof.kernels.core.arrays import copy_into, grow_table
 from treeproof.kernels.core.cells import CellBox, Region
 from treeproof.kernels.core.clock import seconds_now
-from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, Claim, Forest, judge
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
@@ -237,9 +237,20 @@ QUICK_SWEEPS, ROOT_SWEEPS, NODE_SWEEPS = 4, 12, 30
 WORTH_ANOTHER_TRY = 0.8
 """Sweeping goes on in a box of which at most this share of cells is left."""
 SMALL = 0.01
-"""Weight of a boundary between leaves of equal gain, which counts when nothing else is left."""
+"""Spread and jump of a boundary that has none, which counts when nothing else is left."""
 PATIENCE = 5.0
 """Sweeping ends when that many more sweeps like the last one would not close the box."""
+NO_POINT = -1
+"""Instead of rounds of ascent: no point is proposed."""
+CLIMB_ROUNDS, CLIMB_NODES, CLIMB_STEP = 2, 256, 4
+"""Rounds of ascent from the points of a row's first nodes, and of every so many later ones: a
+witness that is found late has cost the nodes of a larger box."""
+
+
+@inlined_kernel
+def rounds_at(node):
+    """Rounds of ascent from the point that a node proposes before it is split."""
+    return np.int64(CLIMB_ROUNDS if node < CLIMB_NODES or node % CLIMB_STEP == 0 else 0)
 
 
 @noalloc_kernel
@@ -265,70 +276,96 @@ def eliminate(problem, state, bound, floor):
 
 @noalloc_kernel
 def gain_spread(problem, state, factor):
-    """How far the gains of a factor are apart, over the mean of the largest gains of all trees."""
+    """How far the gains of a factor are apart."""
     first = problem.factors[factor, LEAF_START]
     least = np.inf
     most = -np.inf
     for leaf in range(first, first + state.n_alive[factor]):
         least = min(least, state.gain[leaf])
         most = max(most, state.gain[leaf])
-    return (most - least) * problem.n_trees / (problem.terms[GROSS] + 1e-300)
+    return most - least
 
 
 @noalloc_kernel
 def count_boundaries(problem, state, slot, low, high):
     """How much is decided by cutting a slot after each of its cells from low to high - 1.
 
-    Fills ``scratch``: boundaries of living factors there, and far less for one-feature trees.
+    Fills ``scratch``: boundaries of living factors there, and far less for one-feature trees. A
+    boundary counts by the spread of its factor's gains and by the jump of its multipliers, in
+    geometric mean, both over the mean of the largest gains of all trees: where multipliers jump,
+    the factor wants another side than others do, and only a cut makes it give way.
     """
     boundaries = state.scratch
     for cell in range(low, high):
         boundaries[cell] = 1.0 if problem.cells[cell + 1, EDGE] else 0.0
+    scale = problem.n_trees / (problem.terms[GROSS] + 1e-300)
     for index in range(problem.slots[slot, PAIR_START], problem.slots[slot + 1, PAIR_START]):
         pair = problem.slot_pair[index]
         if state.n_alive[problem.pairs[pair, FACTOR]] < 2:
             continue
-        weight = 1024.0 * (SMALL + gain_spread(problem, state, problem.pairs[pair, FACTOR]))
+        spread = SMALL + scale * gain_spread(problem, state, problem.pairs[pair, FACTOR])
         start = problem.pairs[pair, SEGMENT_START]
         for segment in range(start + state.span[pair, LOW], start + state.span[pair, HIGH]):
             cell = problem.segments[segment, HIGH]
             if low <= cell < high:
-                boundaries[cell] += weight
+                jump = abs(state.multiplier[segment] - state.multiplier[segment + ONE])
+                boundaries[cell] += 1024.0 * np.sqrt(spread * (SMALL + scale * jump))
+
+
+@noalloc_kernel
+def best_cut(problem, state, slot, gap):
+    """Where to cut a slot, so that both parts lose as many boundaries as possible.
+
+    Only cells whose marginal is within the gap can belong to a violation, and the dual cannot
+    choose between them; boundaries count between such cells.
+
+    Returns
+    -------
+    cell                 int      last cell of the left part, -1 without any boundary
+    off_left, off_right  float64  boundaries that are cut off the left and the right part; the cut
+                                  itself counts for both
+    """
+    low = state.box[slot, LOW]
+    high = state.box[slot, HIGH]
+    while low < high and state.marginal[low] < -gap:
+        low += 1
+    while high > low and state.marginal[high] < -gap:
+        high -= 1
+    count_boundaries(problem, state, slot, low, high)
+    total = 0.0
+    for cell in range(low, high):
+        total += state.scratch[cell]
+    best_cell = -1
+    off_left = 0.0
+    off_right = 0.0
+    left = 0.0
+    for cell in range(low, high):
+        here = state.scratch[cell]
+        left += here
+        # Sound: no boundary is overlooked, whatever overflow makes of its weight.
+        if here != 0.0 and (best_cell < 0 or (total - left + here) * left > off_left * off_right):
+            best_cell = cell
+            off_left = total - left + here
+            off_right = left
+    return best_cell, off_left, off_right
 
 
 @noalloc_kernel
 def choose_branch(problem, state, gap):
     """Slot and last cell of its left part; slot -1 when all remaining points reach the same leaves.
 
-    Only cells whose marginal is within the gap can belong to a violation, and the dual cannot
-    choose between them. The slot with most factor boundaries between such cells decides most;
-    boundaries of one-feature trees matter only when nothing else is left. With slot -1, the first
-    cell within the gap of every slot is left in `state.box`.
+    The cut that takes most boundaries off both parts decides most, see `best_cut`. With slot -1,
+    the first cell within the gap of every slot is left in `state.box`.
     """
     best_slot = -1
     best_cell = 0
-    best_weight = 0.0
+    most = 0.0
     for slot in range(problem.n_slots):
-        low = state.box[slot, LOW]
-        high = state.box[slot, HIGH]
-        while low < high and state.marginal[low] < -gap:
-            low += 1
-        while high > low and state.marginal[high] < -gap:
-            high -= 1
-        count_boundaries(problem, state, slot, low, high)
-        weight = 0.0
-        most = 0.0
-        middle = low
-        for cell in range(low, high):
-            weight += state.scratch[cell]
-            balance = state.scratch[cell] * (1 + min(cell - low, high - 1 - cell))
-            if balance > most:
-                most = balance
-                middle = cell
-        if weight > best_weight:
-            best_weight = weight
+        cell, off_left, off_right = best_cut(problem, state, slot, gap)
+        if cell >= 0 and (best_slot < 0 or off_left * off_right > most):
+            most = off_left * off_right
             best_slot = slot
-            best_cell = middle
+            best_cell = cell
     if best_slot < 0:
         for slot in range(problem.n_slots):
             while (
@@ -377,7 +414,8 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
                 if reaches_need(problem, state, target, np.int64(3)):
                     return CANDIDATE, 0.0
             elif turn == QUICK_SWEEPS:
-                outcome, gap, _ = look_closer(problem, state, target, history != REJECTED)
+                rounds = np.int64(NO_POINT if history == REJECTED else 0)
+                outcome, gap, _ = look_closer(problem, state, target, rounds)
                 if outcome != SPLIT or is_quick:
                     return outcome, gap
                 bound = enter_box(problem, state)
@@ -385,7 +423,10 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
             turn >= 2 and not is_root and bound - floor > PATIENCE * (before - bound)
         ):
             # The sweeps will not get there; a smaller box or splitting will.
-            outcome, gap, kept = look_closer(problem, state, target, history != REJECTED)
+            rounds = np.int64(NO_POINT)
+            if history != REJECTED:
+                rounds = rounds_at(target.counts[NODES])
+            outcome, gap, kept = look_closer(problem, state, target, rounds)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
                 return outcome, gap
             bound = enter_box(problem, state)
@@ -393,15 +434,18 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
 
 
 @noalloc_kernel
-def look_closer(problem, state, target, may_propose):
-    """Use the costs of single cells: propose the cheapest point, drop cells that cost too much."""
+def look_closer(problem, state, target, rounds):
+    """Use the costs of single cells: propose the cheapest point, drop cells that cost too much.
+
+    rounds  int  of ascent from that point, or NO_POINT
+    """
     bound, error = refresh(problem, state)
     if bound + error < target.floor:
         return CLOSED, 0.0, 0.0
     marginals(problem, state)
-    if may_propose:
+    if rounds != NO_POINT:
         decode(problem, state, state.marginal, target.distance, target.point)
-        if reaches_need(problem, state, target, np.int64(0)):
+        if reaches_need(problem, state, target, rounds):
             return CANDIDATE, 0.0, 1.0
     # Sound: with a cell fixed the bound is bound + marginal, each within error of exact.
     kept = eliminate(problem, state, bound + 2.0 * error, target.floor)

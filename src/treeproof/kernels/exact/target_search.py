@@ -39,6 +39,7 @@ from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW, Prob
 from treeproof.kernels.exact.row import base_and_floor, drop_reached, is_excluded_by_eq6
 from treeproof.kernels.exact.search import (
     CLOSED,
+    NO_POINT,
     NODE_SWEEPS,
     PATIENCE,
     SPLIT,
@@ -201,7 +202,7 @@ def work_on(problem, state, target, box, is_root):
         if bound < floor and turn < NODE_SWEEPS:
             continue
         if turn == NODE_SWEEPS or (turn >= 2 and bound - floor > patience * (before - bound)):
-            outcome, gap, kept = look_closer(problem, state, target, False)
+            outcome, gap, kept = look_closer(problem, state, target, np.int64(NO_POINT))
             if outcome == SPLIT:
                 keep_cells(problem, state, box)
             if outcome != SPLIT or kept > WORTH_ANOTHER_TRY:
