@@ -29,6 +29,13 @@ def assert_passes(program: str, folder: Path, *arguments: int) -> None:
     assert done.stdout.strip() == "PASSED", done.stderr
 
 
+def assert_passes_with(change: Bug, program: str, folder: Path, *arguments: int) -> None:
+    """A program finds nothing wrong with a copy of the package with a change that is no bug."""
+    plant(change, copy_package(folder))
+    done = run_copy(program, folder / PACKAGE.name, *arguments)
+    assert done.stdout.strip() == "PASSED", done.stderr
+
+
 def assert_caught(bug: Bug, program: str, folder: Path, *arguments: int) -> None:
     """A program notices a bug that is planted in a copy of the package."""
     plant(bug, copy_package(folder))

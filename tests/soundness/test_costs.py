@@ -1,6 +1,7 @@
 """The exact search and the attack with prices against the truth by enumeration."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.oracle.priced_answers import compare
+from tests.soundness.planting import Bug, assert_passes_with
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -98,3 +100,17 @@ def test_sets_of_dear_changes_have_the_least_cost_of_all_points(kind: str) -> No
         for row, least in enumerate(cost.min(axis=1).tolist()):
             asked = tp.L1(factor * least, scale=1.0 / price, domain=domain)
             assert tp.verify(model, rows[row : row + 1], None, asked).verdict.tolist() == [verdict]
+
+
+ALWAYS_NARROW = Bug("sweeps always visit narrow ranges only", "MANY = 4\n", "MANY = 0\n")
+RUN = """
+import sys
+from tests.oracle.priced_answers import compare
+assert sum(compare(seed) for seed in range(int(sys.argv[1]))) > 0
+print("PASSED")
+"""
+
+
+def test_sweeps_over_narrow_ranges_give_the_same_answers(tmp_path: Path) -> None:
+    """Trees with few axes are swept over all entries, unless the sources are told otherwise."""
+    assert_passes_with(ALWAYS_NARROW, RUN, tmp_path, 24)

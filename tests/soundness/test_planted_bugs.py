@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 from tests.soundness.test_exact import ASKS, SIZES, check_case, check_rare_target, check_target
 from tests.unit.engines import test_exact_arithmetic
-from tests.unit.kernels import test_dual, test_leaves, test_target_rows
+from tests.unit.kernels import test_dual, test_leaves, test_narrow_dual, test_target_rows
 from treeproof.kernels.exact import target_rows, target_search
 
 def only_look(quest, box, may_rise):
@@ -39,6 +39,8 @@ for seed in test_dual.SEEDS:
         test_dual.test_sweeps_never_raise_the_bound_and_never_pass_the_maximum(seed)
         test_dual.test_marginals_bound_every_cell(seed)
         test_dual.test_a_smaller_box_inherits_a_valid_bound(seed)
+        test_narrow_dual.test_the_error_covers_the_rounding_of_the_bound(seed, 1.0)
+        test_narrow_dual.test_sweeps_and_marginals_are_the_plain_ones(seed)
     except AssertionError as error:
         sys.exit(f"CAUGHT by dual problem {seed}: {error}")
 for number in range(int(sys.argv[1]) // 16):
@@ -227,6 +229,21 @@ BUGS = [
         "only the first cell is kept of cells that a condition takes together",
         "problem.cells[state.box[slot, HIGH], HIGH]",
         "problem.cells[state.box[slot, HIGH], LOW]",
+    ),
+    Bug(
+        "a leaf beyond the end of a box is listed",
+        "is_alive &= ranges[index, LOW] <= span[pair, HIGH]",
+        "is_alive &= True",
+    ),
+    Bug(
+        "a range that its box cuts short counts as all of the slot",
+        "if low > span[pair, LOW] or high < span[pair, HIGH]:",
+        "if low > span[pair, LOW]:",
+    ),
+    Bug(
+        "the best leaf is the best of those that narrow nothing, too",
+        "is_narrow |= leaf == best",
+        "is_narrow |= False",
     ),
     Bug(
         "a lower bound is taken to say that nothing attains it",

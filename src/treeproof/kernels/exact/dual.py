@@ -306,9 +306,8 @@ def sweep(problem, state, is_forward, bound, floor):
 
 
 @noalloc_kernel
-def enter_box(problem, state):
-    """Bring the state in line with its box; returns the bound (our doubles, not yet certified)."""
-    rest = state.rest
+def reach_box(problem, state):
+    """Fill in which segments meet the state's box, and with which of their cells."""
     box = state.box
     segments = problem.segments
     for pair in range(problem.n_pairs):
@@ -325,6 +324,25 @@ def enter_box(problem, state):
         for segment in range(first, last + ONE):
             state.reach[segment, LOW] = max(segments[segment, LOW], box[slot, LOW])
             state.reach[segment, HIGH] = min(segments[segment, HIGH], box[slot, HIGH])
+
+
+@noalloc_kernel
+def level_slots(problem, state):
+    """Shift every slot's rest so that its maximum in the box is 0."""
+    rest = state.rest
+    for slot in range(problem.n_slots):
+        low = np.uint32(state.box[slot, LOW])
+        high = np.uint32(state.box[slot, HIGH])
+        peak = rest_peak(rest, low, high)
+        for cell in range(low, high + ONE):
+            rest[cell] -= peak
+        state.constant[0] += peak
+
+
+@noalloc_kernel
+def enter_box(problem, state):
+    """Bring the state in line with its box; returns the bound (our doubles, not yet certified)."""
+    reach_box(problem, state)
     bound = 0.0
     flat = -1.0
     if len(state.weight) > 1:
@@ -333,13 +351,7 @@ def enter_box(problem, state):
         list_pairs(problem, state, factor)
         bound += list_leaves(problem, state, factor, flat)
     share_out(problem, state)
-    for slot in range(problem.n_slots):
-        low = np.uint32(box[slot, LOW])
-        high = np.uint32(box[slot, HIGH])
-        peak = rest_peak(rest, low, high)
-        for cell in range(low, high + ONE):
-            rest[cell] -= peak
-        state.constant[0] += peak
+    level_slots(problem, state)
     return bound + state.constant[0]
 
 
@@ -480,13 +492,10 @@ def marginals(problem, state):
 
 
 @noalloc_kernel
-def refresh(problem, state):
-    """Derive U afresh from unary terms and multipliers; returns the bound and its rounding error.
+def refresh_rest(problem, state):
+    """Derive U afresh from unary terms and multipliers.
 
-    Sound: drift of the sweeps does not enter. No sum here has more than `longest` terms, all
-    counted in `magnitude`; n additions of doubles err by at most n * 2**-53 times the sum of
-    magnitudes, and the factor 4 covers second-order terms and the marginals computed from this
-    state. `gross` covers the sums that formed base and unary.
+    Returns the magnitude of all terms of the bound, counted twice, and most pairs of a slot.
     """
     rest = state.rest
     box = state.box
@@ -520,10 +529,23 @@ def refresh(problem, state):
             rest[cell] -= peak
         constant += peak
     state.constant[0] = constant
+    return magnitude, most_pairs
+
+
+@noalloc_kernel
+def refresh(problem, state):
+    """Derive U afresh from unary terms and multipliers; returns the bound and its rounding error.
+
+    Sound: drift of the sweeps does not enter. No sum here has more than `longest` terms, all
+    counted in `magnitude`; n additions of doubles err by at most n * 2**-53 times the sum of
+    magnitudes, and the factor 4 covers second-order terms and the marginals computed from this
+    state. `gross` covers the sums that formed base and unary.
+    """
+    magnitude, most_pairs = refresh_rest(problem, state)
     total = 0.0
     widest = np.uint32(0)
     for factor in range(problem.n_factors):
         total += score_factor(problem, state, factor)
         widest = max(widest, state.n_active[factor])
     longest = 2 * problem.n_trees + problem.n_slots + most_pairs + widest + 8
-    return constant + total, 4.0 * longest * 2.0**-53 * magnitude
+    return state.constant[0] + total, 4.0 * longest * 2.0**-53 * magnitude

@@ -20,7 +20,7 @@ from treeproof.kernels.core.status import (
     PROVED,
     TIME_LIMIT,
 )
-from treeproof.kernels.exact.dual import new_state, refresh, sweep
+from treeproof.kernels.exact.dual import enter_box, new_state, refresh, sweep
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
     keep_affordable,
@@ -35,9 +35,9 @@ from treeproof.kernels.exact.priced_rows import (
 from treeproof.kernels.exact.priced_search import (
     choose_priced,
     decode_cheapest,
-    enter_priced,
     judge_priced,
     point_cost,
+    price_box,
 )
 from treeproof.kernels.exact.priced_terms import (
     PricedFound,
@@ -112,9 +112,10 @@ def close_priced(problem, state, quest, recorder):
     A box that is too dear gives -1.
     """
     floor, is_settled = quest.floor, quest.prices.is_max
-    bound = enter_priced(problem, state, quest)
-    if bound == -np.inf:
+    if not price_box(problem, state, quest):
         return -1
+    enter_box(problem, state)
+    bound, _ = refresh(problem, state)
     turn = 0
     while True:
         if not is_settled and (bound < floor or turn == PRICED_SWEEPS):
@@ -243,7 +244,7 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
     counts = np.zeros(4, dtype=np.int64)
     nothing = np.zeros(1, dtype=np.float64)
     found = PricedFound(nothing, nothing, np.empty(len(prices.row)), counts, nothing, nothing)
-    quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
+    quest = new_quest(forest, claim, space, prices, kept, found, problem, (floor, np.inf))
     set_limit(problem, quest, prices.limit, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
     state = new_state(problem)

@@ -20,7 +20,8 @@ from treeproof.kernels.exact.change_sets import (
     in_order,
 )
 from treeproof.kernels.exact.conditions import prefer_one, weigh, with_conditions
-from treeproof.kernels.exact.dual import enter_box, new_state
+from treeproof.kernels.exact.dual import new_state, reach_box
+from treeproof.kernels.exact.narrow_dual import new_narrow
 from treeproof.kernels.exact.priced_leaves import (
     AtomSpace,
     PriceList,
@@ -76,6 +77,8 @@ fewer where problems are large; by what these limits exceed what is proved, and 
 the witness."""
 
 
+MANY = 4
+"""Entries for each range of a leaf from which on sweeps visit narrow ranges only."""
 FEW_STEPS = 16.0
 """Costs of so many steps of the grid of prices are searched step by step."""
 
@@ -254,8 +257,13 @@ def pure_copy(problem, has_own_gains):
 
 
 @inner_kernel
-def new_quest(forest, claim, space, prices, kept, found, problem, floor):
-    """`Quest` in a problem, its limit still that of the prices."""
+def new_quest(forest, claim, space, prices, kept, found, problem, aim):
+    """`Quest` in a problem, its limit still that of the prices.
+
+    aim  float64, float64  the floor, and how many ranges leaves have: infinite where sweeps are to
+                           visit all entries
+    """
+    floor, n_ranges = aim
     n_cells = len(problem.unary)
     n_features = len(prices.row)
     cost = np.empty(n_cells, dtype=np.float64)
@@ -274,6 +282,7 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
             others[n_others] = axis
             n_others += 1
     has_conditions = len(problem.conditions.weight) > 1
+    is_narrow = not has_conditions and MANY * n_ranges <= len(problem.entries)
     limit = np.empty(1, dtype=np.float64)
     limit[0] = prices.limit
     return Quest(
@@ -281,7 +290,8 @@ def new_quest(forest, claim, space, prices, kept, found, problem, floor):
         0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
         np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
         np.empty(max(n_cells, problem.n_slots), dtype=np.float64),
-        np.empty(len(problem.segments), dtype=np.float64), new_holders(problem),
+        np.empty(len(problem.segments), dtype=np.float64),
+        new_narrow(problem, is_narrow), is_narrow, new_holders(problem),
         np.empty(problem.n_slots, dtype=np.bool_), np.empty(n_features, dtype=np.float64),
         np.full(n_features, FIXED, dtype=np.int32),
         np.empty(len(forest.semantics.start), dtype=np.float64),
@@ -294,7 +304,7 @@ def first_price(problem, state, quest):
 
     Part of that at which the cheapest point is as good as a violation that costs the limit.
     """
-    enter_box(problem, state)
+    reach_box(problem, state)
     decode_cheapest(problem, state, quest)
     missing = quest.need - locate(quest.pure, state, quest.point, quest.holders)
     if not missing > 0.0:
@@ -327,7 +337,8 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
+    aim = (floor, np.float64(len(leaves.feature)))
+    quest = new_quest(forest, claim, space, prices, kept, found, problem, aim)
     set_limit(problem, quest, limit, np.inf)
     state = new_state(problem)
     if not prices.is_max:
@@ -345,11 +356,10 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
             price = 1.0
             problem = with_price(problem, quest)
             weigh(problem, problem.conditions.weight)
-            quest = new_quest(forest, claim, space, prices, kept, found, problem, floor)
+            quest = new_quest(forest, claim, space, prices, kept, found, problem, aim)
             set_limit(problem, quest, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
-        enter_box(problem, state)
         set_price(problem, state, quest, price)
     sweeps = found.counts[SWEEPS]
     status, parts = search_priced(problem, state, quest, is_quick, is_part, parts, budget)
@@ -566,15 +576,15 @@ def search_priced_row(ways, guess, budget):
         worst, searched, is_cut = search_ways(
             ways, trial, is_quick, patience if is_capped else np.inf, budget
         )
-        if worst > UNDECIDED:
-            return worst
-        if prices.takes_any and worst == UNDECIDED:
-            return PROVED
         # Sound: every violation is one by some alternative.
         least = np.inf
         for way in range(len(ways.lowest)):
             least = min(least, ways.lowest[way])
         found.lower[0] = max(found.lower[0], least)
+        if worst > UNDECIDED:
+            return worst
+        if prices.takes_any and worst == UNDECIDED:
+            return PROVED
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.

@@ -27,15 +27,18 @@ from treeproof.kernels.core.status import (
     UNDECIDED,
 )
 from treeproof.kernels.exact.conditions import improve_weights, lighten, weigh
-from treeproof.kernels.exact.dual import enter_box, marginals, refresh, sweep
+from treeproof.kernels.exact.dual import enter_box, marginals
+from treeproof.kernels.exact.narrow_dual import enter_narrow, marginals_narrow
 from treeproof.kernels.exact.priced_leaves import is_cheaper
 from treeproof.kernels.exact.priced_terms import (
     drop_dear,
     improve_price,
     next_limit,
+    refresh_priced,
     set_limit,
     set_price,
     shift_price,
+    sweep_priced,
 )
 from treeproof.kernels.exact.primal import (
     ATTEMPT_STEP,
@@ -360,21 +363,35 @@ def judge_priced(problem, quest):
 
 
 @noalloc_kernel
-def enter_priced(problem, state, quest):
-    """Bring problem and state in line with the state's box, weights and the limit.
+def price_box(problem, state, quest):
+    """Bring box and problem in line with the limit and the state's weights.
 
-    Returns the bound (our doubles, not yet certified), or minus infinity where nothing is left.
+    Returns False where nothing is left of the box.
     """
     if not drop_dear(problem, state, quest):
-        return -np.inf
+        return False
     last = len(state.weight) - 1
     if last > 0:
         weigh(problem, state.weight)
     if not quest.prices.is_max:
         set_price(problem, state, quest, state.weight[last])
-    # The limit may have fallen since the state's constant was derived: `refresh` derives it anew.
-    enter_box(problem, state)
-    bound, _ = refresh(problem, state)
+    return True
+
+
+@noalloc_kernel
+def enter_priced(problem, state, quest):
+    """Bring problem and state in line with the state's box, weights and the limit.
+
+    Returns the bound (our doubles, not yet certified), or minus infinity where nothing is left.
+    """
+    if not price_box(problem, state, quest):
+        return -np.inf
+    # The limit may have fallen since the state's constant was derived: it is derived anew.
+    if quest.is_narrow:
+        enter_narrow(problem, state, quest.narrow)
+    else:
+        enter_box(problem, state)
+    bound, _ = refresh_priced(problem, state, quest)
     return bound
 
 
@@ -422,11 +439,11 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
-            bound, error = refresh(problem, state)
+            bound, error = refresh_priced(problem, state, quest)
             if bound + error < floor:
                 return CLOSED, 0.0
         before = bound
-        bound = sweep(problem, state, turn % 2 == 0, bound, floor)
+        bound = sweep_priced(problem, state, quest, turn % 2 == 0, bound)
         quest.found.counts[SWEEPS] += 1
         turn += 1
         if bound < floor and turn < limit:
@@ -466,10 +483,13 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
 @noalloc_kernel
 def look_closer_priced(problem, state, quest, may_propose):
     """Use the costs of single cells: propose the best point, drop cells that cost too much."""
-    bound, error = refresh(problem, state)
+    bound, error = refresh_priced(problem, state, quest)
     if bound + error < quest.floor:
         return CLOSED, 0.0, 0.0
-    marginals(problem, state)
+    if quest.is_narrow:
+        marginals_narrow(problem, state, quest.narrow)
+    else:
+        marginals(problem, state)
     if may_propose:
         decode(problem, state, state.marginal, quest.cost, quest.point)
         if is_candidate(problem, state, quest, False):

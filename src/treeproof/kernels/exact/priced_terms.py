@@ -12,6 +12,7 @@ from treeproof.kernels.core.compiler import noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Forest
 from treeproof.kernels.exact.conditions import weigh
 from treeproof.kernels.exact.dual import refresh, sweep
+from treeproof.kernels.exact.narrow_dual import Narrow, refresh_narrow, sweep_narrow
 from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
 from treeproof.kernels.exact.primal import SWEEPS, Holders
 from treeproof.kernels.exact.problem import (
@@ -65,6 +66,8 @@ class Quest(NamedTuple):
     best: np.ndarray  # (n_slots,) int32; scratch: the best point so far
     values: np.ndarray  # (n_cells,) float64; scratch
     saved: np.ndarray  # (n_segments,) float64; scratch: multipliers
+    narrow: Narrow
+    is_narrow: bool  # whether sweeps visit narrow ranges only; never with several conditions
     holders: Holders
     is_stale: np.ndarray  # (n_slots,) bool; scratch
     witness: np.ndarray  # (n_features,) float64; scratch: values of the point
@@ -127,6 +130,22 @@ def price_cells(problem, prices, kept, cost, place):
             largest = max(largest, cost[cell])
         most += largest
     return most
+
+
+@noalloc_kernel
+def sweep_priced(problem, state, quest, is_forward, bound):
+    """Visit every factor once; returns the new bound."""
+    if quest.is_narrow:
+        return sweep_narrow(problem, state, quest.narrow, is_forward, bound, quest.floor)
+    return sweep(problem, state, is_forward, bound, quest.floor)
+
+
+@noalloc_kernel
+def refresh_priced(problem, state, quest):
+    """Bound without the drift of sweeps, and its rounding error."""
+    if quest.is_narrow:
+        return refresh_narrow(problem, state, quest.narrow)
+    return refresh(problem, state)
 
 
 @noalloc_kernel
@@ -242,7 +261,7 @@ def shift_price(problem, state, quest, bound, step):
             set_price(problem, state, quest, price * factor)
             bound += change
             for turn in range(PRICE_SWEEPS):
-                bound = sweep(problem, state, turn % 2 == 0, bound, quest.floor)
+                bound = sweep_priced(problem, state, quest, turn % 2 == 0, bound)
                 quest.found.counts[SWEEPS] += 1
                 if bound < quest.floor:
                     return bound
@@ -250,7 +269,7 @@ def shift_price(problem, state, quest, bound, step):
                 if bound > before:
                     copy_into(state.multiplier, quest.saved)
                     set_price(problem, state, quest, price)
-                    bound, _ = refresh(problem, state)
+                    bound, _ = refresh_priced(problem, state, quest)
                 break
             has_moved = True
         is_done = is_done or has_moved
