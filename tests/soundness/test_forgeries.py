@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from tests.campaigns import forged_properties
+from tests.campaigns import forged_properties, forged_reasons
 from tests.campaigns.forged_records import Tally, campaign
 
 
@@ -44,3 +44,18 @@ def test_no_forged_answer_about_a_property_that_lies_is_accepted():
 @pytest.mark.parametrize("block", range(4))
 def test_no_forged_answer_of_many_about_a_property_that_lies_is_accepted(block):
     assert forged_properties.campaign(1000 + 150 * block, 150)["false"] == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_forged_file_of_reasons_that_lies_is_accepted():
+    counts = forged_reasons.campaign(0, 10, per_file=24)
+    assert counts["false"] == 0
+    assert counts["forged rejected"] > 100
+    assert counts["forged accepted"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("block", range(2))
+def test_no_forged_file_of_many_reasons_that_lies_is_accepted(block):
+    assert forged_reasons.campaign(1000 + 150 * block, 150)["false"] == 0

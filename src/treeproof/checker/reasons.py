@@ -272,13 +272,23 @@ def _record(row: ReasonsRow, number: int, evidence: str | None, witness: Any) ->
         "exact": True,
         "attained": witness is not None,
         "witness": witness,
-        "witness_distance": None if witness is None else 0.0,
+        "witness_distance": None if witness is None else _distance(row.values, witness),
         "seconds": 0.0,
         "reason": "",
         "statistics": {},
         "values": row.values,
         "evidence": evidence,
     }
+
+
+def _distance(values: list[Any], witness: list[Any]) -> float | str:
+    """The distance that a run has for a witness in a box: moves are free, if they have a length."""
+    moves = (
+        float(after) - float(before)
+        for before, after in zip(values, witness, strict=True)
+        if before is not None and after is not None and float(before) != float(after)
+    )
+    return 0.0 if all(map(math.isfinite, moves)) else "inf"
 
 
 def _header(

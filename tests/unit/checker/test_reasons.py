@@ -1,6 +1,7 @@
 """Files of reasons: genuine ones are accepted, and every forgery that claims more is not."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,11 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
+from tests.unit.checker.test_nodes import model as model_of
+from tests.unit.checker.test_nodes import stump
 from treeproof.checker import check_reasons
+from treeproof.model.ensemble import Decision
+from treeproof.prediction import Model
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +208,16 @@ def test_an_interval_ends_at_the_number_that_it_names(tmp_path):
     assert lines[1]["intervals"][0][1] == float(threshold)
     lines[1]["intervals"][0][1] = 0.7
     assert [check.status for check in checked(model.ensemble, lines, path)] == ["rejected"]
+
+
+def test_a_row_may_start_at_infinity(tmp_path):
+    """From there no move has a length, which the run that a set stands for says, too."""
+    decision = Decision(kind="threshold", cut=0.5)
+    ensemble = dataclasses.replace(model_of(stump(0, 0.0, 1.0)), decision=decision, classes=(0, 1))
+    rows = [[-np.inf, 0.0, 0.0, 0.0]]
+    found = tp.reasons(Model(ensemble), rows, domain=tp.Box(-np.inf, np.inf), evidence=True)
+    assert found.minimal.all()
+    assert found.witnesses[0][0][0] > -np.inf
+    found.save(tmp_path / "file.jsonl")
+    checks = list(check_reasons(tmp_path / "file.jsonl", ensemble))
+    assert [check.status for check in checks] == ["accepted"]
