@@ -1,5 +1,7 @@
 """A row and a box in rank space, and points as rows again."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,7 +82,8 @@ def point_in_cells(query: Query, row: int, low_cell: IntArray, high_cell: IntArr
         if cell < low_cell[feature]:
             value = float(cuts[low_cell[feature] - 1])
         elif cell > high_cell[feature]:
-            below = float(np.nextafter(cuts[high_cell[feature]], -np.inf))
+            # Minus infinity stands for the numbers below the smallest float.
+            below = math.nextafter(float(cuts[high_cell[feature]]), -math.inf)
             value = _rounded(below, real, upwards=False)
         point[feature] = value
     return point
@@ -104,10 +107,10 @@ def _clipped(
 def _rounded(value: float, real: type[np.floating], *, upwards: bool) -> float:
     with np.errstate(over="ignore"):
         near = float(real(value))
-    if near < value and upwards:
-        return float(np.nextafter(real(near), real(np.inf)))
-    if near > value and not upwards:
-        return float(np.nextafter(real(near), real(-np.inf)))
+        if near < value and upwards:
+            return float(np.nextafter(real(near), real(np.inf)))
+        if near > value and not upwards:
+            return float(np.nextafter(real(near), real(-np.inf)))
     return near
 
 

@@ -34,7 +34,7 @@ def smallest_double_rounding_up_to(threshold: FloatArray) -> FloatArray:
     """Smallest double whose float32 rounding is at least the given float32 value."""
     with np.errstate(over="ignore"):
         above = threshold.astype(np.float32)
-    below = np.nextafter(above, np.float32(-np.inf)).astype(np.float64)
+        below = np.nextafter(above, np.float32(-np.inf)).astype(np.float64)
     # A threshold beyond the largest float32 parts it from infinity, where doubles round to as if
     # the next float32 were there; the same, mirrored, below the lowest one.
     exact = np.where(np.isposinf(above), 2.0**128, above.astype(np.float64))

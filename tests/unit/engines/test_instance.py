@@ -9,9 +9,15 @@ from xgboost import XGBClassifier
 
 import treeproof as tp
 from tests.strategies import random_case
+from tests.unit.checker.test_nodes import model as model_of
+from tests.unit.checker.test_nodes import stump
+from treeproof.checker import RunChecker
 from treeproof.engines.instance import distances, point_in_cells
+from treeproof.model.ensemble import Decision
+from treeproof.prediction import Model
 from treeproof.query.build import build_query
 from treeproof.query.rounding import round_down
+from treeproof.results.run_file import row_records
 
 
 def distance_over_all_features(query, row, point):
@@ -53,3 +59,25 @@ def test_a_point_below_a_threshold_beyond_float32_is_the_largest_float32():
     point_above = replace(query, rows=np.array([[np.inf]]))
     cells = np.zeros(1, dtype=np.int32)
     assert point_in_cells(point_above, 0, cells, cells).tolist() == [largest]
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("engine", ["exact", "milp"])
+def test_infinity_stands_for_the_numbers_below_the_smallest_double(engine):
+    """Some real number is near enough to break the claim, and no double: its distance tells."""
+    largest = float(np.finfo(np.float64).max)
+    tree = stump(0, -1.0, 1.0) | {"threshold": [-largest, 0.0, 0.0]}
+    decision = Decision(kind="threshold", cut=0.0)
+    ensemble = replace(model_of(tree), decision=decision, classes=(0, 1))
+    rows = np.zeros((1, 4))
+    rows[0, 0] = -(2.0**1023)
+    found = tp.radius(
+        Model(ensemble), rows, None, tp.LInf(), engine=engine, evidence=engine == "exact"
+    )
+    assert (found.lower[0], found.upper[0]) == (largest - 2.0**1023,) * 2
+    assert not found.attained[0]
+    assert found.witness[0, 0] == -np.inf
+    assert found.witness_distance[0] == np.inf
+    if engine == "exact":
+        (check,) = RunChecker(found.header, ensemble).check_all(list(row_records(found)))
+        assert check.status == "accepted"

@@ -12,6 +12,8 @@ from xgboost import XGBClassifier
 import treeproof as tp
 from tests.oracle import brute_force
 from tests.strategies import Sizes, random_case
+from tests.unit.checker.test_nodes import model as model_of
+from tests.unit.checker.test_nodes import stump
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.milp import MilpEngine
@@ -25,6 +27,7 @@ from treeproof.engines.baselines.programs import (
     solve,
 )
 from treeproof.engines.baselines.restricted import Restricted, restricted_to
+from treeproof.model.ensemble import Decision
 from treeproof.query.build import build_query
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -231,3 +234,21 @@ def test_rows_that_cannot_move_need_no_program(boosted):
     assert np.all(found.upper == np.inf)
     assert found.exact.all()
     assert dataclasses.astuple(MilpEngine()) == ("restricted",)
+
+
+def test_distances_beyond_all_doubles_make_steps_that_are_numbers():
+    """In units of the best one known, they are infinite, and infinity minus itself is no step."""
+    stumps = [stump(0, -1.0, 1.0) | {"threshold": [cut, 0.0, 0.0]}
+              for cut in (1.7e308, 1.75e308, -1.7e308, -1.75e308)]  # fmt: skip
+    decision = Decision(kind="threshold", cut=1.0)
+    ensemble = dataclasses.replace(model_of(*stumps), decision=decision, classes=(0, 1))
+    query = build_query(ensemble, np.zeros((1, 4)), None, tp.LInf())
+    search = ProgramSearch(query, 0, None, None)
+    box = search.box_below(search.all_levels()[-1], inclusive=True)
+    groups = query.alternatives.of_group(int(query.group[0]))
+    encoding = encode(restricted_to(query, 0, groups[0], box))
+    n_rows = len(encoding.program.row_low)
+    encoding.ask_distance(search.levels, search.home, 1e-300, 0.0)
+    assert len(encoding.program.row_low) == n_rows + 2
+    assert np.isfinite(encoding.program.row_low[n_rows:]).all()
+    assert np.isfinite(encoding.program.value).all()

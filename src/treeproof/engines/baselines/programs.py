@@ -23,6 +23,8 @@ Level = tuple[float, bool]
 """A distance, rounded down to a double, and whether it must be exceeded (False: attained)."""
 
 HERE: Level = (0.0, False)
+FAR = 1e9
+"""In units of a distance that is known: what is farther away is all the same."""
 
 TOLERANCE = 1e-9
 """Feasibility and gap tolerances given to HiGHS; near the smallest that it takes."""
@@ -247,7 +249,9 @@ class Encoding:
             down = [(c, first + i) for i, c in enumerate(cells) if c < home[feature]][::-1]
             for side, sign in ((up, 1.0), (down, -1.0)):
                 if side:
-                    reached = [levels[feature][cell][0] / scale for cell, _ in side]
+                    # Sound: distances that are cut off are smaller, so the least one is no larger;
+                    # and steps between them are numbers, even where a quotient overflows.
+                    reached = [min(levels[feature][cell][0] / scale, FAR) for cell, _ in side]
                     steps = np.diff([0.0, *reached]).tolist()
                     columns = [number for _, number in side]
                     weights = [sign * step for step in steps]
