@@ -390,3 +390,8 @@ def test_a_largest_change_is_called_exact_where_it_is_and_never_broken() -> None
     assert not check_property(ensemble, packed(loose | {"verdict": "unknown"})).is_exact
     with pytest.raises(CertificateRejected, match="nothing to falsify"):
         check_property(ensemble, packed(document | {"verdict": "falsified"}))
+
+
+def test_a_range_without_an_end_claims_nothing_and_is_refused() -> None:
+    with pytest.raises(tp.InvalidInput, match="must have a 'low' or a 'high'"):
+        tp.ScoreRange()
