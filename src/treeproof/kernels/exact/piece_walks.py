@@ -237,7 +237,7 @@ def step_back(stand, value):
 
 
 @noalloc_kernel
-def judge_stand(judge_of, doubt, graph, stand, shared):
+def judge_stand(judge_of, graph, stand, shared):
     """Judge the nearest point that the pieces that hold the point share; whether it is nearer."""
     found = judge_of.found
     before, was_open = found.upper[0], found.is_open[0]
@@ -247,7 +247,7 @@ def judge_stand(judge_of, doubt, graph, stand, shared):
     for piece in range(stand.numbers[NEAR]):
         if stand.missed[piece] == 0:
             narrow(graph.leaves, np.int64(graph.leaf[piece]), shared)
-    judge_nearest(judge_of, doubt, shared)
+    judge_nearest(judge_of, shared)
     return found.upper[0] < before or found.is_open[0] != was_open
 
 
@@ -259,7 +259,6 @@ def approach_by_pieces(judge_of, leaves, box, base, floor, work, deadline):
     """
     found, region = judge_of.found, judge_of.region
     clock = np.empty(2, dtype=np.int64)
-    doubt = np.full(2, np.inf)
     graph, _ = find_pieces(judge_of.forest.space, region, leaves, box, base, floor, found)
     near = n_nearer(graph, np.int64(len(graph.leaf)), found)
     if graph.required <= 0:
@@ -271,7 +270,7 @@ def approach_by_pieces(judge_of, leaves, box, base, floor, work, deadline):
     numbers = stand.numbers
     while numbers[NEAR] > 0 and numbers[WORK] < work and seconds_now(clock) < deadline:
         is_enough = numbers[VALUE] >= graph.required
-        if is_enough and judge_stand(judge_of, doubt, graph, stand, shared):
+        if is_enough and judge_stand(judge_of, graph, stand, shared):
             come_closer(graph, stand, n_nearer(graph, numbers[NEAR], found))
             rise(graph, stand, np.int64(0))
             continue
