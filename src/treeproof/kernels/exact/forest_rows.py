@@ -90,6 +90,10 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
     order, _ = order_alternatives(
         forest, alternatives, group, region, max(found.eq6_radius[0], SMALLEST_START)
     )
+    if found.upper[0] < np.inf:
+        # The nearest one is the hardest: it gets what all others leave, and when time ends in it
+        # these were searched, so that there is a bound. A first witness is sought there first.
+        order = order[::-1].copy()
     end = min(limits.nodes, found.counts[NODES] + limits.patience)
     radius = first_radius(found) if region.is_ball else np.inf
     doubt = np.full(2, np.inf)
