@@ -231,11 +231,6 @@ BUGS = [
         "problem.cells[state.box[slot, HIGH], LOW]",
     ),
     Bug(
-        "a leaf beyond the end of a box is listed",
-        "is_alive &= ranges[index, LOW] <= span[pair, HIGH]",
-        "is_alive &= True",
-    ),
-    Bug(
         "a range that its box cuts short counts as all of the slot",
         "if low > span[pair, LOW] or high < span[pair, HIGH]:",
         "if low > span[pair, LOW]:",
