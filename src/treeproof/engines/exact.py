@@ -2,7 +2,7 @@
 
 docs/explanation/exact-engine.md tells how it works; the numbers are in kernels/exact: problem.py,
 dual.py, primal.py, search.py and row.py, for targets target_search.py, target_rows.py and walks.py,
-and for cliques piece_graph.py, forest_cliques.py and forest_rows.py.
+and for cliques piece_graph.py, forest_cliques.py, forest_rows.py and piece_walks.py.
 """
 
 from dataclasses import dataclass, replace
