@@ -1,25 +1,24 @@
 """How the exact engine's time grows with trees, depth, features and radius.
 
-Run ``python benchmarks/scaling.py [--rows N] [--dry]``; the tables go to
+Run ``python -m benchmarks.scaling [--rows N] [--dry]``; the tables go to
 ``benchmarks/results/scaling.md``, the picture beside them. Models are trained by XGBoost on
 generated data: two classes, 8,000 rows in the unit cube, a tenth of the labels flipped, so that
-every further tree still finds something to split. One thread.
+every further tree still finds something to split. One thread, seconds of the processor
+(processor_clock.py).
 
 Exponents are slopes of straight lines fitted to the logarithms of size and of time.
 """
 
 import argparse
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-
-os.environ["OMP_NUM_THREADS"] = "1"
 
 import matplotlib as mpl
 import numba
 import numpy as np
 import xgboost
+from benchmarks.processor_clock import UNIT
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
@@ -144,7 +143,7 @@ def main() -> None:
         "# How the time of exact answers grows\n\n"
         f"treeproof {treeproof.__version__}, XGBoost {xgboost.__version__},"
         f" numba {numba.__version__}, Python {platform.python_version()}, {platform.machine()};"
-        f" {n} rows each, one thread. Made by `benchmarks/scaling.py`.\n"
+        f" {n} rows each, one thread, {UNIT}. Made by `benchmarks/scaling.py`.\n"
     )
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), sharey=True)
     for (title, points), axis in zip(studies.items(), axes, strict=True):
