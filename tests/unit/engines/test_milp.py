@@ -72,6 +72,24 @@ def test_no_time_gives_unknown_and_bounds_that_hold(boosted):
     assert np.all((found.lower <= truth) & (truth <= found.upper))
 
 
+def test_both_bounds_close_in_with_every_program():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X / X.max(axis=0)).astype(np.float32)
+    model = tp.load(XGBClassifier(n_estimators=40, max_depth=4).fit(X, y))
+    rows = X[2:10]
+    truth = tp.radius(model, rows).upper
+    found = [tp.radius(model, rows, engine="milp", node_limit=n) for n in range(1, 9)]
+    lower, upper = (
+        np.array([getattr(each, side) for each in found]) for side in ("lower", "upper")
+    )
+    assert np.all((lower <= truth) & (truth <= upper))
+    assert np.all(lower[1:] >= lower[:-1])
+    assert np.all(upper[1:] <= upper[:-1])
+    np.testing.assert_array_equal(lower[-1], upper[-1])
+    # Also between the first witness of a row and its last, not only before and after.
+    assert np.any((upper[:-1] < np.inf) & (lower[:-1] < lower[1:]) & (lower[1:] < truth))
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

@@ -1,5 +1,7 @@
 """`milp`: exact answers by mixed-integer programs, solved by HiGHS; every witness is replayed."""
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,6 +25,9 @@ from treeproof.results.verdict import UnknownReason, Verdict
 
 _GROWTH = 1.5
 """By what factor balls grow until one is broken."""
+_NARROW = 1.1
+"""Where the nearest witness is at most this factor away from what is proved, it is searched for by
+its distance; before, balls between the two are asked, which are smaller and so much easier."""
 
 
 @dataclass(slots=True)
@@ -160,7 +165,7 @@ class MilpEngine(RowEngine):
             outcomes.reason[row] = search.reason or UnknownReason.SOLVER_FAILED
 
     def _nearest(self, search: MilpSearch) -> Level:
-        """Find the nearest violation; returns the level below which there is none, infinite too."""
+        """Find the nearest violation; returns the level below which none is, infinite too."""
         levels = search.all_levels()
         proved = HERE
         if self.form == "whole" and levels:
@@ -171,8 +176,10 @@ class MilpEngine(RowEngine):
             proved = _grow(search, levels)
             if search.best is None:
                 return proved
-        is_closed = all(_close_in(search, constraints) for constraints in search.alternatives)
-        return search.level if is_closed else proved
+        # Sound: each alternative has nothing below its own level, so none has below the least. One
+        # that is closed has the level of the witness known then, which later ones only lower.
+        each = [_close_in(search, a, levels, proved) for a in search.alternatives]
+        return min(search.level, *each)
 
 
 def _decide_by_price(pricing: Pricing, search: MilpSearch) -> None:
@@ -215,8 +222,8 @@ def _find_cheapest(pricing: Pricing, search: MilpSearch) -> None:
 
 def _grow(search: MilpSearch, levels: list[Level]) -> Level:
     """Ask at growing radii until one is broken; returns the level below which nothing is."""
-    proved = HERE
     number = _first_open(search, levels)
+    proved = levels[number] if number else HERE
     while levels:
         number = min(number, len(levels) - 1)
         box = search.box_below(levels[number], inclusive=True)
@@ -250,11 +257,25 @@ def _first_open(search: MilpSearch, levels: list[Level]) -> int:
     return low
 
 
-def _close_in(search: MilpSearch, constraints: range) -> bool:
-    """Search nearer than the best witness until there is provably nothing; False when open."""
-    while search.level != HERE:
-        verdict = search.find(constraints, search.box_below(search.level, inclusive=False))
-        if verdict is not Verdict.FALSIFIED:
-            return verdict is Verdict.VERIFIED
-        search.find_nearest(constraints, search.box_below(search.level, inclusive=False))
-    return True
+def _close_in(search: MilpSearch, constraints: range, levels: list[Level], proved: Level) -> Level:
+    """Search nearer than the best witness; returns the level below which nothing is.
+
+    That of the witness itself, when there is provably nothing nearer.
+    """
+    while proved < search.level:
+        # Sound: what is nearer than the witness is in the cells of the levels before its own.
+        number = last = bisect_left(levels, search.level) - 1
+        if search.level[0] > _NARROW * proved[0] > 0.0:
+            middle = math.sqrt(proved[0]) * math.sqrt(search.level[0])
+            number = max(bisect_left(levels, (middle, False)), bisect_left(levels, proved))
+            number = min(number, last)
+        box = search.box_below(levels[number] if number >= 0 else HERE, inclusive=True)
+        verdict = search.find(constraints, box)
+        if verdict is Verdict.UNKNOWN:
+            break
+        if verdict is Verdict.VERIFIED:
+            # Sound: nothing is in the box, whose levels end before the next one.
+            proved = levels[number + 1]
+        elif number == last and proved < search.level:
+            search.find_nearest(constraints, search.box_below(search.level, inclusive=False))
+    return min(proved, search.level)
