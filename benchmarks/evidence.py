@@ -1,6 +1,6 @@
 """Evidence on the paper's models: every row's open ball of its exact radius, recorded and checked.
 
-Run ``python benchmarks/evidence.py [--rows N] [--models a,b] [--state FILE]``; the table goes to
+Run ``python -m benchmarks.evidence [--rows N] [--models a,b] [--state FILE]``; the table goes to
 ``benchmarks/results/evidence.md``, or only to the terminal with ``--dry``. Needs the paper's data
 and models: TREEPROOF_PAPER_DATA, by default ../shared.
 
@@ -21,7 +21,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from exact import Subject, subjects
+from benchmarks.subjects import Subject, subjects
 
 import treeproof
 from treeproof.checker import RunChecker
@@ -144,7 +144,7 @@ def report(done: list[dict[str, Any]], *, dry: bool) -> None:
     text = "\n".join("| " + " | ".join(row) + " |" for row in table)
     words = (
         "# Evidence\n\n"
-        f"{__doc__.strip().splitlines()[0]} Written by `python benchmarks/evidence.py`"
+        f"{__doc__.strip().splitlines()[0]} Written by `python -m benchmarks.evidence`"
         f" (treeproof {treeproof.__version__}, Python {platform.python_version()},"
         f" {platform.machine()}).\n\n"
         "Every row is claimed for the open ball of its exact radius, and for the closed one where\n"

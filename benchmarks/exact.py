@@ -4,10 +4,10 @@ Run ``python -m benchmarks.exact [--rows N] [--models a,b] [--live-veritas N] [-
 [--threads]``; the tables go to ``benchmarks/results/exact.md``, or only to the terminal with
 ``--dry``. Needs the paper's data and models: TREEPROOF_PAPER_DATA, by default ../shared.
 
-One thread, one run, one batch per model; rows that the model gets wrong need no search and are left
-out. treeVerification's seconds were measured in another run, on a machine like this one under load;
-they vary by up to 2.5 times, and it gives lower bounds only. Ratios are over the rows that the
-other tool answered.
+One thread, one run, one batch per model, seconds of the processor (processor_clock.py); rows that
+the model gets wrong need no search and are left out. treeVerification's seconds were measured in
+another run, on a machine like this one under load; they vary by up to 2.5 times, and it gives lower
+bounds only. Ratios are over the rows that the other tool answered.
 
 "A pass" goes from a row and r* to the leaves of all trees in that ball and does nothing else: ours,
 and `build_strict` of the sketch in the paper's data (models with one output). The columns give the
@@ -15,7 +15,7 @@ median over rows of the time for the whole answer divided by the faster of the t
 row, and divided by the sketch's. Passes go through the rows as the answers do, so that neither
 finds its row in the processor's cache; ours are the median of three runs, for answers and passes.
 
-Two threads and one take turns, five times each, and the best counts.
+Two threads and one take turns by the wall clock, five times each, and the best counts.
 
 Veritas runs here, in the same process, with tight settings (30 steps, guard 1e-8, 10 s per row),
 from twice treeVerification's bound or, without one, twice the radius; its trees are handed over as
@@ -25,24 +25,21 @@ seconds; rows count that it finishes, with a bracket of a thousandth.
 """
 
 import argparse
-import csv
 import importlib.util
-import json
 import os
 import platform
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 import numba
 import numpy as np
+from benchmarks.processor_clock import UNIT
+from benchmarks.subjects import DATA, Subject, subjects
 from numpy.typing import NDArray
 
 import treeproof
@@ -51,10 +48,7 @@ from treeproof.kernels.core.cells import box_cells
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import memory_kernel
 from treeproof.kernels.core.leaves import restrict
-from treeproof.loaders import load_ensemble
-from treeproof.prediction import Model
 
-DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "exact.md"
 
 N_RUNS = 3
@@ -95,65 +89,6 @@ LIVE_COLUMNS = (
     "theirs / ours, 99 %",
     "brackets that miss r*",
 )
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model of the paper with its rows, and what others measured on them, by row number."""
-
-    name: str
-    n_trees: int
-    path: Path
-    model: Model
-    X: NDArray[np.float32]
-    y: NDArray[np.int64]
-    peers: dict[int, dict[str, str]]
-
-
-def subjects(names: list[str] | None, n_rows: int) -> list[Subject]:
-    """All models, or those named, with their first rows."""
-    found = []
-    for entry in json.loads((DATA / "models" / "models.json").read_text()):
-        if names is not None and entry["name"] not in names:
-            continue
-        X, y = rows_of(entry["dataset"], int(entry["feature_start"]))
-        path = DATA / "models" / f"{entry['name']}.json"
-        found.append(
-            Subject(
-                name=entry["name"],
-                n_trees=int(entry["n_trees"]),
-                path=path,
-                model=Model(load_ensemble(path)),
-                X=X[:n_rows],
-                y=y[:n_rows],
-                peers=peers_of(entry["name"], entry["dataset"]),
-            )
-        )
-    if not found:
-        raise SystemExit(f"no model of {DATA / 'models' / 'models.json'} is named {names}")
-    return found
-
-
-def rows_of(dataset: str, feature_start: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The authors' rows where they are known, otherwise the first test rows."""
-    with np.load(DATA / "data" / f"{dataset}.npz", allow_pickle=False) as arrays:
-        part = "attack500" if "X_attack500" in arrays.files else "test"
-        X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
-    if X.dtype == np.uint8:
-        X = X.astype(np.float32) / np.float32(255)
-    if feature_start:
-        X = np.hstack([np.zeros((len(X), feature_start), dtype=np.float32), X])
-    return X, y.astype(np.int64)
-
-
-def peers_of(name: str, dataset: str) -> dict[int, dict[str, str]]:
-    """What other tools found on a model, by row; empty where nothing is known."""
-    kind = name.rpartition("_")[2].replace("unrobust", "natural")
-    path = DATA / "peers" / f"anchors_{dataset}_{kind}.csv"
-    if not (name.startswith("paper_") and path.exists()):
-        return {}
-    with path.open(newline="") as file:
-        return {int(row["index"]): row for row in csv.DictReader(file)}
 
 
 def numbers(peers: dict[int, dict[str, str]], column: str, n_rows: int) -> NDArray[np.float64]:
@@ -360,9 +295,9 @@ def threads_line(subject: Subject) -> list[str]:
     seconds = [np.inf, np.inf]
     for _ in range(5):
         for index, n_jobs in enumerate((1, 2)):
-            began = time.perf_counter()
+            began = time.monotonic()
             treeproof.radius(subject.model, subject.X, subject.y, n_jobs=n_jobs, arithmetic="real")
-            seconds[index] = min(seconds[index], time.perf_counter() - began)
+            seconds[index] = min(seconds[index], time.monotonic() - began)
     rate = [len(subject.X) / second for second in seconds]
     name = f"{subject.name} ({subject.n_trees:,})"
     return [name, f"{rate[0]:.0f}", f"{rate[1]:.0f}", f"{rate[1] / rate[0]:.2f}"]
@@ -377,7 +312,7 @@ def versions(with_veritas: bool) -> str:
     words = (
         f"treeproof {treeproof.__version__}, Python {platform.python_version()},"
         f" numba {numba.__version__}, NumPy {np.__version__}, {platform.machine()},"
-        f" {os.cpu_count()} processors"
+        f" {os.cpu_count()} processors, {UNIT}"
     )
     if with_veritas:
         import veritas

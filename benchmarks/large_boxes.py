@@ -1,9 +1,9 @@
 """Default forests of scikit-learn, whose radii are large and whose trees are deep, beside Veritas.
 
 Run ``python -m benchmarks.large_boxes [--rows N] [--limit S] [--forests a;b] [--veritas N]
-[--evidence N] [--others N]``; the tables go to ``benchmarks/results/large_boxes.md``, with the
-lines of forests that were measured before, or only to the terminal with ``--dry``. Data is found by
-TREEPROOF_PAPER_DATA, by default ../shared.
+[--evidence N] [--others N]``; the tables go to ``benchmarks/results/large_boxes.md``, beside
+what was measured before of other forests and other tables, or only to the terminal with ``--dry``.
+Data is found by TREEPROOF_PAPER_DATA, by default ../shared.
 
 Forests have default settings and random_state 0. The first rows of the test part that a forest gets
 right are asked about one at a time, on one thread; seconds, also those of limits, are those of the
@@ -376,8 +376,11 @@ def saved() -> dict[str, dict[str, list[str]]]:
 
 
 def save(name: str, lines: dict[str, list[str]]) -> str:
-    """Put the lines of a forest among those of others; returns the page."""
-    everything = saved() | {name: lines}
+    """Put the lines of a forest among those of others and its own of before; returns the page."""
+    known = saved()
+    before = known.get(name, {})
+    versions = sorted({*before.get("versions", []), *lines["versions"]})
+    everything = known | {name: before | lines | {"versions": versions}}
     order = [f"{name}, {kind}" for name in FORESTS for kind in KINDS]
     everything = {name: everything[name] for name in order if name in everything}
     RESULTS.with_suffix(".json").write_text(json.dumps(everything, indent=1) + "\n")

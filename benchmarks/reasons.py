@@ -1,6 +1,6 @@
 """Reasons: sizes and times beside XReason's, on the rows that its authors explained, and more.
 
-Run ``python benchmarks/reasons.py [--sets a,b] [--parts xreason,minimum,paper,forest] [--rows N]``;
+Run ``python -m benchmarks.reasons [--sets a,b] [--parts xreason,minimum,paper,forest] [--rows N]``;
 the tables go to ``benchmarks/results/reasons.md``, or only to the terminal with ``--dry``. Needs
 models and figures of XReason and the paper's models: TREEPROOF_PAPER_DATA, by default ../shared.
 
@@ -21,7 +21,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from exact import subjects
+from benchmarks.subjects import subjects
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
@@ -161,7 +161,7 @@ def main() -> None:
     entries = [e for e in entries if options.sets is None or e["name"] in options.sets]
     parts = [
         "# Reasons\n",
-        f"{(__doc__ or '').strip().splitlines()[0]} Written by `python benchmarks/reasons.py`"
+        f"{(__doc__ or '').strip().splitlines()[0]} Written by `python -m benchmarks.reasons`"
         f" (treeproof {treeproof.__version__}, Python {platform.python_version()},"
         f" {platform.machine()}).\n",
         (__doc__ or "").strip().split("\n\n")[-1] + "\n",

@@ -35,7 +35,6 @@ from typing import Any
 
 import benchmarks.processor_clock  # before all compiled code
 import numpy as np
-from benchmarks.exact import Subject, subjects
 from benchmarks.scoreboard_peers import (
     Peer,
     live_program,
@@ -43,6 +42,7 @@ from benchmarks.scoreboard_peers import (
     saved_lt_attack,
     saved_tree_verification,
 )
+from benchmarks.subjects import Subject, subjects
 from numpy.typing import NDArray
 
 import treeproof as tp

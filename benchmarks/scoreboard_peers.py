@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.exact import DATA, Subject
+from benchmarks.subjects import DATA, Subject
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]

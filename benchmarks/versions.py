@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from benchmarks.exact import subjects
+from benchmarks.subjects import subjects
 
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results" / "versions.md"
