@@ -237,6 +237,50 @@ def test_bugs_planted_in_the_checker_are_caught(name):
         check_many(module, 800)
 
 
+LOW, HIGH, ALL = (0, 1), (2, 3), (0, 3)
+TWO_TREES = [[(LOW, ALL, ALL), (HIGH, ALL, ALL)], [(LOW, ALL, ALL), (HIGH, ALL, ALL)]]
+"""Leaves 7 to 10, of which 8 and 9 have a gain of 2, and are apart."""
+GRAPH = {"exponent": 0, "unit": 1, "required": 3, "listed": [(8, 2), (9, 2)], "nodes": [("K", 1)]}
+
+
+def follow(leaf_numbers=(7, 8, 9, 10), missing=3, **changes):
+    proof = graph_bytes(**GRAPH | changes)
+    pieces = as_pieces(TWO_TREES, [[0, 2], [2, 0]])._replace(leaf=np.array(leaf_numbers))
+    cliques.follow(Reader(proof, 4 * len(proof) + 4), pieces, missing, 0, "here")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"exponent": -1}, "weights finer than the unit"),
+        ({"exponent": 2048}, "no such unit"),
+        ({"unit": 0}, "no such unit"),
+        ({"unit": -1}, "no such unit"),
+        ({"listed": []}, "no such number of leaves"),
+        ({"listed": [(8, 2)] * 8193}, "no such number of leaves"),
+        ({"listed": [(8, 2)] * 8192}, "listed twice"),
+        ({"listed": [(8, 2), (9, 2), (8, 2)]}, "listed twice"),
+        ({"listed": [(8, 2), (9, 2), (11, 2)]}, "not in the box"),
+        ({"leaf_numbers": (7, 8, 9, 9)}, "a leaf is no range"),
+        ({"listed": [(8, 2)]}, "a leaf that counts is not listed"),
+        ({"listed": [(8, 1), (9, 2)]}, "a weight is too small"),
+        ({"listed": [(7, 0), (8, 2), (9, 2)]}, "a weight is too small"),
+        ({"required": 4}, "too much is required"),
+        ({"required": 0}, "too much is required"),
+        ({"nodes": [("X", 1)]}, "unknown node 'X'"),
+        ({"nodes": [("K", 2)]}, "another number of classes"),
+        ({"nodes": [("B", 0)]}, "other leaves are left"),
+        ({"missing": 2, "required": 2}, "classes do not cover all leaves"),
+        ({"missing": 2, "required": 2, "nodes": [("B", 1)]}, "other leaves are left"),
+        ({"missing": 2, "required": 2, "nodes": [("B", 2)]}, "a clique weighs enough"),
+    ],
+)
+def test_what_is_wrong_with_a_graph_is_named(changes, words):
+    follow()
+    with pytest.raises(CertificateRejected, match=words):
+        follow(**changes)
+
+
 # End to end
 
 
