@@ -349,9 +349,11 @@ def draw(lines: list[Score], path: Path) -> None:
     handles = [
         plt.Line2D([], [], marker="o", linestyle="", color=colours[k], label=k) for k in kinds
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=6, frameon=False)
+    width = max(3 * n_columns // 2, 2)
+    figure.legend(handles=handles, loc="lower center", ncols=width, frameon=False)
     figure.suptitle("Lower bounds (▲) and upper bounds (▼, cut at 2) over the exact radius")
-    figure.tight_layout(rect=(0, 0.02 + 0.14 / n_rows, 1, 1))
+    below = 0.1 + 0.22 * -(-len(kinds) // width)  # inches of the legend
+    figure.tight_layout(rect=(0, below / (3.4 * n_rows), 1, 1))
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)
 
