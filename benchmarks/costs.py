@@ -24,7 +24,6 @@ which is done once.
 import argparse
 import contextlib
 import json
-import os
 import platform
 import time
 import warnings
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.subjects import DATA, subjects
 from numpy.typing import NDArray
 
 import treeproof as tp
@@ -224,10 +224,10 @@ def ocean_answers(
         yield cost, proved, seconds
 
 
-def tabular(options: argparse.Namespace, root: Path, page: Page) -> None:
+def tabular(options: argparse.Namespace, page: Page) -> None:
     """Typed columns of Adult, COMPAS and Credit."""
     for name in options.data.split(","):
-        columns = typed_columns(root / "tabular" / f"{name}.csv")
+        columns = typed_columns(DATA / "tabular" / f"{name}.csv")
         order = np.random.default_rng(0).permutation(len(columns.frame))
         train, test = np.split(order, [len(order) * 4 // 5])
         X, y = columns.frame, columns.labels
@@ -276,23 +276,19 @@ def compared(ocean: NDArray[np.float64], answers: Answers, norm: str) -> list[st
     return [*line, f"{mean:.2f}", f"{mean / ours:.0f}"]
 
 
-def paper(options: argparse.Namespace, root: Path, page: Page) -> None:
+def paper(options: argparse.Namespace, page: Page) -> None:
     """L1 and L2 radii of the paper's models, beside those of L∞."""
-    for entry in json.loads((root / "models" / "models.json").read_text()):
-        if options.only and entry["name"] not in options.only.split(","):
-            continue
-        X, y = paper_rows(root, entry["dataset"], int(entry["feature_start"]))
-        model = tp.load(root / "models" / f"{entry['name']}.json")
-        X, y = X[: options.rows], y[: options.rows]
-        right = model.predict(X) == y
-        X, y = X[right], y[right]
+    for subject in subjects(options.only.split(",") if options.only else None, options.rows):
+        model = subject.model
+        right = model.predict(subject.X) == subject.y
+        X, y = subject.X[right], subject.y[right]
         for number, (norm, perturbation) in enumerate(
             (("LInf", tp.LInf()), ("L2", tp.L2()), ("L1", tp.L1()))
         ):
             asked(model, X[:1], y[:1], perturbation)
             answers = asked(model, X, y, perturbation)
             results = answers.results
-            line = [entry["name"], norm, *summary(answers)]
+            line = [subject.name, norm, *summary(answers)]
             if norm == "LInf":
                 plain, nearest = answers, results.lower
             else:
@@ -302,7 +298,7 @@ def paper(options: argparse.Namespace, root: Path, page: Page) -> None:
                     line += by_milp(
                         model, X[: options.milp], y[: options.milp], perturbation, results
                     )
-            page.add("paper", f"{entry['name']} {number}", line)
+            page.add("paper", f"{subject.name} {number}", line)
 
 
 def by_milp(model: Any, X: Any, y: Any, perturbation: Any, results: tp.Results) -> list[str]:
@@ -311,20 +307,6 @@ def by_milp(model: Any, X: Any, y: Any, perturbation: Any, results: tp.Results) 
     closed = other.exact & results.exact[: len(X)]
     equal = closed & np.isclose(other.upper, results.upper[: len(X)], rtol=1e-6)
     return [f"{len(X)}", f"{closed.sum()}", f"{equal.sum()}"]
-
-
-def paper_rows(
-    root: Path, dataset: str, feature_start: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The authors' rows where they are known, otherwise the first test rows."""
-    with np.load(root / "data" / f"{dataset}.npz", allow_pickle=False) as arrays:
-        part = "attack500" if "X_attack500" in arrays.files else "test"
-        X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
-    if X.dtype == np.uint8:
-        X = X.astype(np.float32) / np.float32(255)
-    if feature_start:
-        X = np.hstack([np.zeros((len(X), feature_start), dtype=np.float32), X])
-    return X, y.astype(np.int64)
 
 
 def new_ocean(library_model: Any, columns: Columns) -> Any:
@@ -364,10 +346,9 @@ def main() -> None:
     parser.add_argument("--milp", type=int, default=0)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    root = Path(os.environ.get("TREEPROOF_PAPER_DATA", "../shared"))
     page = Page(options.output)
     for part in options.parts.split(","):
-        {"tabular": tabular, "paper": paper}[part](options, root, page)
+        {"tabular": tabular, "paper": paper}[part](options, page)
 
 
 if __name__ == "__main__":

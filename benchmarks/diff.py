@@ -10,7 +10,6 @@ Everything runs in one thread; limits and times are seconds of the processor (pr
 """
 
 import argparse
-import os
 import platform
 import time
 import warnings
@@ -22,6 +21,7 @@ from typing import Any
 
 import benchmarks.processor_clock  # noqa: F401  before all compiled code
 import numpy as np
+from benchmarks.subjects import DATA
 
 import treeproof as tp
 
@@ -51,8 +51,7 @@ class Data:
 
 
 def read_data() -> Data:
-    root = Path(os.environ.get("TREEPROOF_PAPER_DATA", "../shared"))
-    with np.load(root / "data" / "ijcnn1.npz") as found:
+    with np.load(DATA / "data" / "ijcnn1.npz") as found:
         # As users have them: doubles, of which these are the float32 numbers.
         return Data(
             found["X_train"][:N_TRAIN].astype(np.float64),

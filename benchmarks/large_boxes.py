@@ -24,7 +24,6 @@ import argparse
 import contextlib
 import io
 import json
-import os
 import platform
 import sys
 import time
@@ -40,6 +39,7 @@ import numba
 import numpy as np
 import sklearn
 from benchmarks.processor_clock import UNIT
+from benchmarks.subjects import DATA
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from tests.unit.checker.certificates import packed, unpacked
@@ -50,7 +50,6 @@ from treeproof.engines import exact
 from treeproof.prediction import Model
 from treeproof.results.run_file import row_records
 
-DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
 RESULTS = Path(__file__).parent / "results" / "large_boxes.md"
 FORESTS = (
     *("ijcnn1", "covtype 10000", "covtype 50000", "mnist26", "higgs", "breast_cancer", "diabetes"),
@@ -396,7 +395,7 @@ def page(everything: dict[str, dict[str, list[str]]]) -> str:
     versions = [
         words
         for words in sorted(known)
-        if not any(words < other and other.startswith(words) for other in known)
+        if not any(other.startswith(f"{words},") for other in known)
     ]
     text = "# Large boxes: default forests\n\n" + "; ".join(versions)
     text += f"; one thread, {UNIT}. Made by `benchmarks/large_boxes.py`.\n\n"

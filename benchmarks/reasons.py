@@ -21,7 +21,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from benchmarks.subjects import subjects
+from benchmarks.subjects import DATA, subjects
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
@@ -29,7 +29,7 @@ import treeproof
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "reasons.md"
-DATA = Path(os.environ.get("TREEPROOF_PAPER_DATA", HERE.parents[1] / "shared")) / "explanations"
+EXPLANATIONS = DATA / "explanations"
 SMALL = 21
 """Features of the sets on which minimum sizes are sought."""
 MINIMUM_S = 5.0
@@ -40,8 +40,8 @@ def explained(entry: dict[str, Any]) -> tuple[treeproof.Model, np.ndarray, dict[
     options = {"n_features": entry["features"]}
     if entry["classes"] > 2:
         options["n_classes"] = entry["classes"]
-    model = treeproof.load(DATA / f"{entry['name']}.dump.json", **options)
-    with (DATA / f"{entry['name']}.rows.csv").open() as file:
+    model = treeproof.load(EXPLANATIONS / f"{entry['name']}.dump.json", **options)
+    with (EXPLANATIONS / f"{entry['name']}.rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     X = np.array([[float(row[f"f{i}"]) for i in range(entry["features"])] for row in rows])
     names = ("mx_size", "mx_seconds", "smt_size", "smt_seconds")
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds per row of these")
     parser.add_argument("--dry", action="store_true")
     options = parser.parse_args()
-    entries = json.loads((DATA / "index.json").read_text())
+    entries = json.loads((EXPLANATIONS / "index.json").read_text())
     entries = [e for e in entries if options.sets is None or e["name"] in options.sets]
     parts = [
         "# Reasons\n",

@@ -8,7 +8,6 @@ the same run. Seconds, also those of limits, are those of the processor (process
 """
 
 import argparse
-import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import numba
 import numpy as np
 import xgboost
 from benchmarks.processor_clock import UNIT
+from benchmarks.subjects import DATA
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
@@ -47,18 +47,17 @@ def cases() -> Iterator[Case]:
     )  # fmt: skip
     X = ((X - X.min(0)) / np.ptp(X, 0)).astype(np.float32)
     yield "six classes, 240 trees", boosted(X[:10_000], y[:10_000], 40), X[10_000:], y[10_000:]
-    data = Path(os.environ.get("TREEPROOF_PAPER_DATA", Path(__file__).parents[2] / "shared"))
-    if (data / "data" / "mnist.npz").exists():
-        with np.load(data / "data" / "mnist.npz", allow_pickle=False) as table:
+    if (DATA / "data" / "mnist.npz").exists():
+        with np.load(DATA / "data" / "mnist.npz", allow_pickle=False) as table:
             X, y, rows, labels = (
                 table[name] for name in ("X_train", "y_train", "X_test", "y_test")
             )
         X, rows = (part[:20_000].astype(np.float32) / np.float32(255) for part in (X, rows))
         yield "MNIST, 200 trees", boosted(X, y[:20_000], 20), rows, labels
-        with np.load(data / "data" / "covtype.npz", allow_pickle=False) as table:
+        with np.load(DATA / "data" / "covtype.npz", allow_pickle=False) as table:
             rows, labels = table["X_test"], table["y_test"]
         rows = np.hstack([np.zeros((len(rows), 1), dtype=np.float32), rows])
-        model = treeproof.load(data / "models" / "paper_covtype_unrobust.json")
+        model = treeproof.load(DATA / "models" / "paper_covtype_unrobust.json")
         yield "covtype, 560 trees", model, rows, labels
 
 
