@@ -15,6 +15,7 @@ from tests.strategies import Sizes, random_case
 from tests.unit.checker.test_nodes import model as model_of
 from tests.unit.checker.test_nodes import stump
 from treeproof.engines.base import Budget
+from treeproof.engines.baselines import milp as engine
 from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.milp import MilpEngine
 from treeproof.engines.baselines.programs import (
@@ -88,6 +89,27 @@ def test_both_bounds_close_in_with_every_program():
     np.testing.assert_array_equal(lower[-1], upper[-1])
     # Also between the first witness of a row and its last, not only before and after.
     assert np.any((upper[:-1] < np.inf) & (lower[:-1] < lower[1:]) & (lower[1:] < truth))
+
+
+def test_bounds_after_any_number_of_programs_hold_on_models_with_ties(monkeypatch):
+    """With balls that begin at the row, grow too far and are halved to the end."""
+    monkeypatch.setattr(engine, "_first_open", lambda *_: 0)
+    monkeypatch.setattr(engine, "_GROWTH", 1e3)
+    monkeypatch.setattr(engine, "_NARROW", 1.0)
+    rng = np.random.default_rng(17)
+    n_between = 0
+    for _ in range(300):
+        query = random_case(rng, Sizes(rows=1, trees=6, depth=4), ask="radius").query
+        truth = brute_force.radius(query, 0).value
+        before = -np.inf
+        for node_limit in range(1, 7):
+            found = MilpEngine().radius(query, Budget(node_limit=node_limit))
+            lower, upper = found.lower[0], found.upper[0]
+            assert before <= lower <= truth <= upper
+            assert not found.exact[0] or lower == upper
+            n_between += bool(before < lower < upper < np.inf)
+            before = lower
+    assert n_between > 10
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class MilpEngine(RowEngine):
         # Sound: each alternative has nothing below its own level, so none has below the least. One
         # that is closed has the level of the witness known then, which later ones only lower.
         each = [_close_in(search, a, levels, proved) for a in search.alternatives]
-        return min(search.level, *each)
+        return min([search.level, *each])
 
 
 def _decide_by_price(pricing: Pricing, search: MilpSearch) -> None:
@@ -223,6 +223,7 @@ def _find_cheapest(pricing: Pricing, search: MilpSearch) -> None:
 def _grow(search: MilpSearch, levels: list[Level]) -> Level:
     """Ask at growing radii until one is broken; returns the level below which nothing is."""
     number = _first_open(search, levels)
+    # Sound: the best leaves of all trees rule out the box of the level before, and smaller ones.
     proved = levels[number] if number else HERE
     while levels:
         number = min(number, len(levels) - 1)
