@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
 from xgboost import XGBClassifier
 
 import treeproof as tp
 from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.lp import LpEngine
-from treeproof.engines.baselines.programs import solve
+from treeproof.engines.baselines.programs import ProgramSearch, solve
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,51 @@ def test_radius_and_verify_say_the_same(boosted, relaxation):
     verdict = tp.verify(model, X, perturbation=tp.LInf(eps), engine=tp.lp(relaxation)).verdict
     assert np.all(verdict[lower > eps] == "verified")
     assert np.all(verdict[lower < eps] == "unknown")
+
+
+def test_a_class_at_the_first_distance_settles_a_row(monkeypatch):
+    """No other class can be nearer, so the programs of the others need not be solved."""
+    X, y = load_digits(n_class=4, return_X_y=True)
+    classifier = XGBClassifier(n_estimators=10, max_depth=4, tree_method="exact")
+    question = (tp.load(classifier.fit(X, y)), X[:8])
+    options = {"engine": tp.lp("distance"), "arithmetic": "real"}
+    n_programs = 0
+
+    def counted(*arguments, **options):
+        nonlocal n_programs
+        n_programs += 1
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(module, "solve", counted)
+    together = tp.radius(*question, **options).lower
+    n_together, n_programs = n_programs, 0
+    alternatives = ProgramSearch.alternatives.fget
+    each = []
+    for number in range(3):
+        only = property(lambda search, number=number: alternatives(search)[number : number + 1])
+        monkeypatch.setattr(ProgramSearch, "alternatives", only)
+        each.append(tp.radius(*question, **options).lower)
+    np.testing.assert_array_equal(together, np.min(each, axis=0))
+    assert np.unique(together).tolist() == [0.5, 1.0]  # thresholds are between whole numbers
+    assert n_together < n_programs
+
+
+def test_a_program_that_shows_nothing_leaves_the_first_distance_that_means_something(monkeypatch):
+    """A row on thresholds has cells at distance 0, which the best leaves of all trees exclude."""
+    X, y = load_digits(n_class=2, return_X_y=True)
+    model = tp.load(XGBClassifier(n_estimators=10, tree_method="hist").fit(X, y))
+
+    def shows_nothing(*arguments, **options):
+        answer = solve(*arguments, **options)
+        return dataclasses.replace(answer, row_multiplier=np.zeros_like(answer.row_multiplier))
+
+    trees = model.ensemble.trees
+    X[:8, trees.feature[0]] = trees.threshold[0]
+    radius = tp.radius(model, X[:8], arithmetic="real").upper
+    assert set(np.minimum(radius, 1.0)) == {0.0, 1.0}  # thresholds are whole numbers
+    monkeypatch.setattr(module, "solve", shows_nothing)
+    found = tp.radius(model, X[:8], engine=tp.lp("distance"), arithmetic="real")
+    np.testing.assert_array_equal(found.lower, np.minimum(radius, 1.0))
 
 
 def test_bad_multipliers_give_weak_bounds_never_wrong_ones(boosted, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -238,6 +239,33 @@ def test_bounds_from_any_multipliers_hold():
         assert safe_bound(program, rng.normal(size=3)) <= cost
         best = solve(program, time_limit_s=10.0, relaxed=True)
         assert safe_bound(program, best.row_multiplier) == pytest.approx(best.bound, abs=1e-6)
+
+
+def test_large_multipliers_that_cancel_cost_no_more_than_their_rounding():
+    """Interior points leave multipliers whose sum is a million times the bound."""
+    rng = np.random.default_rng(8)
+    program = Program()
+    program.add_columns(1500)
+    program.cost = rng.normal(size=1500).tolist()
+    multiplier = []
+    for _ in range(1000):
+        columns = rng.choice(1500, size=4, replace=False).tolist()
+        weights = rng.normal(size=4).tolist()
+        for sign in (1.0, -1.0):
+            program.add_row(columns, [sign * weight for weight in weights], -4.0, 4.0)
+            multiplier.append(1e4 + rng.normal())
+    exact = sum(
+        Fraction(y) * Fraction(program.row_low[row] if y > 0.0 else program.row_high[row])
+        for row, y in enumerate(multiplier)
+    )
+    reduced = [Fraction(cost) for cost in program.cost]
+    for row, y in enumerate(multiplier):
+        for entry in range(program.start[row], program.start[row + 1]):
+            reduced[program.index[entry]] -= Fraction(y) * Fraction(program.value[entry])
+    exact += sum(min(each, Fraction(0)) for each in reduced)  # columns are between 0 and 1
+    found = safe_bound(program, np.array(multiplier))
+    assert found <= exact
+    assert exact - Fraction(found) < Fraction(1, 10**5)
 
 
 def test_the_missing_solver_is_named(monkeypatch):

@@ -29,6 +29,9 @@ from treeproof.results.verdict import UnknownReason, Verdict
 _SCALING_ERROR = 1e-12
 """Numbers of a program are rounded once or twice when they are scaled to the order of 1."""
 
+_TOLERANCE = 1e-7
+"""HiGHS's own for linear programs, whose numbers are of the order of 1."""
+
 _NONE: Level = (np.inf, False)
 
 
@@ -149,8 +152,16 @@ def _nearest_possible(search: ProgramSearch) -> Level:
         return _NONE
     box = search.box_below(levels[-1], inclusive=True)
     scale = levels[-1][0] or 1.0
+    # Distances that HiGHS cannot tell from 0 are decided, which is sound for any ball, so that a
+    # class at the first distance that means something settles the row.
+    n_here = sum(distance <= _TOLERANCE * scale for distance, _ in levels)
+    if n_here and _excludes(search, search.box_below(levels[n_here - 1], inclusive=True)):
+        levels = levels[n_here:]
+        if not levels:
+            return _NONE
     nearest = np.inf
-    for constraints in search.alternatives:
+    # The alternative that lacks least is likely to be the nearest, which may settle the answer.
+    for constraints in sorted(search.alternatives, key=lambda each: _lacking(search, each)):
         restricted = restricted_to(search.query, search.row, constraints, box)
         if restricted.is_excluded_by_eq6():
             continue
@@ -160,8 +171,16 @@ def _nearest_possible(search: ProgramSearch) -> Level:
         if bound == -np.inf and _is_excluded(search, constraints, box):
             continue  # the relaxation has no point at all, and the other program shows it
         nearest = min(nearest, bound - _SCALING_ERROR)
+        if nearest * scale <= levels[0][0]:
+            return levels[0]  # whatever the other alternatives would give
     if nearest == np.inf:
         return _NONE
     distance = max(nearest, 0.0) * scale
     # Only an exact argument could exclude the last distance, too.
     return next((level for level in levels if level[0] >= distance), levels[-1])
+
+
+def _lacking(search: ProgramSearch, constraints: range) -> float:
+    """How much the row itself lacks of breaking an alternative."""
+    here = restricted_to(search.query, search.row, constraints, (search.home, search.home))
+    return float(np.max(here.floor - here.base - here.leaves.gain.sum(axis=1)))

@@ -123,8 +123,9 @@ def solve(
             "dual_feasibility_tolerance": TOLERANCE,
         }
     elif len(program.cost) > _LARGE:
-        # Any multipliers will do, so the corner that the last phase looks for is not needed.
-        options |= {"solver": "ipm", "run_crossover": "off"}
+        # Any multipliers will do, so the corner that the last phase looks for is not needed. Trees
+        # make more rows than columns, so the dual program is the smaller one.
+        options |= {"solver": "ipm", "run_crossover": "off", "ipx_dualize_strategy": 1}
     if target is not None:
         options["objective_target"] = target
     for name, value in options.items():
@@ -192,16 +193,17 @@ def safe_bound(program: Program, row_multiplier: FloatArray) -> float:
     """Lower bound of the relaxed program's cost from any multipliers of its rows.
 
     Sound: ``cost · x = y · A x + (cost - A' y) · x``, and each term is bounded by the row's or the
-    column's bounds. Multipliers that would need an infinite bound are taken as 0. Sums of doubles
-    err by at most their number times 2**-53 times the sum of the magnitudes, which is subtracted
-    twice over. No solver is trusted.
+    column's bounds. Multipliers that would need an infinite bound are taken as 0. The reduced cost
+    of a column with n entries errs by at most n + 2 times 2**-53 times the sum of the magnitudes,
+    each product and each of the last sums by 2**-53 of its own; four times as much is subtracted.
+    No solver is trusted.
     """
     y = np.array(row_multiplier, dtype=np.float64)
     row_low, row_high = np.array(program.row_low), np.array(program.row_high)
     y[~np.isfinite(y)] = 0.0
     y[(y > 0.0) & ~np.isfinite(row_low)] = 0.0
     y[(y < 0.0) & ~np.isfinite(row_high)] = 0.0
-    side = np.where(y > 0.0, row_low, np.where(y < 0.0, row_high, 0.0))
+    of_row = y * np.where(y > 0.0, row_low, np.where(y < 0.0, row_high, 0.0))
     row_number = np.repeat(np.arange(len(y)), np.diff(program.start))
     index, value = np.array(program.index, dtype=np.int64), np.array(program.value)
     products = value * y[row_number]
@@ -209,11 +211,13 @@ def safe_bound(program: Program, row_multiplier: FloatArray) -> float:
     reduced = np.array(program.cost) - np.bincount(index, products, n_columns)
     magnitude = np.abs(program.cost) + np.bincount(index, np.abs(products), n_columns)
     low, high = np.array(program.column_low), np.array(program.column_high)
-    largest = np.maximum(np.abs(low), np.abs(high))
-    terms = np.minimum(reduced * low, reduced * high)
-    gross = math.fsum(np.abs(y * side)) + math.fsum(magnitude * largest)
-    n_terms = len(index) + len(y) + n_columns + 8
-    return math.fsum(y * side) + math.fsum(terms) - n_terms * 2.0**-51 * gross
+    of_column = np.minimum(reduced * low, reduced * high)
+    largest = magnitude * np.maximum(np.abs(low), np.abs(high))
+    # Interior points have multipliers of all sizes that cancel in the columns: an error by the
+    # number of all entries instead of a column's own would exceed small distances.
+    n_roundings = np.bincount(index, minlength=n_columns) + 8
+    error = math.fsum(n_roundings * largest) + 8.0 * math.fsum(np.abs(of_row))
+    return math.fsum(of_row) + math.fsum(of_column) - 2.0**-51 * error
 
 
 @dataclass(frozen=True, slots=True)
