@@ -43,8 +43,8 @@ class FileOptions(TypedDict, total=False):
     classes: Sequence[Any] | None
 
 
-class AskOptions(TypedDict, total=False):
-    """Options of every question about rows; `verify` explains them."""
+class RowOptions(TypedDict, total=False):
+    """Options of every question about rows, wherever it is answered; `verify` explains them."""
 
     goal: Goal | None
     arithmetic: Arithmetic
@@ -52,6 +52,11 @@ class AskOptions(TypedDict, total=False):
     time_limit_s: float
     node_limit: int
     memory_limit_mb: float
+
+
+class AskOptions(RowOptions, total=False):
+    """The same, where proofs can be kept."""
+
     evidence: bool
 
 

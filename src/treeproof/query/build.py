@@ -21,6 +21,7 @@ from treeproof.query.perturbations import (
     Box,
     in_order,
     is_priced,
+    require_perturbation,
     resolve,
     warn_of_categories,
     with_limit,
@@ -46,10 +47,7 @@ def build_query(
 
     The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
     """
-    if not isinstance(perturbation, Ball | Box):
-        raise InvalidInput(
-            f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {perturbation!r}."
-        )
+    require_perturbation(perturbation)
     if not is_priced(perturbation):
         warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
