@@ -48,6 +48,11 @@ def build_query(
     The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
     """
     require_perturbation(perturbation)
+    if goal is not None and not isinstance(goal, Goal):
+        raise InvalidInput(
+            "'goal' must be a KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, with its"
+            f" options, such as AvoidsTarget(0). Got {goal!r}."
+        )
     if not is_priced(perturbation):
         warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
