@@ -154,7 +154,7 @@ def run(
         return runner.answer(n_jobs, client, on_progress=tell, batch_rows=batch_rows)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Run:
     """What a run found.
 
@@ -180,6 +180,9 @@ class Run:
 
     def __len__(self) -> int:
         return self.tally.n_rows
+
+    def __repr__(self) -> str:
+        return f"<treeproof.Run: {self.summary().splitlines()[0]}>"
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
