@@ -141,6 +141,13 @@ def test_only_the_protocol_of_the_paper_is_another_search(iris):
             tp.radius(model, X[:2], y[:2], search=search)
 
 
+def test_what_is_no_property_is_named_as_the_function_does(iris):
+    model, X, _ = iris
+    for claim in ("fair", tp.Fair):
+        with pytest.raises(tp.InvalidInput, match="'claim' must be a property such as Fair"):
+            tp.prove(model, claim, tp.Box(X.min(axis=0), X.max(axis=0)))
+
+
 def test_negative_radii_are_refused_where_they_are_written():
     with pytest.raises(tp.InvalidInput, match="'eps' of LInf must be a number >= 0"):
         tp.LInf(-0.1)
