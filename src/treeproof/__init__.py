@@ -3,6 +3,7 @@
 Public names are imported on first use, so that ``import treeproof`` costs next to nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +217,9 @@ _HOME_OF = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'treeproof' has no attribute {name!r}")
+        # With its object, Python suggests the nearest name.
+        text = f"module 'treeproof' has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
     module, own_name = _HOME_OF[name]
     value = getattr(import_module(module), own_name)
     globals()[name] = value

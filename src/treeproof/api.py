@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from treeproof.errors import InvalidInput, UnsupportedQuery
+from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
+from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
     from treeproof.engines.base import Engine
     from treeproof.query.domain import Features
-    from treeproof.query.paper_protocol import PaperProtocol
     from treeproof.query.properties import Property
     from treeproof.query.query import Query
     from treeproof.results.features import FeatureResults
@@ -43,8 +43,8 @@ class FileOptions(TypedDict, total=False):
     classes: Sequence[Any] | None
 
 
-class AskOptions(TypedDict, total=False):
-    """Options of every question about rows; `verify` explains them."""
+class RowOptions(TypedDict, total=False):
+    """Options of every question about rows, wherever it is answered; `verify` explains them."""
 
     goal: Goal | None
     arithmetic: Arithmetic
@@ -52,6 +52,11 @@ class AskOptions(TypedDict, total=False):
     time_limit_s: float
     node_limit: int
     memory_limit_mb: float
+
+
+class AskOptions(RowOptions, total=False):
+    """The same, where proofs can be kept."""
+
     evidence: bool
 
 
@@ -246,6 +251,8 @@ def radius(
 
     refuse_others("radius", options, ShownOptions)
     ball = _without_radius(perturbation, "LInf(scale=...)")
+    if search is not None and not isinstance(search, PaperProtocol):
+        raise InvalidInput(f"'search' must be a PaperProtocol() or left out. Got {search!r}.")
     if search is not None and is_priced(ball):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
     progress = options.pop("progress", False)
@@ -704,4 +711,5 @@ def refuse_others(function: str, options: Any, known: Any) -> None:
         rename_domain(options, stacklevel=3)
     for name in options:
         if name not in known.__annotations__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+            near = nearest(name, known.__annotations__)
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}.{near}")

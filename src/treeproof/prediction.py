@@ -237,9 +237,9 @@ def _label_array(classes: tuple[Any, ...]) -> NDArray[Any]:
 
 def thread_count(n_jobs: int) -> int:
     """Number of threads that an `n_jobs` argument asks for."""
-    if n_jobs == 0 or n_jobs < -1:
+    if not isinstance(n_jobs, int | np.integer) or n_jobs == 0 or n_jobs < -1:
         raise InvalidInput(
-            f"'n_jobs' must be a positive number, or -1 for all cores. Got {n_jobs}."
+            f"'n_jobs' must be a positive whole number, or -1 for all cores. Got {n_jobs!r}."
         )
     return (cpu_count() or 1) if n_jobs == -1 else n_jobs
 

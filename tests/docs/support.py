@@ -14,7 +14,8 @@ INTRODUCTION = """\
 # What is supported
 
 Made from the registries of the package. What cannot be loaded or answered exactly is refused with a
-sentence that says why.
+sentence that says why. Every model also takes `classes`, names for the classes that it knows by
+number, and `self_test`.
 """
 
 CLOSING = """\

@@ -144,6 +144,27 @@ def test_the_layout_of_the_model_file_is_documented() -> None:
         assert f"`{field}`" in page
 
 
+@pytest.mark.parametrize(
+    ("page", "package"), [("exact-engine", "kernels"), ("evidence", "checker")]
+)
+def test_names_in_brackets_are_modules(page: str, package: str) -> None:
+    modules = {path.stem for path in (ROOT / "src/treeproof" / package).rglob("*.py")}
+    brackets = re.findall(r"\[(`\w+`(?:, `\w+`)*)\]", read(f"docs/explanation/{page}.md"))
+    named = {name for bracket in brackets for name in re.findall(r"\w+", bracket)}
+    assert len(named) > 3
+    assert named <= modules, named - modules
+
+
+def test_what_evidence_costs_is_what_was_measured() -> None:
+    table = read("benchmarks/results/evidence.md")
+    rows = re.findall(r"^\| \w+ \((\d+)\) (?:\| [^|]+ ){4}\| ([\d.]+) \|", table, re.MULTILINE)
+    said = " ".join(read("docs/explanation/evidence.md").split())
+    for is_large in (True, False):
+        ratios = [float(ratio) for trees, ratio in rows if (int(trees) >= 50) == is_large]
+        assert len(ratios) >= 5
+        assert f"{min(ratios):.1f} to {max(ratios):.1f} times" in said
+
+
 def test_the_comparison_in_the_readme_is_that_of_the_scoreboard():
     board = (ROOT / "benchmarks" / "results" / "scoreboard.md").read_text()
     section = board.partition("## ijcnn_unrobust\n")[2].partition("\n## ")[0]

@@ -42,8 +42,12 @@ def test_nothing_else_is_public() -> None:
 
 
 def test_unknown_names_fail_as_usual() -> None:
-    with pytest.raises(AttributeError, match="module 'treeproof' has no attribute 'verfy'"):
+    text = "module 'treeproof' has no attribute 'verfy'"
+    with pytest.raises(AttributeError, match=text) as caught:
         treeproof.verfy  # noqa: B018 - the access is the test
+    # From these two Python suggests 'verify'.
+    assert caught.value.name == "verfy"
+    assert caught.value.obj is treeproof
 
 
 def test_every_public_name_is_documented() -> None:
@@ -125,6 +129,9 @@ def test_options_that_are_not_there_are_refused_and_those_that_are_explained(fun
     text = f"{function.__name__}\\(\\) got an unexpected keyword argument 'time_limit'"
     with pytest.raises(TypeError, match=text):
         function(*["model", [[0.0]]][: 1 + (function is not treeproof.load)], time_limit=1.0)
+    if function is not treeproof.load:
+        with pytest.raises(TypeError, match=r"'time_limit'\. Did you mean 'time_limit_s'\?"):
+            function("model", [[0.0]], time_limit=1.0)
     for name in api.FileOptions.__annotations__ if function is treeproof.load else ("goal",):
         assert f"``{name}``" in function.__doc__
 

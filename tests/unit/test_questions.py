@@ -115,11 +115,16 @@ def test_float64_rows_are_judged_as_deployed(iris):
         ({"perturbation": tp.Box([1, 1, 1, 1], [0, 2, 2, 2])}, "must not exceed 'high'"),
         ({"engine": "magic"}, "'engine' must be one of"),
         ({"engine": 3}, "'engine' must be a name or an engine"),
+        ({"engine": tp.smt}, "'engine' must be a name or an engine"),
         ({"arithmetic": "float16"}, "'arithmetic' must be"),
         ({"attacker_class": "daisy"}, "'attacker_class' must be one of"),
         ({"goal": tp.AvoidsTarget("daisy")}, "target must be one of the classes"),
+        ({"goal": tp.AvoidsTarget}, "'goal' must be a KeepsLabel, AvoidsTarget"),
+        ({"goal": "setosa"}, "'goal' must be a KeepsLabel, AvoidsTarget"),
         ({"time_limit_s": 0.0}, "'time_limit_s' must be positive"),
+        ({"time_limit_s": None}, "'time_limit_s' must be a number.*Leave it out"),
         ({"n_jobs": 0}, "'n_jobs' must be"),
+        ({"n_jobs": None}, "'n_jobs' must be"),
     ],
 )
 def test_wrong_use_gets_one_clear_sentence(iris, arguments, sentence):
@@ -127,6 +132,20 @@ def test_wrong_use_gets_one_clear_sentence(iris, arguments, sentence):
     given = {"X": X[:2], "y": y[:2], "perturbation": tp.LInf(0.1), "engine": ENGINE} | arguments
     with pytest.raises(tp.InvalidInput, match=sentence):
         tp.verify(model, given.pop("X"), given.pop("y"), given.pop("perturbation"), **given)
+
+
+def test_only_the_protocol_of_the_paper_is_another_search(iris):
+    model, X, y = iris
+    for search in ("paper", tp.PaperProtocol):
+        with pytest.raises(tp.InvalidInput, match="'search' must be a PaperProtocol"):
+            tp.radius(model, X[:2], y[:2], search=search)
+
+
+def test_what_is_no_property_is_named_as_the_function_does(iris):
+    model, X, _ = iris
+    for claim in ("fair", tp.Fair):
+        with pytest.raises(tp.InvalidInput, match="'claim' must be a property such as Fair"):
+            tp.prove(model, claim, tp.Box(X.min(axis=0), X.max(axis=0)))
 
 
 def test_negative_radii_are_refused_where_they_are_written():

@@ -34,8 +34,13 @@ class Budget:
     def __post_init__(self) -> None:
         """Refuse limits that leave nothing to work with."""
         for name in ("time_limit_s", "node_limit", "memory_limit_mb"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"'{name}' must be positive. Got {getattr(self, name)!r}.")
+            limit = getattr(self, name)
+            if not isinstance(limit, int | float | np.number):
+                raise InvalidInput(
+                    f"'{name}' must be a number. Got {limit!r}. Leave it out for no limit of yours."
+                )
+            if not limit > 0:
+                raise InvalidInput(f"'{name}' must be positive. Got {limit!r}.")
 
 
 class Engine(Protocol):

@@ -27,10 +27,11 @@ ENGINES = {
 def engine_named(choice: str | Engine) -> Engine:
     """Return the engine of a name with its default options, or the given engine with its own."""
     if not isinstance(choice, str):
-        if not hasattr(choice, "verify") or not hasattr(choice, "refusal"):
+        is_engine = hasattr(choice, "verify") and hasattr(choice, "refusal")
+        if not is_engine or isinstance(choice, type):
             raise InvalidInput(
                 "'engine' must be a name or an engine with its options, such as"
-                f" tp.multilevel(T=2, L=1). Got {choice!r}."
+                f" tp.multilevel(T=2, L=1) or tp.smt(). Got {choice!r}."
             )
         return choice
     if choice not in ENGINES:

@@ -21,6 +21,7 @@ from treeproof.query.perturbations import (
     Box,
     in_order,
     is_priced,
+    require_perturbation,
     resolve,
     warn_of_categories,
     with_limit,
@@ -46,9 +47,11 @@ def build_query(
 
     The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
     """
-    if not isinstance(perturbation, Ball | Box):
+    require_perturbation(perturbation)
+    if goal is not None and not isinstance(goal, Goal):
         raise InvalidInput(
-            f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {perturbation!r}."
+            "'goal' must be a KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, with its"
+            f" options, such as AvoidsTarget(0). Got {goal!r}."
         )
     if not is_priced(perturbation):
         warn_of_categories(perturbation, ensemble.feature_names, categorical_features(ensemble))

@@ -431,7 +431,7 @@ def questions_of(ensemble: Ensemble, claim: Property) -> list[PairQuestion]:
                 ensemble, HighConfidence(group, claim.confidence, claim.margin, claim.label)
             )
         ]
-    raise InvalidInput(f"'property' must be a property such as Fair('sex'). Got {claim!r}.")
+    raise InvalidInput(f"'claim' must be a property such as Fair('sex'). Got {claim!r}.")
 
 
 def outputs_of(ensemble: Ensemble, label: object) -> range:

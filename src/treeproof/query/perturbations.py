@@ -247,6 +247,19 @@ def with_limit(ball: AnyBall, limit: Limit) -> AnyBall:
     return replace(ball, **changed)
 
 
+def require_perturbation(value: object) -> None:
+    """Refuse what says nothing about how rows may change."""
+    if not isinstance(value, Ball | Box):
+        raise InvalidInput(
+            f"'perturbation' must be an LInf, L1, L2, L0, Cost or Box. Got {value!r}."
+        )
+
+
+def asks_radius(perturbation: Ball | Box) -> bool:
+    """Whether the least radius or budget is what is asked for, rather than a verdict."""
+    return isinstance(perturbation, Ball) and perturbation.eps is None
+
+
 def is_priced(perturbation: Ball | Box) -> bool:
     """Whether a question is asked over axes with prices, rather than in cells of an L∞ ball."""
     if isinstance(perturbation, Box):

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.results.changes import in_words
 from treeproof.results.curves import (
+    attacked_rows,
     certified_share,
     has_radii,
     resisting_share,
 )
 from treeproof.results.numbers import column_formats, number
 from treeproof.results.results import Results
+from treeproof.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +27,7 @@ FloatArray = NDArray[np.float64]
 
 _N_RADII = 400
 _SHADE = 0.18
-_ROWS_SHOWN = 5
+ROWS_SHOWN = 5
 _LEFT, _TOP, _WIDE, _HIGH = 44, 8, 360, 120
 """The small curve of notebooks, in pixels."""
 
@@ -171,23 +173,48 @@ def _radii(results: Results) -> FloatArray:
 
 def results_html(results: Results) -> str:
     """Results for a notebook: the summary, the curve, and the rows that break first."""
-    lines = "".join(
-        f"<p style='margin:0'>{escape(line)}</p>" for line in results.summary().split("\n")
-    )
-    order = np.argsort(results.lower, kind="stable")[:_ROWS_SHOWN]
+    rank: NDArray[Any] = results.lower
+    chosen = "those with the smallest lower bounds"
+    if not results.asks_radius:  # verdicts say nothing about which row is nearest
+        ranks = {Verdict.FALSIFIED: 0, Verdict.UNKNOWN: 1, Verdict.VERIFIED: 2}
+        rank = np.array([ranks[verdict] for verdict in results.verdict.tolist()])
+        chosen = "broken ones first"
+    # Rows that nothing moves would stand before those that were asked about.
+    order = np.lexsort((rank, ~attacked_rows(results)))[:ROWS_SHOWN]
     columns = ["row", "id", "label", "verdict", "eps", "lower", "upper"]
-    columns = [name for name in columns if getattr(results, name) is not None]
-    head = "".join(f"<th>{name}</th>" for name in (*columns, "becomes", "changes"))
+    columns = [name for name in columns if _is_known(getattr(results, name))]
+    rows = [
+        [_cell(getattr(results, name)[i]) for name in columns] + list(said)
+        for i, said in zip(order, _changes(results, order), strict=True)
+    ]
+    note = f"{len(order)} of {len(results)} rows, {chosen}." if len(order) < len(results) else ""
+    picture, columns = _curve_svg(results), [*columns, "becomes", "changes"]
+    return _html(results.summary(), picture, columns, rows, note)
+
+
+def table_html(summary: str, columns: list[str], rows: list[list[str]], n_rows: int) -> str:
+    """What was found about features for a notebook: the summary, and the first rows."""
+    note = f"The first {len(rows)} of {n_rows} rows." if len(rows) < n_rows else ""
+    return _html(summary, "", columns, rows, note)
+
+
+def _html(summary: str, picture: str, columns: list[str], rows: list[list[str]], note: str) -> str:
+    """Lines, a picture, and a table whose last column is text."""
+    lines = "".join(f"<p style='margin:0'>{escape(line)}</p>" for line in summary.split("\n"))
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join(
         "<tr>"
-        + "".join(f"<td>{escape(_cell(getattr(results, n)[i]))}</td>" for n in columns)
-        + "".join(f"<td style='text-align:left'>{escape(text)}</td>" for text in said)
-        + "</tr>"
-        for i, said in zip(order, _changes(results, order), strict=True)
+        + "".join(f"<td>{escape(text)}</td>" for text in first)
+        + f"<td style='text-align:left'>{escape(last)}</td></tr>"
+        for *first, last in rows
     )
-    note = f"<p>{len(order)} of {len(results)} rows, those with the smallest lower bounds.</p>"
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div>{lines}{_curve_svg(results)}{table}{note}</div>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+    return f"<div>{lines}{picture}{table}{note and f'<p>{note}</p>'}</div>"
+
+
+def _is_known(column: NDArray[Any] | None) -> bool:
+    """Whether there is anything to show: boxes have no bounds."""
+    return column is not None and not (column.dtype.kind == "f" and bool(np.isnan(column).all()))
 
 
 def _changes(results: Results, rows: NDArray[np.int64]) -> list[tuple[str, str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import listed
 from treeproof.query.arithmetic import summary_lines
+from treeproof.results.numbers import number
 from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]
@@ -23,11 +24,23 @@ class FeatureTable:
     __slots__ = ()
 
     row: NDArray[np.int64]
+    label: NDArray[Any]
     feature_names: tuple[str, ...]
     question: dict[str, Any]
+    _caption: ClassVar[str]
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def __repr__(self) -> str:
+        return f"<treeproof.{type(self).__name__}: {self.summary().splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        from treeproof.results.display import ROWS_SHOWN, table_html
+
+        shown = range(min(len(self), ROWS_SHOWN))
+        rows = [[str(self.row[i]), str(self.label[i]), self._words(i)] for i in shown]
+        return table_html(self.summary(), ["row", "label", self._caption], rows, len(self))
 
     def name(self, feature: int) -> str:
         """Name of a feature, or its number.
@@ -47,6 +60,14 @@ class FeatureTable:
         """The table as plain data."""
         raise NotImplementedError
 
+    def summary(self) -> str:
+        """Say in a few lines what was found."""
+        raise NotImplementedError
+
+    def _words(self, row: int) -> str:
+        """What was found about a row, under the caption of notebooks."""
+        raise NotImplementedError
+
     def _summary(self, lines: list[str], broken: NDArray[np.bool_], kept: list[list[str]]) -> str:
         """Lines of a summary, with what is already broken and what no proof is about."""
         if broken.any():
@@ -58,7 +79,7 @@ class FeatureTable:
         return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class FeatureResults(FeatureTable):
     """How far each feature alone may move, for every row; all of it exact.
 
@@ -98,6 +119,7 @@ class FeatureResults(FeatureTable):
     broken: NDArray[np.bool_]
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
+    _caption: ClassVar[str] = "what breaks the claim alone"
 
     def kept_names(self, row: int = 0) -> list[str]:
         """Names of the features that were kept fixed: categories and missing values never move.
@@ -125,6 +147,18 @@ class FeatureResults(FeatureTable):
                 f"smallest single-feature radius: median over rows {np.median(nearest):.6g}"
             )
         return self._summary(lines, self.broken, list(map(self.kept_names, range(len(self)))))
+
+    def _words(self, row: int) -> str:
+        if self.broken[row]:
+            return "already broken"
+        found = np.flatnonzero(self.examined[row] & ~self.unimportant[row])
+        nearest = found[np.argsort(self.radius[row, found], kind="stable")]
+        sizes = [self.radius[row, feature] for feature in nearest]
+        texts = [
+            self.name(int(feature)) + (f" by {number(size, 6)}" if np.isfinite(size) else "")
+            for feature, size in zip(nearest, sizes, strict=True)
+        ]
+        return listed(texts) if texts else "no feature that moves"
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row and examined feature, as plain data."""

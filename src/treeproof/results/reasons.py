@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ _SAVED = (
 """Columns of a file, beside row and label."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class Reasons(FeatureTable):
     """Sets of features that fix the answer of each row, and changes that break it.
 
@@ -132,6 +132,7 @@ class Reasons(FeatureTable):
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
+    _caption: ClassVar[str] = "why"
 
     @classmethod
     def empty(cls, values: Floats, label: Texts, kept: Sets) -> Reasons:
@@ -323,6 +324,9 @@ class Reasons(FeatureTable):
             known = np.array([sum(max(weights[f] for f in g) for g in found) for found in groups])
         is_asked = bool(self.question.get("minimum"))
         return self.sufficient & is_asked & (known <= self.size_lower_bound)
+
+    def _words(self, row: int) -> str:
+        return self.sentence(row)
 
     def records(self) -> list[dict[str, Any]]:
         """One record per row, as plain data."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.data.sources import Rows, Source
-from treeproof.errors import TreeproofError
+from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
 from treeproof.query.build import refuse_outside
@@ -31,6 +31,20 @@ def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
     """Refuse rows outside the bounds of a question, under their numbers in the data."""
     if isinstance(question.perturbation, LInf):
         refuse_outside(ensemble, rows.values, question.perturbation, rows.number)
+
+
+def refuse_bounds_per_row(question: Question, asking: str) -> None:
+    """Refuse bounds of each row's own, which parts of the rows cannot be told apart by."""
+    bounds = [
+        (side, getattr(part, name, 0.0))
+        for part, side in ((question.perturbation, 1), (question.goal, 0))
+        for name in ("low", "high")
+    ]
+    if any(np.ndim(bound) > most for most, bound in bounds):
+        raise InvalidInput(
+            f"{asking} asks the same question about every row, so bounds must not be given per row."
+            " Ask treeproof.verify instead."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
 """`FrameMapper`: answers for frames of rows wherever these are, such as in Spark and Ray Data."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from treeproof.api import AskOptions, loaded
+from treeproof.api import RowOptions, loaded, refuse_others
 from treeproof.data.sources import ArraySource
 from treeproof.errors import InvalidInput
 from treeproof.model.file_format import decode_ensemble, encode_ensemble
 from treeproof.prediction import Model
-from treeproof.query.perturbations import Box, LInf, PerRow
+from treeproof.query.perturbations import Ball, Box, LInf, PerRow, asks_radius
 from treeproof.results.results import Results, frame_of
-from treeproof.runs.batches import Batch, answer_batch, check_rows
+from treeproof.runs.batches import Batch, answer_batch, check_rows, refuse_bounds_per_row
 from treeproof.search.question import Question
 
 _COLUMNS = {
@@ -37,11 +37,12 @@ class FrameMapper:
     ----------
     model : Model, model object or path
         A loaded model, or anything that `load` takes.
-    perturbation : LInf or Box, optional
-        How a row may change. With a radius, or with a box, verdicts are asked for, otherwise radii.
+    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+        How a row may change. With a radius or budget, or with a box, verdicts are asked for,
+        otherwise the least radius or budget; by default that of a plain LInf.
     label : str, optional
         Column of the labels that the rows should have; by default the model's own labels.
-    keep : sequence of str
+    keep : str or sequence of str
         Columns that are no features and stay beside the answers, such as an identifier.
     engine : str or engine
         Name of an engine, or one with options.
@@ -60,22 +61,33 @@ class FrameMapper:
     def __init__(
         self,
         model: Any,
-        perturbation: LInf | Box | None = None,
+        perturbation: Ball | Box | None = None,
         *,
         label: str | None = None,
-        keep: Sequence[str] = (),
+        keep: str | Sequence[str] = (),
         engine: Any = "exact",
-        **options: Unpack[AskOptions],
+        **options: Unpack[RowOptions],
     ) -> None:
+        refuse_others("FrameMapper", options, RowOptions)
         ball = LInf() if perturbation is None else perturbation
-        asks_radius = isinstance(ball, LInf) and ball.eps is None
-        self._model = loaded(model)
-        self._question = Question(
-            kind="radius" if asks_radius else "verify", perturbation=ball, engine=engine, **options
-        )
-        self._ball = ball
+        kind: Literal["radius", "verify"] = "radius" if asks_radius(ball) else "verify"
+        self._question = Question(kind=kind, perturbation=ball, engine=engine, **options)
+        refuse_bounds_per_row(self._question, "A mapper")
+        limits = ball.eps if isinstance(ball, Ball) else None
+        if isinstance(limits, PerRow) and limits.column is None:
+            raise InvalidInput(
+                "A mapper asks about frames of any rows, so their radii or budgets must be a column"
+                " of the frames, as threat files name it. Got an array."
+            )
+        self._eps = limits.column if isinstance(limits, PerRow) else None
         self._label = label
-        self._keep = list(keep)
+        self._keep = [keep] if isinstance(keep, str) else list(keep)
+        for name in self._keep:
+            if name in _COLUMNS:
+                raise InvalidInput(
+                    f"Columns to keep must not have the names of answers. Got {name!r}. Rename it."
+                )
+        self._model = loaded(model)
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the model, and that as the bytes of its file."""
@@ -99,9 +111,12 @@ class FrameMapper:
             One line per row: the columns that are kept, then verdict, reason, bounds, `exact`,
             `attained`, seconds and witness (missing where there is none).
         """
-        limits = None if isinstance(self._ball, Box) else self._ball.eps
-        column = limits.column if isinstance(limits, PerRow) else None
-        apart = [*self._keep, *(name for name in (self._label, column) if name is not None)]
+        if not hasattr(frame, "drop"):
+            raise InvalidInput(
+                f"A mapper takes frames of pandas. Got a {type(frame).__name__}. Ray Data gives"
+                " frames with batch_format='pandas'."
+            )
+        apart = [*self._keep, *(name for name in (self._label, self._eps) if name is not None)]
         missing = [name for name in apart if name not in frame.columns]
         if missing:
             raise InvalidInput(
@@ -112,7 +127,7 @@ class FrameMapper:
             return frame_of(answers | {name: [] for name in _COLUMNS}, "pandas")
         ensemble = self._model.ensemble
         labels = None if self._label is None else frame[self._label]
-        eps = None if column is None else frame[column].to_numpy(np.float64)
+        eps = None if self._eps is None else frame[self._eps].to_numpy(np.float64)
         source = ArraySource(ensemble, frame.drop(columns=apart), labels, eps)
         (rows,) = source.parts()
         check_rows(self._question, ensemble, rows)

@@ -21,11 +21,19 @@ from treeproof.data.sources import ArraySource, FileSource, Source
 from treeproof.errors import InvalidInput, TreeproofError
 from treeproof.prediction import Model
 from treeproof.query.arithmetic import summary_lines
-from treeproof.query.perturbations import Box, LInf, PerRow, in_order, warn_of_categories
+from treeproof.query.perturbations import (
+    Ball,
+    Box,
+    LInf,
+    PerRow,
+    asks_radius,
+    in_order,
+    warn_of_categories,
+)
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
-from treeproof.runs.batches import Answer, BatchMaker, BatchSizer, check_rows
+from treeproof.runs.batches import Answer, BatchMaker, BatchSizer, check_rows, refuse_bounds_per_row
 from treeproof.runs.executors import Executor, Finished, ThreadExecutor
 from treeproof.runs.run_log import (
     NONE_ANSWERED,
@@ -37,7 +45,7 @@ from treeproof.runs.run_log import (
     run_header,
     write_log,
 )
-from treeproof.search.progress import progress_bar
+from treeproof.search.progress import checked_progress, progress_bar
 from treeproof.search.question import Question
 
 if TYPE_CHECKING:
@@ -60,14 +68,14 @@ class RunOptions(AskOptions, total=False):
     radii: Sequence[float]
     batch_rows: int | None
     on_progress: Progress | None
-    progress: bool
+    progress: bool | Progress
 
 
 def run(
     model: Any,
     data: Any,
     y: Any = None,
-    perturbation: "LInf | Box | None" = None,
+    perturbation: Ball | Box | None = None,
     *,
     out: str | PathLike[str] | None = None,
     resume: bool = False,
@@ -84,9 +92,9 @@ def run(
         A data file, read in chunks, or rows in memory.
     y : array-like, optional
         Labels of rows in memory.
-    perturbation : LInf or Box, optional
-        How a row may change. With a radius, or as a box, rows are verified; otherwise the radius
-        is what is asked for.
+    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+        How a row may change. With a radius or budget, or as a box, rows are verified; otherwise the
+        least radius or budget is what is asked for. By default a plain LInf.
     out : str or path, optional
         The run file: JSON lines, or Parquet where it ends in .parquet. Finished rows are on disk
         within about a second.
@@ -105,9 +113,9 @@ def run(
         * ``radii`` (sequence of float): radii at which proved rows are counted in `Run.tally`.
         * ``batch_rows`` (int): rows per batch; by default as many as take a small part of a
           second.
-        * ``progress`` (bool): show a bar of the rows that are answered.
-        * ``on_progress`` (callable): called with the rows answered so far, and with all rows (or
-          None, where that is not known).
+        * ``progress`` (bool or callable): show a bar of the rows that are answered, or call a
+          function with their number and that of all rows (or None, where that is not known).
+        * ``on_progress`` (callable): the name of such a function in version 0.1.
 
     Returns
     -------
@@ -120,13 +128,11 @@ def run(
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)
-    progress = options.pop("progress", False)
+    progress = checked_progress(options.pop("progress", False))
     client, radii = options.pop("client", None), options.pop("radii", ())
     batch_rows, on_progress = options.pop("batch_rows", None), options.pop("on_progress", None)
     label, rows, ids = (options.pop(name, None) for name in ("label", "rows", "id"))  # type: ignore[misc]
-    kind: Literal["radius", "verify"] = "verify"
-    if isinstance(ball, LInf) and ball.eps is None:
-        kind = "radius"
+    kind: Literal["radius", "verify"] = "radius" if asks_radius(ball) else "verify"
     question = Question(kind=kind, perturbation=ball, **options)  # type: ignore[misc] # popped
     limits = None if isinstance(ball, Box) else ball.eps
     own = limits if isinstance(limits, PerRow) else PerRow()
@@ -143,12 +149,12 @@ def run(
         require_worker(client)  # before an earlier run file is replaced
     with contextlib.ExitStack() as stack:
         stack.enter_context(runner.opened())
-        if progress and on_progress is None:
-            on_progress = stack.enter_context(progress_bar(source.n_rows))
-        return runner.answer(n_jobs, client, on_progress=on_progress, batch_rows=batch_rows)
+        show = stack.enter_context(progress_bar(source.n_rows)) if progress is True else progress
+        tell = on_progress or show or None
+        return runner.answer(n_jobs, client, on_progress=tell, batch_rows=batch_rows)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Run:
     """What a run found.
 
@@ -174,6 +180,9 @@ class Run:
 
     def __len__(self) -> int:
         return self.tally.n_rows
+
+    def __repr__(self) -> str:
+        return f"<treeproof.Run: {self.summary().splitlines()[0]}>"
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
@@ -215,7 +224,7 @@ class Runner:
     @contextlib.contextmanager
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
-        _refuse_bounds_per_row(self.question)
+        refuse_bounds_per_row(self.question, "A run")
         look = next(iter(self.source.parts())).take(slice(0, 1))
         check_rows(self.question, self.model.ensemble, look)
         self.header = run_header(self.question, self.model, look)
@@ -409,19 +418,6 @@ def _take_all(executor: Executor) -> list[Finished]:
     while (one := executor.take()) is not None:
         finished.append(one)
     return finished
-
-
-def _refuse_bounds_per_row(question: Question) -> None:
-    bounds = [
-        (side, getattr(part, name, 0.0))
-        for part, side in ((question.perturbation, 1), (question.goal, 0))
-        for name in ("low", "high")
-    ]
-    if any(np.ndim(bound) > most for most, bound in bounds):
-        raise InvalidInput(
-            "A run asks the same question about every row, so bounds must not be given per row."
-            " Ask treeproof.verify instead."
-        )
 
 
 @contextlib.contextmanager

@@ -19,17 +19,13 @@ _EVERY_S = 0.2
 @contextlib.contextmanager
 def row_progress(progress: Progress, n_rows: int) -> Iterator[Callable[[int], None] | None]:
     """Give what is told how many more rows are answered, from any thread; None for no progress."""
-    if progress is False or progress is None:
+    asked = checked_progress(progress)
+    if asked is False:
         yield None
         return
-    if progress is not True and not callable(progress):
-        raise InvalidInput(
-            "'progress' must be True, False or a function of the rows answered and of all rows."
-            f" Got {progress!r}."
-        )
     lock, done = threading.Lock(), 0
     with contextlib.ExitStack() as stack:
-        show = stack.enter_context(progress_bar(n_rows)) if progress is True else progress
+        show = stack.enter_context(progress_bar(n_rows)) if asked is True else asked
 
         def tell(more: int) -> None:
             nonlocal done
@@ -41,6 +37,18 @@ def row_progress(progress: Progress, n_rows: int) -> Iterator[Callable[[int], No
         # Engines that answer all rows in one go have told nothing.
         if done < n_rows:
             tell(n_rows - done)
+
+
+def checked_progress(progress: Any) -> Any:
+    """Refuse what shows no progress; None is False."""
+    if progress is None or isinstance(progress, bool):
+        return bool(progress)
+    if not callable(progress):
+        raise InvalidInput(
+            "'progress' must be True, False or a function of the rows answered and of all rows."
+            f" Got {progress!r}."
+        )
+    return progress
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Ball, Box, PerRow, with_limit
+from treeproof.query.perturbations import Ball, Box, PerRow, require_perturbation, with_limit
 from treeproof.query.query import Query, categorical_features
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
@@ -48,7 +48,8 @@ class Question:
     evidence: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse unknown engines and limits without a meaning, before a model is loaded."""
+        """Refuse what is no perturbation, engine or limit, before a model is loaded."""
+        require_perturbation(self.perturbation)
         engine_named(self.engine)
         self._budget()
 

@@ -1,3 +1,5 @@
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -76,3 +78,41 @@ def test_notebooks_show_curve_and_changes_with_names() -> None:
     assert "becomes" in html
     boxes = tp.verify(model, frame, None, tp.Box([0.0, 0.0], [5000.0, 24.0]))._repr_html_()
     assert "<svg" not in boxes
+    assert "lower" not in boxes  # a box has no bounds, and none of its rows is the nearest
+
+
+def test_notebooks_show_broken_rows_of_verdicts_first() -> None:
+    X = np.arange(40.0)[:, np.newaxis]
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, X[:, 0] >= 30.0))
+    for moves in (tp.LInf(2.0), tp.Box(X - 2.0, X + 2.0)):
+        html = tp.verify(model, X, None, moves)._repr_html_()
+        rows = re.findall(r"<tr><td>(\d+)</td><td>\w+</td><td>(\w+)</td>", html)
+        assert rows[:4] == [(str(row), "falsified") for row in (28, 29, 30, 31)]
+        assert rows[4] == ("0", "verified")
+        assert "5 of 40 rows, broken ones first." in html
+
+
+def test_notebooks_show_attacked_rows_first() -> None:
+    X = np.arange(40.0)[:, np.newaxis]
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, (X[:, 0] >= 30.0).astype(int)))
+    wrong = (X[:, 0] >= 28.0).astype(int)  # rows 28 and 29 are broken, and of the other class
+    html = tp.radius(model, X, 1 - wrong, attacker_class=0)._repr_html_()
+    rows = re.findall(r"<tr><td>(\d+)</td><td>(\d)</td>", html)
+    assert [label for _, label in rows] == ["0"] * 5
+
+
+def test_notebooks_show_reasons_and_single_features() -> None:
+    frame = pd.DataFrame({"amount": [10.0, 2922.0, 500.0, 4000.0] * 2, "<b>": np.arange(8.0)})
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(frame, [0, 1, 0, 1] * 2))
+    reasons = tp.reasons(model, frame)
+    assert repr(reasons) == "<treeproof.Reasons: 8 rows: 8 sets proved to fix the answer>"
+    html = reasons._repr_html_()
+    assert reasons.sentence(0).replace("'", "&#x27;") in html
+    assert "The first 5 of 8 rows." in html
+    alone = tp.feature_radius(model, frame[:2])
+    assert repr(alone).startswith("<treeproof.FeatureResults: 2 rows, 2 features: on average 1")
+    html = alone._repr_html_()
+    assert "amount by 1,701" in html
+    assert "first" not in html
+    nothing = tp.unimportant_features(model, frame[["amount", "<b>"]], None, tp.LInf(1.0))
+    assert "no feature that moves" in nothing._repr_html_()

@@ -2,7 +2,7 @@
 
 import pickle
 import sys
-from pathlib import Path
+import tempfile
 
 import numpy as np
 import pandas as pd
@@ -72,6 +72,47 @@ def test_it_travels_with_its_model(
     assert_same(pd.concat(parts), expected(model, frame))
 
 
+@pytest.mark.parametrize("kind", [tp.L1, tp.L2, tp.L0, tp.Cost])
+def test_without_a_limit_the_least_one_is_asked_for(
+    kind: type[tp.L1], model: tp.Model, frame: pd.DataFrame
+) -> None:
+    rows = frame.drop(columns=["diagnosis", "patient"])[:8]
+    found = tp.FrameMapper(model, kind())(rows)
+    results = tp.radius(model, rows, perturbation=kind())
+    for name in ("verdict", "lower", "upper", "exact"):
+        assert found[name].tolist() == getattr(results, name).tolist(), name
+    assert (found["lower"] > 0.0).all()
+
+
+def test_what_frames_of_any_rows_cannot_mean_is_refused(
+    model: tp.Model, frame: pd.DataFrame
+) -> None:
+    X = frame.drop(columns=["diagnosis", "patient"]).to_numpy()
+    with pytest.raises(tp.InvalidInput, match=r"A mapper asks the same .* per row"):
+        tp.FrameMapper(model, tp.Box(X - 1.0, X + 1.0))
+    with pytest.raises(tp.InvalidInput, match="must be a column of the frames"):
+        tp.FrameMapper(model, tp.LInf(np.ones(len(X))))
+    with pytest.raises(tp.InvalidInput, match="'perturbation' must be an LInf"):
+        tp.FrameMapper(model, 0.1)
+    with pytest.raises(tp.InvalidInput, match=r"names of answers\. Got 'lower'"):
+        tp.FrameMapper(model, keep=["patient", "lower"])
+    for name in ("evidence", "time_limit"):  # there is no column of proofs
+        with pytest.raises(TypeError, match=rf"FrameMapper\(\) got an unexpected .* '{name}'"):
+            tp.FrameMapper(model, **{name: True})
+
+
+def test_one_column_to_keep_is_its_name(model: tp.Model, frame: pd.DataFrame) -> None:
+    found = tp.FrameMapper(model, label="diagnosis", keep="patient")(frame[:3])
+    assert found["patient"].tolist() == [0, 1, 2]
+
+
+def test_batches_that_are_no_frames_get_a_remedy(
+    mapper: tp.FrameMapper, frame: pd.DataFrame
+) -> None:
+    with pytest.raises(tp.InvalidInput, match=r"Got a dict.*batch_format='pandas'"):
+        mapper({name: frame[name].to_numpy() for name in frame})
+
+
 def test_a_column_that_is_not_there_is_named(mapper: tp.FrameMapper, frame: pd.DataFrame) -> None:
     with pytest.raises(tp.InvalidInput, match="Got none named 'patient'"):
         mapper(frame.drop(columns="patient"))
@@ -96,15 +137,15 @@ def test_spark(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_ray_data(
-    mapper: tp.FrameMapper, model: tp.Model, frame: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_ray_data(mapper: tp.FrameMapper, model: tp.Model, frame: pd.DataFrame) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
     pytest.importorskip("ray.data", reason="ray.data is not installed")
-    ray.init(num_cpus=1, include_dashboard=False, _temp_dir=str(tmp_path))
-    try:
-        rows = ray.data.from_pandas(frame)
-        found = rows.map_batches(mapper, batch_format="pandas").to_pandas()
-    finally:
-        ray.shutdown()
+    # Ray has sockets in its folder, whose paths may be no longer than 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        ray.init(num_cpus=1, include_dashboard=False, _temp_dir=folder)
+        try:
+            rows = ray.data.from_pandas(frame)
+            found = rows.map_batches(mapper, batch_format="pandas").to_pandas()
+        finally:
+            ray.shutdown()
     assert_same(found, expected(model, frame))

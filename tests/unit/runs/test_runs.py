@@ -359,7 +359,23 @@ def test_errors_about_the_question_end_the_run(
         tp.run(model, X, y, out=tmp_path / "run.jsonl", node_limit=0)
     with pytest.raises(tp.InvalidInput, match="bounds must not be given per row"):
         tp.run(model, X, y, tp.Box(X - 1, X + 1))
+    with pytest.raises(tp.InvalidInput, match="'perturbation' must be an LInf"):
+        tp.run(model, X, y, 0.1, out=tmp_path / "run.jsonl")
+    with pytest.raises(tp.InvalidInput, match="'progress' must be True, False or a function"):
+        tp.run(model, X, y, out=tmp_path / "run.jsonl", progress="yes")
     assert not (tmp_path / "run.jsonl").exists()
+
+
+@pytest.mark.parametrize("kind", [tp.L1, tp.L2, tp.L0, tp.Cost])
+def test_without_a_limit_runs_ask_for_the_least_one(
+    kind: type[tp.L1], model: tp.Model, rows: tuple[Any, Any], tmp_path: Path
+) -> None:
+    X, y = rows[0][:8], rows[1][:8]
+    found = tp.run(model, X, y, kind(), out=tmp_path / "run.jsonl").load()
+    results = tp.radius(model, X, y, kind())
+    assert found.header["question"]["kind"] == "radius"
+    assert found.lower.tolist() == results.lower.tolist()
+    assert found.upper.tolist() == results.upper.tolist()
 
 
 def test_a_full_disk_keeps_what_is_finished(
@@ -438,7 +454,7 @@ def test_progress_counts_all_rows(model: tp.Model, rows: tuple[Any, Any], tmp_pa
         resume=True,
         batch_rows=32,
         n_jobs=1,
-        on_progress=lambda *x: seen.append(x),
+        progress=lambda *x: seen.append(x),
     )
     done = [count for count, _ in seen]
     assert done == sorted(set(done))
