@@ -36,6 +36,8 @@ def run_question(
     from treeproof.runs.runner import Runner
     from treeproof.search.question import Question
 
+    if gate is not None:
+        gate.refuse_as_output(options.out)
     if options.out is not None:
         # A long run must not end with answers that have nowhere to go.
         check_out(options.out)
@@ -64,11 +66,10 @@ def run_question(
         or options.sort != "row"
         or (gate is not None and gate.not_worse_than is not None),
         first_rows=ROWS_SHOWN,
+        check=None if gate is None else gate.check,
     )
     # The cluster comes first: where there is none, an earlier run file stays as it is.
     with _client(options.dask) as client, runner.opened():
-        if gate is not None:
-            gate.check(runner.header)
         total = source.estimated_rows() if sys.stderr.isatty() else None
         with progress_bar(total) as advance:
             advance(runner.tally.n_rows)

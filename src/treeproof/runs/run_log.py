@@ -348,8 +348,22 @@ def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
         for name in sorted(names - {"arithmetic", "domain"}):
             old, new = there.get(part, {}).get(name), here[part].get(name)
             if old != new:
-                return f" Its {name} is {_short(old)} there, and {_short(new)} here."
+                where, old, new = differing_part(name, old, new)
+                return f" Its {where} is {_short(old)} there, and {_short(new)} here."
     return " One of them asks for evidence, the other does not."
+
+
+def differing_part(name: str, there: Any, here: Any) -> tuple[str, Any, Any]:
+    """The first part in which two values differ: its place, such as ``scale[3]``, and both."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        if there.get("name") != here.get("name"):  # of other kinds, with other parts
+            return name, there, here
+        parts = [(f"{name}.{key}", there.get(key), here.get(key)) for key in there | here]
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        parts = [(f"{name}[{at}]", *pair) for at, pair in enumerate(zip(there, here, strict=True))]
+    else:
+        return name, there, here
+    return differing_part(*next(part for part in parts if part[1] != part[2]))
 
 
 def _short(value: Any) -> str:
