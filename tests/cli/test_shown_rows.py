@@ -21,6 +21,9 @@ import pytest
 
 import treeproof as tp
 
+# A job that was started in the background inherits Ctrl-C as ignored.
+START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+START += "from treeproof.cli import run; run()"
 NAMES = ["amount", "hour", "income"]
 
 
@@ -262,10 +265,7 @@ def test_a_run_remembers_how_the_model_was_loaded(run, fraud, tmp_path, monkeypa
 
 
 def shell(*words: Any, **options: Any) -> subprocess.Popen[str]:
-    # A job that was started in the background inherits Ctrl-C as ignored.
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    start += "from treeproof.cli import run; run()"
-    program = [sys.executable, "-c", start, *map(str, words)]
+    program = [sys.executable, "-c", START, *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **(pipes | options))
 
@@ -279,6 +279,49 @@ def test_a_reader_that_leaves_is_no_failed_gate(fraud, share, status):
         assert process.wait() == status, said
     assert "Traceback" not in said
     assert "Broken pipe" not in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_no_failed_gate(fraud, tmp_path):
+    out = tmp_path / "run.jsonl"
+    words = words_of(fraud, "--eps", 300, "--out", out)
+    with Path("/dev/full").open("w") as full:
+        with shell("verify", *words, stdout=full) as process:
+            said = process.stderr.read()
+        assert process.returncode == 2
+        assert (
+            said
+            == "treeproof: error: Standard output cannot be written: No space left on device.\n"
+        )
+        assert len(tp.load_results(out)) == 40
+        # What goes to standard error is no answer.
+        with shell("verify", *words, "--fail-under", 1, stderr=full) as process:
+            assert "40 rows" in process.stdout.read()
+        assert process.returncode == 1
+    with shell("verify", *words, "--log-file", "/dev/full") as process:
+        assert "40 rows" in process.stdout.read()
+        said = process.stderr.read()
+    assert process.returncode == 0
+    ended = "treeproof: warning: the log file '/dev/full' ends here: No space left on device.\n"
+    assert said == ended
+
+
+def test_a_shell_may_close_standard_streams(fraud):
+    words = [sys.executable, "-c", START, "verify", *map(str, words_of(fraud, "--eps", 300))]
+
+    def closed(stream: str) -> "subprocess.CompletedProcess[str]":
+        shell_words = ["sh", "-c", f'exec "$0" "$@" {stream}&-', *words]
+        return subprocess.run(shell_words, capture_output=True, text=True, check=False)
+
+    for stream in ("0<", "1>", "2>"):
+        ended = closed(stream)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr == ""
+        assert ("40 rows" in ended.stdout) == (stream != "1>")
+    words[5] = "-"
+    refused = closed("0<")
+    assert refused.returncode == 2
+    assert "Standard input must hold the rows. Got none" in refused.stderr
 
 
 def test_an_interrupt_is_no_failed_gate(fraud, tmp_path):
@@ -341,3 +384,12 @@ def test_options_without_effect_are_warned_of(run, fraud):
     assert "--first-column and --absent have no effect on" in told.stderr
     quiet = run("verify", *words_of(fraud, "--eps", 300, "--seed", 3, "--sample", 5))
     assert "no effect" not in quiet.stderr
+
+
+def test_warnings_are_shown_once(run, tmp_path):
+    frame = pd.DataFrame({"size": np.arange(60.0), "kind": pd.Categorical(list("ab") * 30)})
+    model = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=5, verbose=-1)
+    model.fit(frame, frame["size"] % 7 < 3).booster_.save_model(tmp_path / "model.txt")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    told = run("radius", tmp_path / "model.txt", tmp_path / "rows.csv", "--moving", "kind")
+    assert told.stderr.count("'moving' of LInf has no effect on kind") == 1
