@@ -229,7 +229,7 @@ THREATS = [
     ("[features.0]\ndirection = 'in'", "must be one of both, up, down. Got 'in'."),
     ("[features.0]\nfrozen = 1", "'features.0.frozen' in 'threat.toml' must be true or false."),
     ("[features.height]\nlow = 1", "The model must have a feature named 'height'."),
-    ("low = 2\nhigh = 1", "'low' of LInf must not exceed 'high'"),
+    ("low = 2\nhigh = 1", "neither may be NaN. Got 2.0 and 1.0 of 'width [cm]'."),
 ]
 
 
