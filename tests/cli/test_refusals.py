@@ -215,7 +215,7 @@ THREATS = [
         ' "tolerance"}. Got nan.',
     ),
     ("scale = 'iqr'", "'scale' in 'threat.toml' must be one of one, std, range. Got 'iqr'."),
-    ("frozen = 'width [cm]'", "'frozen' in 'threat.toml' must be a list of feature names"),
+    ("frozen = 1.5", "'frozen' in 'threat.toml' must be a feature name or number, or a list"),
     ("low = '0'", "'low' in 'threat.toml' must be a number. Got '0'."),
     (
         "arithmetic = 'f16'",

@@ -270,6 +270,41 @@ def shell(*words: Any, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(program, **(pipes | options))
 
 
+@pytest.mark.parametrize("ending", [".csv", ".npz"])
+def test_runs_in_parts_remember_what_they_asked_about(run, fraud, tmp_path, ending):
+    out, whole = tmp_path / "run.jsonl", tmp_path / "whole.jsonl"
+    rows, named = pd.read_csv(fraud[1]), []
+    if ending == ".csv":
+        data, named = fraud[1], ["--label", "fraud", "--id", "customer"]
+    else:
+        data = tmp_path / "rows.npz"
+        np.savez(data, X=rows[NAMES].to_numpy(), y=rows["fraud"].to_numpy())
+    words = ["verify", fraud[0], data, *named, "--eps", 300, "--evidence", "--out"]
+    check = ["check", "--model", fraud[0], "--data", data]
+    for more in (["--rows", "30:"], ["--rows", "20:30"], ["--rows", "20:30"]):
+        assert run(*words, out, "--resume", *more).exit_code == 0
+        checked = run(*check, out)
+        assert checked.exit_code == 0, checked.stdout
+    assert "20 accepted" in checked.stdout
+    parts = tp.load_results(out).header["data"]
+    assert [part["rows"] for part in parts["merged"]] == ["30:", "20:30"]
+    assert parts.get("id") == ("customer" if named else None)
+    run(*words, tmp_path / "rest.jsonl", "--rows", ":25")
+    assert run("merge", out, tmp_path / "rest.jsonl", "--out", whole).exit_code == 0
+    checked = run(*check, whole)
+    assert checked.exit_code == 0, checked.stdout
+    assert "labels compared with the data" in checked.stdout
+    assert "40 accepted" in checked.stdout
+    # A row that is left out is noticed all the same.
+    lines = whole.read_text().splitlines()
+    n_rows = tp.load_results(whole).header["n_rows"]
+    lines[0] = lines[0].replace(f"{n_rows:>15}", f"{n_rows - 1:>15}")
+    whole.write_text("\n".join([lines[0], *lines[2:]]))
+    assert run(*check, whole).exit_code == 3
+    assert run(*words, out, "--resume").exit_code == 0
+    assert run(*check, out).exit_code == 0
+
+
 @pytest.mark.parametrize(("share", "status"), [("0", 0), ("1", 1)])
 def test_a_reader_that_leaves_is_no_failed_gate(fraud, share, status):
     words = words_of(fraud, "--eps", 3000, "--format", "json", "--fail-under", share)
