@@ -279,6 +279,8 @@ def load_model_of_run(
 
     model, path = header["model"], Path(model_path)
     known = model.get("loading") or {}
+    if not isinstance(known, dict):
+        raise InvalidInput(f"The load options of the run must be a table. Got {known!r}.")
     if known and path.is_file():
         file = read_model_file(path)
         if is_saved(file.content[:16]):
