@@ -419,6 +419,18 @@ def test_options_without_effect_are_warned_of(run, fraud):
     assert "--first-column and --absent have no effect on" in told.stderr
     quiet = run("verify", *words_of(fraud, "--eps", 300, "--seed", 3, "--sample", 5))
     assert "no effect" not in quiet.stderr
+    words = words_of(fraud, "--eps", 300, "--rows", "0:3", "--evidence", "--format")
+    for form, is_lost in (("table", True), ("csv", True), ("json", False)):
+        told = run("verify", *words, form)
+        assert ("--evidence has no effect without --out" in told.stderr) == is_lost
+
+
+def test_names_of_classes_may_have_blanks_between_them(run, fraud):
+    words = words_of(fraud, "--eps", 300, "--attacker-class", "stopped", "--classes")
+    assert run("verify", *words, "fine, stopped").exit_code == 0
+    refused = run("verify", *words, "stopped,")
+    assert refused.exit_code == 2
+    assert "names must not be empty. Got 'stopped,'." in refused.stderr
 
 
 def test_warnings_are_shown_once(run, tmp_path):

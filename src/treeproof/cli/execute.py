@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treeproof.cli.console import print_note
 from treeproof.cli.options import load_model
 from treeproof.cli.question_options import QuestionOptions
+from treeproof.errors import NoEffectWarning
 
 if TYPE_CHECKING:
     from treeproof.cli.gate import Gate
@@ -38,6 +40,12 @@ def run_question(
 
     if gate is not None:
         gate.refuse_as_output(options.out)
+    if options.evidence and options.out is None and options.output_format != "json":
+        warnings.warn(
+            "--evidence has no effect without --out: only run files and --format json hold it.",
+            NoEffectWarning,
+            stacklevel=2,
+        )
     if options.out is not None:
         # A long run must not end with answers that have nowhere to go.
         check_out(options.out)
