@@ -82,9 +82,7 @@ def command(
     from treeproof.results.property_file import is_property_file
 
     if is_property_file(run_path):
-        if data_path is not None:
-            raise InvalidInput("--data is for runs: answers about a domain are about no rows.")
-        _check_properties(run_path, (model_path, other_path), as_json, options)
+        _check_properties(run_path, (model_path, other_path), data_path, as_json, options)
         return
     _refuse_other(other_path)
     header = reasons_header(run_path) or read_header(run_path)
@@ -144,6 +142,7 @@ def _refuse_other(other_path: str | None) -> None:
 def _check_properties(
     path: str,
     model_paths: tuple[str | None, str | None],
+    data_path: str | None,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -151,6 +150,8 @@ def _check_properties(
     from treeproof.checker.property_files import check_answers
     from treeproof.results.property_file import load_property_records
 
+    if data_path is not None:
+        raise InvalidInput("--data is for runs: answers about a domain are about no rows.")
     records = load_property_records(path)
     model_path, other_path = model_paths
     if other_path is not None and "other" not in records:

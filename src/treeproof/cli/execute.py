@@ -34,21 +34,11 @@ def run_question(
     Verdicts are at `eps`, or at the radius of the threat model; a tally counts proved and attacked
     rows at `radii`.
     """
-    from treeproof.cli.run_output import ROWS_SHOWN, check_out, progress_bar
+    from treeproof.cli.run_output import ROWS_SHOWN, progress_bar
     from treeproof.runs.runner import Runner
     from treeproof.search.question import Question
 
-    if gate is not None:
-        gate.refuse_as_output(options.out)
-    if options.evidence and options.out is None and options.output_format != "json":
-        warnings.warn(
-            "--evidence has no effect without --out: only run files and --format json hold it.",
-            NoEffectWarning,
-            stacklevel=2,
-        )
-    if options.out is not None:
-        # A long run must not end with answers that have nowhere to go.
-        check_out(options.out)
+    _check_outputs(options, gate)
     model = load_model(model_path, **options.loading)
     source = options.source(model, data_path)
     question = Question(
@@ -86,6 +76,23 @@ def run_question(
             of_all = "" if source.n_rows is None else f" of {source.n_rows}"
             print_note(f"interrupted after {len(run)}{of_all} rows; these are kept.")
         yield run, runner
+
+
+def _check_outputs(options: QuestionOptions, gate: "Gate | None") -> None:
+    """Refuse, before any work, files that could not be written; warn of proofs that go nowhere."""
+    from treeproof.cli.run_output import check_out
+
+    if gate is not None:
+        gate.refuse_as_output(options.out)
+    if options.evidence and options.out is None and options.output_format != "json":
+        warnings.warn(
+            "--evidence has no effect without --out: only run files and --format json hold it.",
+            NoEffectWarning,
+            stacklevel=3,
+        )
+    if options.out is not None:
+        # A long run must not end with answers that have nowhere to go.
+        check_out(options.out)
 
 
 def _class_named(model: "Model", label: Any) -> Any:
