@@ -2,6 +2,7 @@
 
 TreeproofError
 ├── InvalidInput (ValueError)       wrong rows, labels, options, paths
+│   ├── WrongRow                    a value that its model does not take, with the row's number
 │   └── BrokenModelFile             a model file that is damaged, hostile or of no known kind
 ├── UnsupportedModel                a model that cannot be represented exactly
 ├── UnsupportedQuery                a question that the chosen engine cannot answer
@@ -30,6 +31,22 @@ class TreeproofError(Exception):
 
 class InvalidInput(TreeproofError, ValueError):  # noqa: N818 - reads as a statement
     """An argument, a row, a label or a path breaks a rule that the message names."""
+
+
+class WrongRow(InvalidInput):
+    """A row holds what its model does not take; the message names it by its number."""
+
+    def __init__(self, before: str, row: int | None = None, after: str = ".") -> None:
+        super().__init__(before if row is None else f"{before} in row {row}{after}")
+        self._parts = before, row, after
+
+    def __reduce__(self) -> tuple[Any, ...]:  # workers send it as it was made
+        return WrongRow, self._parts
+
+    def counted_from(self, first_row: int) -> "WrongRow":
+        """The same where the rows that were looked at are a part that begins at a row."""
+        before, row, after = self._parts
+        return WrongRow(before, None if row is None else row + first_row, after)
 
 
 class BrokenModelFile(InvalidInput):

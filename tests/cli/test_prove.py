@@ -92,6 +92,31 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert json.loads(forged.stdout)["rejected"] == 2
 
 
+def test_answers_remember_how_the_model_was_loaded(run, model, tmp_path, monkeypatch):
+    claims, out = written(tmp_path, CLAIMS), tmp_path / "answers.json"
+    words = ("--property", claims, "--evidence", "--decision-threshold", 0.9, "--classes", "no,yes")
+    run("prove", model, *words, "--out", out)
+    for more in ([], ["--model", model]):  # beside the answers, or named
+        monkeypatch.chdir(tmp_path if more else model.parent)
+        checked = run("check", out, *more)
+        assert checked.exit_code == 0, checked.output
+        assert 'loaded with decision_threshold 0.9, classes ["no", "yes"]' in checked.stdout
+    assert run("check", out, "--model", model, "--decision-threshold", 0.5).exit_code == 3
+    rows = run("check", out, "--model", model, "--data", "rows.csv")
+    assert rows.exit_code == 2
+    assert "--data is for runs: answers about a domain are about no rows." in rows.stderr
+    document = json.loads(out.read_text())
+    for wrong, sentence in (
+        ({"model": None}, "must say under 'model' which model it is about."),
+        ({"model": document["model"] | {"loading": [1]}}, "The load options of the run must be a"),
+        ({"model": document["model"] | {"loading": {"x": 1}}}, "load options that are unknown"),
+    ):
+        out.write_text(json.dumps(document | wrong))
+        refused = run("check", out, "--model", model)
+        assert refused.exit_code == 2
+        assert sentence in refused.stderr
+
+
 def test_groups_of_a_file_are_kept_and_checked(run, model, tmp_path):
     claims = written(
         tmp_path,

@@ -230,8 +230,9 @@ def test_files_that_cannot_be_used(run: Run, saved_model: Path, data: Path) -> N
     data.write_text("width [cm],kind\n0.25,eggs\n")
     labels = run("radius", saved_model, data, "--label", "kind")
     assert labels.exit_code == 2
-    assert "Labels must be among the model's classes ['ham', 'spam']. Got ['eggs']." in (
-        labels.stderr
+    assert (
+        "Labels must be among the model's classes ['ham', 'spam']. Got ['eggs'], the first in row"
+        in (labels.stderr)
     )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from click.testing import Result
+from pyarrow import parquet
 
 from tests.unit.model.test_file_format import binary_stump
 from treeproof.errors import install_command
@@ -49,7 +51,7 @@ def write(content: bytes) -> Callable[[Path], None]:
 DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
     ("rows.csv", write(b""), [], "The data file 'rows.csv' is empty."),
     ("rows.csv", write(b"\n1\n"), [], "The first line of 'rows.csv' must hold cells. Got an empty"),
-    ("rows.csv", write(b"a,a\n1,2\n"), [], "Column names in 'rows.csv' must be unique."),
+    ("rows.csv", write(b"a,a\n1,2\n"), [], "must be unique. Got more than once: a."),
     ("rows.csv", write(b"caf\xe9\n1\n"), [], "The data file 'rows.csv' must be UTF-8 text"),
     (
         "rows.csv",
@@ -60,15 +62,73 @@ DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
     ("rows.csv", write(b"width [cm]\nwide\n"), [], "must hold numbers"),
     (
         "rows.csv",
+        write(b"width [cm]\n1\n2\n3\nwide\n"),
+        ["--rows", "2:"],
+        "must hold numbers, since the model does not know it as a categorical feature."
+        " Got 'wide' in row 3.",
+    ),
+    (
+        "rows.csv",
+        write(b"width [cm];b\n1;2\n1,5;2\n"),
+        [],
+        "Got '1,5' in row 1. Write numbers with a decimal point, and without commas.",
+    ),
+    (
+        "rows.csv",
+        write(b"width [cm]\n1\n9007199254740993\n"),
+        [],
+        "floats do not round beyond 2**53, and none beyond the largest float. Got 9007199254740993"
+        " in row 1.",
+    ),
+    ("rows.csv", write(b"width [cm]\n-1e400\n"), [], "the largest float. Got -1e400 in row 0."),
+    (
+        "rows.csv",
+        write(b"width [cm],key\n1,a\n2,\n3,\n4,a\n"),
+        ["--id", "key"],
+        "Column 'key' of 'rows.csv' must tell rows apart. Got 'a' in rows 0 and 3.",
+    ),
+    (
+        "rows.csv",
+        write(b"width [cm],key\n1,a\n"),
+        ["--id", "width [cm]"],
+        "The id column must not be a feature of the model. Got 'width [cm]'.",
+    ),
+    (
+        "rows.csv",
+        write(b"width [cm],key\n1,a\n"),
+        ["--label", "width [cm]"],
+        "The label column must not be a feature of the model. Got 'width [cm]'.",
+    ),
+    (
+        "rows.jsonl",
+        write(b'{"width [cm]": 1, "time": "12:30"}\n{"width [cm]": 1, "time": 2, "time": 3}\n'),
+        [],
+        "Keys in line 2 of 'rows.jsonl' must be unique. Got more than once: time.",
+    ),
+    (
+        "rows.parquet",
+        lambda path: parquet.write_table(pyarrow.table([[1.0], [2.0]], names=["a", "a"]), path),
+        [],
+        "Column names in 'rows.parquet' must be unique. Got more than once: a.",
+    ),
+    (
+        "rows.npz",
+        lambda path: save_npz(path, X=np.zeros((1, 2)), feature_names=np.array(["a", "a"])),
+        [],
+        "Names in 'feature_names' of 'rows.npz' must be unique. Got more than once: a.",
+    ),
+    (
+        "rows.csv",
         write(b"a,b\n1,2\n"),
         [],
         "Column names must match the model's feature names. Missing: 'width [cm]'.",
     ),
     (
         "rows.csv",
-        write(b"width [cm],kind\n1,beef\n"),
-        ["--label", "kind"],
-        "Labels must be among the model's classes ['ham', 'spam']. Got ['beef'].",
+        write(b"width [cm],kind\n1,ham\n2,beef\n"),
+        ["--label", "kind", "--rows", "1:"],
+        "Labels must be among the model's classes ['ham', 'spam']. Got ['beef'], the first in row"
+        " 1.",
     ),
     ("rows.npy", write(b"no array"), [], "is not of the kind that its ending says, or is damaged"),
     ("rows.npy", write(b"\x93NUMPY\x01\x00"), [], "The data file 'rows.npy' cannot be read: "),
@@ -155,7 +215,7 @@ THREATS = [
         ' "tolerance"}. Got nan.',
     ),
     ("scale = 'iqr'", "'scale' in 'threat.toml' must be one of one, std, range. Got 'iqr'."),
-    ("frozen = 'width [cm]'", "'frozen' in 'threat.toml' must be a list of feature names"),
+    ("frozen = 1.5", "'frozen' in 'threat.toml' must be a feature name or number, or a list"),
     ("low = '0'", "'low' in 'threat.toml' must be a number. Got '0'."),
     (
         "arithmetic = 'f16'",
@@ -169,7 +229,7 @@ THREATS = [
     ("[features.0]\ndirection = 'in'", "must be one of both, up, down. Got 'in'."),
     ("[features.0]\nfrozen = 1", "'features.0.frozen' in 'threat.toml' must be true or false."),
     ("[features.height]\nlow = 1", "The model must have a feature named 'height'."),
-    ("low = 2\nhigh = 1", "'low' of LInf must not exceed 'high'"),
+    ("low = 2\nhigh = 1", "neither may be NaN. Got 2.0 and 1.0 of 'width [cm]'."),
 ]
 
 

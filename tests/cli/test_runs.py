@@ -66,7 +66,10 @@ def test_resuming_begins_a_run_where_there_is_none(run: Run, words: Any, tmp_pat
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--frozen", "0"], 'must be about the same question. Its perturbation is {"name"'),
+        (
+            ["--frozen", "0"],
+            "must be about the same question. Its perturbation.frozen is [] there, and [0] here.",
+        ),
         (["--node-limit", "7"], "Its node_limit is null there, and 7 here."),
         (["--arithmetic", "real"], 'Its arithmetic is "float64" there, and "real" here'),
     ],

@@ -21,6 +21,9 @@ import pytest
 
 import treeproof as tp
 
+# A job that was started in the background inherits Ctrl-C as ignored.
+START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+START += "from treeproof.cli import run; run()"
 NAMES = ["amount", "hour", "income"]
 
 
@@ -174,10 +177,67 @@ def test_a_gate_compares_with_an_earlier_run(run, fraud, tmp_path):
     assert "--not-worse-than needs a radius: give it with --at." in asked.stderr
     frozen = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base, "--frozen", 0))
     assert frozen.exit_code == 2
-    assert "must be about the same changes and claim. Its perturbation is" in frozen.stderr
+    assert (
+        "must be about the same changes and claim. Its perturbation.frozen is []" in frozen.stderr
+    )
     fewer = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base, "--rows", "0:9"))
     assert fewer.exit_code == 2
     assert "must be about the same rows. It has 40, this one 9." in fewer.stderr
+
+
+@pytest.mark.parametrize("asked", [["verify", "--eps"], ["radius", "--at"]])
+def test_a_gate_compares_at_a_radius_that_the_earlier_run_knows(run, fraud, tmp_path, asked):
+    base, radii = tmp_path / "base.jsonl", tmp_path / "radii.jsonl"
+    run("verify", *words_of(fraud, "--eps", 300, "--out", base))
+    run("radius", *words_of(fraud, "--out", radii))
+    command, name = asked
+    for eps, status in ((300, 0), (200, 2), (400, 2)):
+        words = words_of(fraud, name, eps, "--not-worse-than", base)
+        result = run(command, *words)
+        assert result.exit_code == status, result.stderr
+        if status:
+            assert f"at radius 300 only. Got a gate at radius {eps}:" in result.stderr
+        words[-1] = radii
+        assert run(command, *words).exit_code == 0
+
+
+def test_a_gate_does_not_compare_with_attacks(run, fraud, tmp_path):
+    base = tmp_path / "base.jsonl"
+    run("attack", *words_of(fraud, "--eps", 300, "--out", base))
+    refused = run("verify", *words_of(fraud, "--eps", 300, "--not-worse-than", base))
+    assert refused.exit_code == 2
+    assert "must say what is verified. Got attacks, which verify nothing" in refused.stderr
+
+
+def test_a_gate_compares_the_same_rows_and_labels(run, fraud, tmp_path):
+    base, other = tmp_path / "base.jsonl", tmp_path / "other.csv"
+    run("verify", *words_of(fraud, "--eps", 300, "--out", base))
+    rows = pd.read_csv(fraud[1])
+    rows.assign(income=rows["income"].where(rows.index != 7, 1.0)).to_csv(other, index=False)
+    words = words_of((fraud[0], other), "--eps", 300, "--not-worse-than", base)
+    moved = run("verify", *words)
+    assert moved.exit_code == 2
+    assert f"income of row 7 is {rows['income'][7]} there, and 1.0 here." in moved.stderr
+    rows.assign(fraud=rows["fraud"].where(rows.index != 3, 1 - rows["fraud"])).to_csv(
+        other, index=False
+    )
+    labelled = run("verify", *words)
+    assert labelled.exit_code == 2
+    assert f"The label of row 3 is {rows['fraud'][3]} there" in labelled.stderr
+
+
+def test_a_refused_gate_leaves_the_files_as_they_are(run, fraud, tmp_path):
+    base, out = tmp_path / "base.jsonl", tmp_path / "out.jsonl"
+    run("verify", *words_of(fraud, "--eps", 300, "--out", base))
+    shutil.copy(base, out)
+    before = base.read_bytes()
+    words = words_of(fraud, "--eps", 200, "--not-worse-than", base, "--out")
+    assert run("verify", *words, out).exit_code == 2
+    assert out.read_bytes() == before
+    itself = run("verify", *words, tmp_path / "." / "base.jsonl")
+    assert itself.exit_code == 2
+    assert "--out must not replace the run of --not-worse-than." in itself.stderr
+    assert base.read_bytes() == before
 
 
 def test_a_run_remembers_how_the_model_was_loaded(run, fraud, tmp_path, monkeypatch):
@@ -205,12 +265,44 @@ def test_a_run_remembers_how_the_model_was_loaded(run, fraud, tmp_path, monkeypa
 
 
 def shell(*words: Any, **options: Any) -> subprocess.Popen[str]:
-    # A job that was started in the background inherits Ctrl-C as ignored.
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    start += "from treeproof.cli import run; run()"
-    program = [sys.executable, "-c", start, *map(str, words)]
+    program = [sys.executable, "-c", START, *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **(pipes | options))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".npz"])
+def test_runs_in_parts_remember_what_they_asked_about(run, fraud, tmp_path, ending):
+    out, whole = tmp_path / "run.jsonl", tmp_path / "whole.jsonl"
+    rows, named = pd.read_csv(fraud[1]), []
+    if ending == ".csv":
+        data, named = fraud[1], ["--label", "fraud", "--id", "customer"]
+    else:
+        data = tmp_path / "rows.npz"
+        np.savez(data, X=rows[NAMES].to_numpy(), y=rows["fraud"].to_numpy())
+    words = ["verify", fraud[0], data, *named, "--eps", 300, "--evidence", "--out"]
+    check = ["check", "--model", fraud[0], "--data", data]
+    for more in (["--rows", "30:"], ["--rows", "20:30"], ["--rows", "20:30"]):
+        assert run(*words, out, "--resume", *more).exit_code == 0
+        checked = run(*check, out)
+        assert checked.exit_code == 0, checked.stdout
+    assert "20 accepted" in checked.stdout
+    parts = tp.load_results(out).header["data"]
+    assert [part["rows"] for part in parts["merged"]] == ["30:", "20:30"]
+    assert parts.get("id") == ("customer" if named else None)
+    run(*words, tmp_path / "rest.jsonl", "--rows", ":25")
+    assert run("merge", out, tmp_path / "rest.jsonl", "--out", whole).exit_code == 0
+    checked = run(*check, whole)
+    assert checked.exit_code == 0, checked.stdout
+    assert "labels compared with the data" in checked.stdout
+    assert "40 accepted" in checked.stdout
+    # A row that is left out is noticed all the same.
+    lines = whole.read_text().splitlines()
+    n_rows = tp.load_results(whole).header["n_rows"]
+    lines[0] = lines[0].replace(f"{n_rows:>15}", f"{n_rows - 1:>15}")
+    whole.write_text("\n".join([lines[0], *lines[2:]]))
+    assert run(*check, whole).exit_code == 3
+    assert run(*words, out, "--resume").exit_code == 0
+    assert run(*check, out).exit_code == 0
 
 
 @pytest.mark.parametrize(("share", "status"), [("0", 0), ("1", 1)])
@@ -222,6 +314,49 @@ def test_a_reader_that_leaves_is_no_failed_gate(fraud, share, status):
         assert process.wait() == status, said
     assert "Traceback" not in said
     assert "Broken pipe" not in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_no_failed_gate(fraud, tmp_path):
+    out = tmp_path / "run.jsonl"
+    words = words_of(fraud, "--eps", 300, "--out", out)
+    with Path("/dev/full").open("w") as full:
+        with shell("verify", *words, stdout=full) as process:
+            said = process.stderr.read()
+        assert process.returncode == 2
+        assert (
+            said
+            == "treeproof: error: Standard output cannot be written: No space left on device.\n"
+        )
+        assert len(tp.load_results(out)) == 40
+        # What goes to standard error is no answer.
+        with shell("verify", *words, "--fail-under", 1, stderr=full) as process:
+            assert "40 rows" in process.stdout.read()
+        assert process.returncode == 1
+    with shell("verify", *words, "--log-file", "/dev/full") as process:
+        assert "40 rows" in process.stdout.read()
+        said = process.stderr.read()
+    assert process.returncode == 0
+    ended = "treeproof: warning: the log file '/dev/full' ends here: No space left on device.\n"
+    assert said == ended
+
+
+def test_a_shell_may_close_standard_streams(fraud):
+    words = [sys.executable, "-c", START, "verify", *map(str, words_of(fraud, "--eps", 300))]
+
+    def closed(stream: str) -> "subprocess.CompletedProcess[str]":
+        shell_words = ["sh", "-c", f'exec "$0" "$@" {stream}&-', *words]
+        return subprocess.run(shell_words, capture_output=True, text=True, check=False)
+
+    for stream in ("0<", "1>", "2>"):
+        ended = closed(stream)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr == ""
+        assert ("40 rows" in ended.stdout) == (stream != "1>")
+    words[5] = "-"
+    refused = closed("0<")
+    assert refused.returncode == 2
+    assert "Standard input must hold the rows. Got none" in refused.stderr
 
 
 def test_an_interrupt_is_no_failed_gate(fraud, tmp_path):
@@ -284,3 +419,24 @@ def test_options_without_effect_are_warned_of(run, fraud):
     assert "--first-column and --absent have no effect on" in told.stderr
     quiet = run("verify", *words_of(fraud, "--eps", 300, "--seed", 3, "--sample", 5))
     assert "no effect" not in quiet.stderr
+    words = words_of(fraud, "--eps", 300, "--rows", "0:3", "--evidence", "--format")
+    for form, is_lost in (("table", True), ("csv", True), ("json", False)):
+        told = run("verify", *words, form)
+        assert ("--evidence has no effect without --out" in told.stderr) == is_lost
+
+
+def test_names_of_classes_may_have_blanks_between_them(run, fraud):
+    words = words_of(fraud, "--eps", 300, "--attacker-class", "stopped", "--classes")
+    assert run("verify", *words, "fine, stopped").exit_code == 0
+    refused = run("verify", *words, "stopped,")
+    assert refused.exit_code == 2
+    assert "names must not be empty. Got 'stopped,'." in refused.stderr
+
+
+def test_warnings_are_shown_once(run, tmp_path):
+    frame = pd.DataFrame({"size": np.arange(60.0), "kind": pd.Categorical(list("ab") * 30)})
+    model = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=5, verbose=-1)
+    model.fit(frame, frame["size"] % 7 < 3).booster_.save_model(tmp_path / "model.txt")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    told = run("radius", tmp_path / "model.txt", tmp_path / "rows.csv", "--moving", "kind")
+    assert told.stderr.count("'moving' of LInf has no effect on kind") == 1

@@ -16,5 +16,6 @@ def run() -> None:
     from treeproof.cli.console import LastingOutput
     from treeproof.cli.main import main
 
-    sys.stdout = LastingOutput(sys.stdout)
+    sys.stdout = LastingOutput(sys.stdout, has_answers=True)
+    sys.stderr = LastingOutput(sys.stderr, has_answers=False)
     main()

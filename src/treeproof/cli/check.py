@@ -82,7 +82,7 @@ def command(
     from treeproof.results.property_file import is_property_file
 
     if is_property_file(run_path):
-        _check_properties(run_path, (model_path, other_path), as_json, options)
+        _check_properties(run_path, (model_path, other_path), data_path, as_json, options)
         return
     _refuse_other(other_path)
     header = reasons_header(run_path) or read_header(run_path)
@@ -142,41 +142,54 @@ def _refuse_other(other_path: str | None) -> None:
 def _check_properties(
     path: str,
     model_paths: tuple[str | None, str | None],
+    data_path: str | None,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
     """Check the answers of `treeproof prove` and `treeproof diff`."""
     from treeproof.checker.property_files import check_answers
-    from treeproof.loaders import load_ensemble
-    from treeproof.loaders.base import LoadOptions
     from treeproof.results.property_file import load_property_records
 
+    if data_path is not None:
+        raise InvalidInput("--data is for runs: answers about a domain are about no rows.")
     records = load_property_records(path)
     model_path, other_path = model_paths
-    if model_path is None:
-        raise InvalidInput("The model of answers about properties must be given with --model.")
-    if (other_path is None) != ("other" not in records):
-        must = "must be given with --other" if other_path is None else "must be left out"
-        raise InvalidInput(f"The second model of '{path}' {must}.")
-    self_test = not options.pop("no_self_test")
-    ensemble = load_ensemble(model_path, options=LoadOptions(**options), self_test=self_test)
-    other = None if other_path is None else load_ensemble(other_path, self_test=self_test)
+    if other_path is not None and "other" not in records:
+        raise InvalidInput(f"The second model of '{path}' must be left out. It has none.")
+    no_self_test = options.pop("no_self_test")
+    header = {"model": _stated_model(records, "model", path)}
+    chosen = model_path or _named_model(header, path)
+    ensemble, loading = load_model_of_run(header, chosen, no_self_test=no_self_test, **options)
+    other = None
+    if "other" in records:
+        header = {"model": _stated_model(records, "other", path)}
+        chosen = other_path or _named_model(header, path, "--other")
+        other, _ = load_model_of_run(header, chosen, no_self_test=no_self_test)
     checks = check_answers(ensemble, records, other)
     counts = Counter(check.status for check in checks)
     if as_json:
         print_json(
-            {"model": ensemble.fingerprint}
+            {"model": ensemble.fingerprint, "loading": loading}
             | {word: counts[word] for word in WORDS}
             | {"answers": [check._asdict() for check in checks]}
         )
     else:
         click.echo(printable(f"model {ensemble.fingerprint}"))
+        if loading:
+            click.echo(printable(f"loaded with {_shown(loading)}"))
         for check in checks:
             why = f": {check.reason}" if check.reason else ""
             click.echo(printable(f"{check.name}: {check.status}{why}"))
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
     if counts["rejected"] or counts["unproved"]:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _stated_model(records: dict[str, Any], key: str, path: str) -> dict[str, Any]:
+    words = records.get(key)
+    if not isinstance(words, dict):
+        raise InvalidInput(f"The file '{path}' must say under {key!r} which model it is about.")
+    return words
 
 
 def _shown(value: Any) -> str:
@@ -200,14 +213,14 @@ def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
     return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
 
 
-def _named_model(header: dict[str, Any], run_path: str) -> str:
-    """The model file that the run names, here or beside the run."""
+def _named_model(header: dict[str, Any], run_path: str, option: str = "--model") -> str:
+    """The model file that the run names, here or beside the run; an option names another."""
     source = str(header["model"].get("source") or "")
     for path in (Path(source), Path(run_path).parent / source):
         if path.is_file():
             return str(path)
     named = f"'{source}', which the run names, is no file here" if source else "no name of it"
-    raise InvalidInput(f"The model of the run must be given with --model. Got none, and {named}.")
+    raise InvalidInput(f"The model of the run must be given with {option}. Got none, and {named}.")
 
 
 def _reading(

@@ -3,10 +3,13 @@
 Text from models and data files may hold anything, so it never reaches a terminal as it is.
 """
 
+import contextlib
 import logging
 import os
 import sys
 import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -64,37 +67,70 @@ def print_json(value: Any) -> None:
 
 
 class LastingOutput:
-    """Standard output that takes whatever is written after the reader of a pipe has left.
+    """Standard output or error that takes whatever is written after its reader has left.
 
     In ``treeproof ... | head`` the reader leaves early. The exit status is that of the answers all
-    the same: a broken pipe would end the command with the status of a failed gate.
+    the same: a broken pipe would end the command with the status of a failed gate. A full disk is
+    no such reader, and refused where the answers go there.
     """
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[str] | None, *, has_answers: bool) -> None:
+        # A shell may start programs without any.
+        self._stream = Path(os.devnull).open("w") if stream is None else stream  # noqa: SIM115
+        self._has_answers = has_answers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Write text, or nothing where nobody reads it."""
-        try:
-            return self._stream.write(text)
-        except BrokenPipeError:
-            self._go_on()
-            return len(text)
+        if text != "":  # which click writes to try, and whatever goes wrong does not matter to it
+            with self._going_on():
+                self._stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Flush, or drop what nobody reads."""
-        try:
+        with self._going_on():
             self._stream.flush()
-        except BrokenPipeError:
-            self._go_on()
 
-    def _go_on(self) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            # What is left in buffers goes nowhere, too, and does not fail once more at the end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+            if self._has_answers and not isinstance(error, BrokenPipeError):
+                raise InvalidInput(
+                    f"Standard output cannot be written: {error.strerror or error}."
+                ) from error
+
+
+class _LogFile(logging.FileHandler):
+    """A log that ends where it cannot be written; what is logged goes on."""
+
+    def __init__(self, path: str) -> None:
+        from treeproof.files import unwritable
+
+        try:
+            super().__init__(path, encoding="utf-8")
+        except OSError as error:
+            raise unwritable(path, error, "The log file") from error
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's
+        """Say once that the rest is not logged."""
+        logging.getLogger("treeproof").removeHandler(self)
+        error = sys.exception()
+        reason = getattr(error, "strerror", None) or error
+        print_note(f"warning: the log file '{self.baseFilename}' ends here: {reason}.")
+
+    def close(self) -> None:
+        """Close the file; of one that is full there is nothing to save."""
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def log_to(verbosity: int, path: str | None) -> None:
@@ -111,12 +147,7 @@ def log_to(verbosity: int, path: str | None) -> None:
     shown.addFilter(lambda record: record.name != _LOG.name)
     handlers.append(shown)
     if path is not None:
-        try:
-            handlers.append(logging.FileHandler(path, encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(
-                f"The log file '{path}' cannot be written: {error.strerror or error}."
-            ) from error
+        handlers.append(_LogFile(path))
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         handlers[-1].setFormatter(logging.Formatter(form))
     level = log.level

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treeproof.cli.console import print_note
 from treeproof.cli.options import load_model
 from treeproof.cli.question_options import QuestionOptions
+from treeproof.errors import NoEffectWarning
 
 if TYPE_CHECKING:
     from treeproof.cli.gate import Gate
@@ -32,13 +34,11 @@ def run_question(
     Verdicts are at `eps`, or at the radius of the threat model; a tally counts proved and attacked
     rows at `radii`.
     """
-    from treeproof.cli.run_output import ROWS_SHOWN, check_out, progress_bar
+    from treeproof.cli.run_output import ROWS_SHOWN, progress_bar
     from treeproof.runs.runner import Runner
     from treeproof.search.question import Question
 
-    if options.out is not None:
-        # A long run must not end with answers that have nowhere to go.
-        check_out(options.out)
+    _check_outputs(options, gate)
     model = load_model(model_path, **options.loading)
     source = options.source(model, data_path)
     question = Question(
@@ -64,11 +64,10 @@ def run_question(
         or options.sort != "row"
         or (gate is not None and gate.not_worse_than is not None),
         first_rows=ROWS_SHOWN,
+        check=None if gate is None else gate.check,
     )
     # The cluster comes first: where there is none, an earlier run file stays as it is.
     with _client(options.dask) as client, runner.opened():
-        if gate is not None:
-            gate.check(runner.header)
         total = source.estimated_rows() if sys.stderr.isatty() else None
         with progress_bar(total) as advance:
             advance(runner.tally.n_rows)
@@ -77,6 +76,23 @@ def run_question(
             of_all = "" if source.n_rows is None else f" of {source.n_rows}"
             print_note(f"interrupted after {len(run)}{of_all} rows; these are kept.")
         yield run, runner
+
+
+def _check_outputs(options: QuestionOptions, gate: "Gate | None") -> None:
+    """Refuse, before any work, files that could not be written; warn of proofs that go nowhere."""
+    from treeproof.cli.run_output import check_out
+
+    if gate is not None:
+        gate.refuse_as_output(options.out)
+    if options.evidence and options.out is None and options.output_format != "json":
+        warnings.warn(
+            "--evidence has no effect without --out: only run files and --format json hold it.",
+            NoEffectWarning,
+            stacklevel=3,
+        )
+    if options.out is not None:
+        # A long run must not end with answers that have nowhere to go.
+        check_out(options.out)
 
 
 def _class_named(model: "Model", label: Any) -> Any:

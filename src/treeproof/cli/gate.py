@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from treeproof.cli.attack import ATTACKS
 from treeproof.cli.options import FILE, FiniteNumber, all_of
 from treeproof.errors import InvalidInput, listed
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from treeproof.results.results import Results
     from treeproof.runs.runner import Runner
 
@@ -33,10 +38,14 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Gate:
-    """What must be verified for a command to end well; without anything given, nothing."""
+    """What must be verified for a command to end well; without anything given, nothing.
+
+    `at` is the radius of all rows, where it is not the question's own.
+    """
 
     fail_under: float | None = None
     not_worse_than: str | None = None
+    at: float | None = None
 
     @property
     def is_given(self) -> bool:
@@ -49,32 +58,57 @@ class Gate:
 
         return load_results(self.not_worse_than or "")
 
+    def refuse_as_output(self, out: str | None) -> None:
+        """Refuse to write over the earlier run: a gate that failed would pass the next time."""
+        if None not in (out, self.not_worse_than) and (
+            Path(out or "").resolve() == Path(self.not_worse_than or "").resolve()
+        ):
+            raise click.UsageError(
+                "--out must not replace the run of --not-worse-than. Give another file."
+            )
+
     def check(self, header: dict[str, Any]) -> None:
-        """Refuse, before any work, an earlier run whose rows may change in other ways."""
+        """Refuse, before any work, an earlier run that cannot be compared with the one to come."""
         if self.not_worse_than is None:
             return
         from treeproof.query.arithmetic import arithmetic_of
+        from treeproof.results.threat import limit_of
+        from treeproof.runs.run_log import differing_part
 
         here, there = (dict(h["question"]) for h in (header, self._baseline.header))
+        if there["engine"]["name"] in ATTACKS:
+            raise InvalidInput(
+                f"The run '{self.not_worse_than}' must say what is verified. Got attacks, which"
+                " verify nothing: give a run of treeproof radius or treeproof verify."
+            )
         for question in (here, there):
             question["arithmetic"] = arithmetic_of(question)
             any_limit = dict.fromkeys({"eps", "budget"} & question["perturbation"].keys())
             question["perturbation"] = question["perturbation"] | any_limit
         for name in ("perturbation", *_SAME):
             if here.get(name) != there.get(name):
+                part, old, new = differing_part(name, there.get(name), here.get(name))
                 raise InvalidInput(
                     f"The run '{self.not_worse_than}' must be about the same changes and claim. Its"
-                    f" {name} is {str(there.get(name))[:120]}, here it is"
-                    f" {str(here.get(name))[:120]}."
+                    f" {part} is {str(old)[:120]}, here it is {str(new)[:120]}."
                 )
+        known = limit_of(self._baseline.header)
+        asked = limit_of(header) if self.at is None else self.at
+        if None not in (known, asked) and known != asked:
+            raise self._other_radius(f"{known:g}", f"{asked:g}")
+
+    def _other_radius(self, known: str, asked: str) -> InvalidInput:
+        return InvalidInput(
+            f"The run '{self.not_worse_than}' says what is verified at radius {known} only. Got a"
+            f" gate at radius {asked}: ask at the same one, or compare with a run of treeproof"
+            " radius, which tells all."
+        )
 
     def failure(self, runner: "Runner", share: float, eps: float | None) -> str | None:
         """Why it fails with a share of rows that is verified at a radius; None if it passes.
 
         The radius is that of all rows, or None where each has its own.
         """
-        import numpy as np
-
         from treeproof.results.curves import attacked_rows, certified_rows
         from treeproof.results.numbers import share_down
 
@@ -84,37 +118,86 @@ class Gate:
         if self.not_worse_than is None:
             return None
         before = self._baseline
-        now = _certified(runner, eps)
-        if set(before.row.tolist()) != set(now):
-            raise InvalidInput(
-                f"The run '{self.not_worse_than}' must be about the same rows. It has"
-                f" {len(before)}, this one {len(now)}."
-            )
-        limits = np.array([now[row][1] for row in before.row.tolist()])
+        is_proved, limits = self._compared(runner, eps)
         kept = certified_rows(before, limits)
-        needed = int(kept.sum()) / max(int(attacked_rows(before).sum()), 1)
+        n_attacked = int(attacked_rows(before).sum())
+        needed = int(kept.sum()) / max(n_attacked, 1)
         if share >= needed:
             return None
-        lost = [row for row in before.row[kept].tolist() if not now[row][0]]
-        return (
-            f"{proved}, {share_down(needed)} in '{self.not_worse_than}'; no longer verified are"
-            f" rows {listed(lost)}"
+        lost = before.row[kept & ~is_proved].tolist()
+        why = f"no longer verified are rows {listed(lost)}"
+        if not lost:  # the model's own labels are others, and with them the rows of a class
+            why = f"{runner.tally.n_attacked} rows are attacked, there {n_attacked}"
+        return f"{proved}, {share_down(needed)} in '{self.not_worse_than}'; {why}"
+
+    def _compared(
+        self, runner: "Runner", eps: float | None
+    ) -> "tuple[NDArray[np.bool_], NDArray[np.float64]]":
+        """Which rows of the earlier run are proved in this one, and at which radius.
+
+        Refused where the rows, or the radii at which they are known to be verified, are others.
+        """
+        import itertools
+
+        import numpy as np
+
+        from treeproof.results.curves import certified_rows
+        from treeproof.results.run_file import table_of
+
+        before = self._baseline
+        position = {row: at for at, row in enumerate(before.row.tolist())}
+        is_proved, limits = np.zeros(len(before), dtype=bool), np.full(len(before), np.nan)
+        records, n_rows = runner.records(), runner.tally.n_rows
+        while block := list(itertools.islice(records, _BLOCK)):
+            table = table_of(runner.header, block)
+            there = [position[row] for row in table.row.tolist() if row in position]
+            if n_rows != len(before) or len(there) != len(table):
+                raise self._other_rows(f"It has {len(before)}, this one {n_rows}.")
+            if difference := _difference(before.take(np.array(there)), table):
+                raise self._other_rows(difference)
+            limits[there] = eps if table.eps is None else table.eps
+            is_proved[there] = certified_rows(table, limits[there])
+        if before.eps is not None and not before.asks_radius:
+            for at in np.flatnonzero(before.eps != limits)[:1]:
+                where = f"of row {before.row[at]}"
+                raise self._other_radius(f"{before.eps[at]:g} {where}", f"{limits[at]:g} {where}")
+        return is_proved, limits
+
+    def _other_rows(self, difference: str) -> InvalidInput:
+        return InvalidInput(
+            f"The run '{self.not_worse_than}' must be about the same rows. {difference}"
         )
 
 
-def _certified(runner: "Runner", eps: float | None) -> dict[int, tuple[bool, float]]:
-    """Whether each row of a run is proved at a radius, that of all or its own, and at which."""
-    import itertools
+def _difference(there: "Results", here: "Results") -> str:
+    """A sentence about the first row that two tables of the same numbers do not share.
 
+    Values are compared where both models have the same features, but for codes of categories, which
+    each model counts in its own order; labels where they are the data's, and classes the same.
+    """
     import numpy as np
 
-    from treeproof.results.curves import certified_rows
-    from treeproof.results.run_file import table_of
+    from treeproof.query.arithmetic import arithmetic_of
+    from treeproof.results.threat import feature_name
 
-    records, found = runner.records(), dict[int, tuple[bool, float]]()
-    while block := list(itertools.islice(records, _BLOCK)):
-        table = table_of(runner.header, block)
-        limits = np.full(len(table), eps) if table.eps is None else table.eps
-        proved = certified_rows(table, limits).tolist()
-        found |= zip(table.row.tolist(), zip(proved, limits.tolist(), strict=True), strict=True)
-    return found
+    models = [table.header["model"] for table in (there, here)]
+    same_features = models[0].get("feature_names") == models[1].get("feature_names")
+    if same_features and there.values is not None and here.values is not None:
+        # Real rows are rounded to the precision of their model.
+        kind = np.float64 if arithmetic_of(here.header["question"]) == "float64" else np.float32
+        old, new = there.values.astype(kind), here.values.astype(kind)
+        differs = (old != new) & ~(np.isnan(old) & np.isnan(new))
+        differs[:, [number for model in models for number in model.get("categorical") or ()]] = (
+            False
+        )
+        for row, feature in np.argwhere(differs)[:1]:
+            values = f"{old[row, feature]} there, and {new[row, feature]} here"
+            return f"{feature_name(here.header, feature)} of row {here.row[row]} is {values}."
+    if (
+        here.header["question"]["labels"] == "given"
+        and models[0]["classes"] == models[1]["classes"]
+    ):
+        for row, old, new in zip(here.row, there.label, here.label, strict=True):
+            if old != new:
+                return f"The label of row {row} is {old!r} there, and {new!r} here."
+    return ""

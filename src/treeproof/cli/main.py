@@ -87,7 +87,8 @@ class LazyGroup(click.Group):
         try:
             with warnings.catch_warnings():
                 for category in (ModelWarning, NoEffectWarning):
-                    warnings.simplefilter("always", category)
+                    # Each sentence once, however many batches of rows it is about.
+                    warnings.simplefilter("default", category)
                 warnings.showwarning = _show_warning(warnings.showwarning)
                 return super().invoke(ctx)
         except TreeproofError as error:

@@ -151,6 +151,15 @@ libsvm_options = all_of(
 )
 """What a LIBSVM file does not say, under the names of `treeproof.data.readers.ReadOptions`."""
 
+
+def _names(text: str) -> list[str]:
+    """Names with commas between them, and perhaps blanks."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise click.BadParameter(f"names must not be empty. Got {text!r}.")
+    return names
+
+
 _load_option = section("Loading the model")
 load_options = all_of(
     _load_option(
@@ -194,7 +203,7 @@ load_options = all_of(
     _load_option(
         "--classes",
         metavar="NAME,NAME,...",
-        callback=lambda ctx, parameter, value: None if value is None else value.split(","),
+        callback=lambda ctx, parameter, value: None if value is None else _names(value),
         help="Names of the classes, in the model's order, where labels were encoded.",
     ),
     _load_option(
@@ -279,6 +288,8 @@ def load_model_of_run(
 
     model, path = header["model"], Path(model_path)
     known = model.get("loading") or {}
+    if not isinstance(known, dict):
+        raise InvalidInput(f"The load options of the run must be a table. Got {known!r}.")
     if known and path.is_file():
         file = read_model_file(path)
         if is_saved(file.content[:16]):

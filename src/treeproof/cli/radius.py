@@ -42,7 +42,7 @@ def command(
     from treeproof.query.description import plain
     from treeproof.results.numbers import share_down
 
-    gate = Gate(fail_under, not_worse_than)
+    gate = Gate(fail_under, not_worse_than, at)
     if gate.is_given and at is None:
         name = "--fail-under" if fail_under is not None else "--not-worse-than"
         raise click.UsageError(f"{name} needs a radius: give it with --at.")

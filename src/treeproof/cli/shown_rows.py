@@ -162,7 +162,7 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
             lambda record: record["reason"] or in_words(changes_of(record, header), formats)
         ),
     }
-    for name in ("id", "eps"):
+    for name in ("id", "label", "eps"):
         if all(record.get(name) is None for record in records):
             del columns[name]
     if not any(record.get("witness_label") is not None for record in records):

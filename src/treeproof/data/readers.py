@@ -10,6 +10,7 @@ import atexit
 import csv
 import gzip
 import io
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +32,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput, listed, nearest, require_backend
+from treeproof.errors import InvalidInput, WrongRow, listed, nearest, require_backend
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import TextTable, column_order, numeric_rows, objects
 
@@ -134,7 +136,10 @@ class Chunk:
             position = {name: number for number, name in enumerate(self.columns)}
             order = [position[name] for name in column_order(ensemble, list(self.columns))]
             values = values[:, order]
-        return numeric_rows(ensemble, values)
+        try:
+            return numeric_rows(ensemble, values)
+        except WrongRow as error:
+            raise error.counted_from(self.first_row) from None
 
 
 class DataFile:
@@ -152,6 +157,8 @@ class DataFile:
 
     def _take_apart(self, columns: list[str]) -> None:
         """Tell features from labels and identifiers by the names of all columns."""
+        if len(set(columns)) != len(columns):
+            raise _repeated(columns, f"Column names in '{self.path}'")
         apart = self._options.apart
         for name in apart.values():
             require_column(name, columns, self.path)
@@ -216,10 +223,14 @@ def _head(path: Path) -> tuple[bytes, bool]:
 @cache
 def standard_input() -> Path:
     """All of standard input as a file, since rows are read more than once; gone at the end."""
-    with tempfile.NamedTemporaryFile(prefix="treeproof-rows-", delete=False) as file:
-        atexit.register(Path(file.name).unlink, missing_ok=True)
+    if sys.stdin is None:
+        raise InvalidInput("Standard input must hold the rows. Got none: it is closed.")
+    folder = Path(tempfile.mkdtemp(prefix="treeproof-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "standard-input"  # as messages call it
+    with _readable(path), path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
-    return Path(file.name)
+    return path
 
 
 def parse_rows(text: str) -> slice:
@@ -248,6 +259,12 @@ def require_column(name: str, columns: list[str], path: Path) -> None:
     )
 
 
+def _repeated(names: list[str], what: str) -> InvalidInput:
+    """Return the error for names of which some occur twice."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    return InvalidInput(f"{what} must be unique. Got more than once: {listed(twice)}.")
+
+
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a file is read into a sentence about it."""
@@ -256,7 +273,9 @@ def _readable(path: Path) -> Iterator[None]:
     except InvalidInput:
         raise
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"The data file '{path}' must be UTF-8 text: {error}.") from error
+        raise InvalidInput(
+            f"The data file '{path}' must be UTF-8 text: {error}. Save it with that encoding."
+        ) from error
     except (OSError, ValueError, EOFError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
         raise unreadable(path, error) from error
 
@@ -315,8 +334,6 @@ class CsvFile(TextFile):
         self._has_header = first == numbers or not all(map(_is_number, first))
         self._n_columns = len(first)
         self._all_columns = [name.strip() for name in first] if self._has_header else numbers
-        if len(set(self._all_columns)) != len(first):
-            raise InvalidInput(f"Column names in '{path}' must be unique. Got {first}.")
         self._take_apart(self._all_columns)
 
     def _cells(self, stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
@@ -372,12 +389,17 @@ class JsonLinesFile(TextFile):
 
     def _object(self, number: int, line: str) -> dict[str, Any]:
         try:
-            return msgspec.json.decode(line, type=dict[str, bool | float | int | str | None])
+            row = msgspec.json.decode(line, type=dict[str, bool | float | int | str | None])
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(
                 f"Line {number} of '{self.path}' must be a JSON object of numbers, texts, truth"
                 f" values and null: {error}."
             ) from error
+        if line.count(":") > len(row):  # perhaps in a text, perhaps of a key that comes twice
+            keys = json.loads(line, object_pairs_hook=lambda pairs: [key for key, _ in pairs])
+            if len(keys) > len(row):
+                raise _repeated(keys, f"Keys in line {number} of '{self.path}'")
+        return row
 
     def _chunk(self, first_row: int, lines: list[tuple[int, dict[str, Any]]]) -> Chunk:
         known = set(self._all_columns)
@@ -530,6 +552,8 @@ class NpzFile(ArrayFile):
                 f"Array 'feature_names' of '{self.path}' must have one string per column"
                 f" ({self._shape[1]}). Got {names.dtype} with shape {names.shape}."
             )
+        if len(set(names.tolist())) != len(names):
+            raise _repeated(names.tolist(), f"Names in 'feature_names' of '{self.path}'")
         return tuple(names.tolist())
 
     def chunks(self) -> Iterator[Chunk]:

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.data.readers import DataFile, ReadOptions, open_data, parse_rows
-from treeproof.errors import InvalidInput
+from treeproof.data.readers import Chunk, DataFile, ReadOptions, open_data, parse_rows
+from treeproof.errors import InvalidInput, WrongRow
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.rows import label_numbers, numeric_rows, objects
 from treeproof.model.spread import Spread
@@ -153,15 +153,19 @@ class FileSource:
     def parts(self) -> Iterator[Rows]:
         """Read the chosen rows, chunk by chunk."""
         chosen = None if self.sample is None else self._sampled()
-        is_empty = True
+        is_empty, known = True, dict[Any, int]()
         for chunk in self._open(self._range).chunks():
-            values = chunk.matrix(self.ensemble)
+            values = self._matrix(chunk)
             number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
-            labels = class_labels(self.ensemble, chunk.labels, len(values))
+            try:
+                labels = class_labels(self.ensemble, chunk.labels, len(values))
+            except WrongRow as error:
+                raise error.counted_from(chunk.first_row) from None
             eps = self._distances(chunk.eps, chunk.first_row)
             rows = Rows(number, values, labels, _plain_ids(chunk.ids), eps)
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
+            self._require_different(rows, known)
             if len(rows):
                 is_empty = False
                 yield rows
@@ -170,6 +174,28 @@ class FileSource:
                 f"There must be at least one row to ask about. Got none in '{self.path}'"
                 + (f" within {self.rows}." if self.rows else ".")
             )
+
+    def _matrix(self, chunk: Chunk) -> FloatArray:
+        try:
+            return chunk.matrix(self.ensemble)
+        except InvalidInput as error:
+            for what, name in (("label", self.label), ("id", self.id), ("eps", self.eps)):
+                if name is not None and name in self.ensemble.feature_names:
+                    raise InvalidInput(
+                        f"The {what} column must not be a feature of the model. Got {name!r}."
+                    ) from error
+            raise
+
+    def _require_different(self, rows: Rows, known: dict[Any, int]) -> None:
+        """Refuse identifiers that several rows have; those that are missing tell nothing."""
+        if rows.ids is None:
+            return
+        for row, name in zip(rows.number.tolist(), rows.ids, strict=True):
+            if name not in (None, "") and known.setdefault(name, row) != row:
+                raise InvalidInput(
+                    f"Column {self.id!r} of '{self.path}' must tell rows apart. Got {name!r} in"
+                    f" rows {known[name]} and {row}. Leave --id out, or name another column."
+                )
 
     def _distances(self, cells: Any, first_row: int) -> FloatArray | None:
         """Cells of the column of distances as numbers."""

@@ -9,13 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.errors import InvalidInput, listed, listed_values, nearest
+from treeproof.errors import InvalidInput, WrongRow, listed, listed_values, nearest
 from treeproof.model.category_hashes import category_codes
 from treeproof.model.ensemble import CATEGORICAL, Ensemble, FloatArray
 
@@ -31,6 +32,7 @@ _EXACT_LIMIT = 2**53
 _MISSING_TEXT = {"", "nan", "na", "n/a", "null", "none"}
 _BOOLEAN_TEXT = {"true": 1.0, "false": 0.0}
 
+_DECIMAL_COMMA = " Write numbers with a decimal point, and without commas."
 _NOT_CATEGORICAL = "the model does not know it as a categorical feature"
 _GARBLED = (
     "XGBoost garbles category names that are not ASCII and the model does not tell them; give the"
@@ -102,10 +104,13 @@ def label_numbers(ensemble: Ensemble, y: Any, *, n_rows: int) -> NDArray[np.int6
     numbers = [_class_number(ensemble, value) for value in distinct]
     unknown = [value for value, number in zip(distinct, numbers, strict=True) if number < 0]
     if unknown:
-        raise InvalidInput(
+        row = int(np.argmax(np.array(numbers)[inverse] < 0))
+        raise WrongRow(
             f"Labels must be among the model's classes {listed_values(ensemble.classes)}."
-            f" Got {listed_values(unknown)}.{nearest(unknown[0], ensemble.classes)} Give labels"
-            " as the model's library reports them."
+            f" Got {listed_values(unknown)}, the first",
+            row,
+            f".{nearest(unknown[0], ensemble.classes)} Give labels as the model's library reports"
+            " them.",
         )
     return np.array(numbers, dtype=np.int64)[inverse]
 
@@ -162,25 +167,28 @@ def _check_special_values(ensemble: Ensemble, matrix: FloatArray) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))
             what = "one of the categories of training" if codes else "a number, not NaN"
-            raise InvalidInput(
+            raise WrongRow(
                 f"Rows must hold {what} in {_column_name(ensemble, column)}, since the model has no"
-                f" answer for others. Got {_shown(matrix[row, column])} in row {row}."
+                f" answer for others. Got {_shown(matrix[row, column])}",
+                row,
             )
     if not ensemble.missing_allowed and np.isnan(matrix).any():
         row, column = np.argwhere(np.isnan(matrix))[0]
-        raise InvalidInput(
-            "This model has no rule for missing values, so rows must not contain NaN."
-            f" Got NaN in row {row}, {_column_name(ensemble, column)}. Impute it as in training."
+        raise WrongRow(
+            "This model has no rule for missing values, so rows must not contain NaN. Got NaN",
+            int(row),
+            f", {_column_name(ensemble, column)}. Impute it as in training.",
         )
     if not ensemble.infinite_allowed:
         with np.errstate(over="ignore"):
             infinite = np.isinf(matrix.astype(ensemble.input_precision, copy=False))
         if infinite.any():
             row, column = np.argwhere(infinite)[0]
-            raise InvalidInput(
+            raise WrongRow(
                 f"The {ensemble.provenance.library} model refuses infinite values and values beyond"
-                f" {ensemble.input_precision}. Got {matrix[row, column]} in row {row},"
-                f" {_column_name(ensemble, column)}."
+                f" {ensemble.input_precision}. Got {matrix[row, column]}",
+                int(row),
+                f", {_column_name(ensemble, column)}.",
             )
 
 
@@ -446,12 +454,14 @@ def _is_missing(cell: Any) -> bool:
 def _numbers_of_text(cells: list[str], name: str, reason: str = _NOT_CATEGORICAL) -> FloatArray:
     try:
         # The common case first: a column of plain numbers, without a test per cell.
-        return np.array(list(map(float, cells)), dtype=np.float64)
+        values = np.array(list(map(float, cells)), dtype=np.float64)
     except ValueError:
         values = np.empty(len(cells), dtype=np.float64)
         for row, cell in enumerate(cells):
             values[row] = _number_of_text(cell, name, row, reason)
-        return values
+    for large in np.flatnonzero(np.abs(values) >= _EXACT_LIMIT).tolist():
+        _require_exact(cells[large], float(values[large]), name, large)
+    return values
 
 
 def _number_of_text(cell: str, name: str, row: int, reason: str) -> float:
@@ -463,9 +473,27 @@ def _number_of_text(cell: str, name: str, row: int, reason: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise InvalidInput(
-            f"Column {name!r} must hold numbers, since {reason}. Got {cell!r} in row {row}."
+        remedy = _DECIMAL_COMMA if _is_figures(word) else ""
+        raise WrongRow(
+            f"Column {name!r} must hold numbers, since {reason}. Got {cell!r}", row, f".{remedy}"
         ) from None
+
+
+def _is_figures(word: str) -> bool:
+    """Whether a text is a number with commas."""
+    return "," in word and word.lstrip("+-").replace(",", "").replace(".", "").isdecimal()
+
+
+def _require_exact(cell: str, value: float, name: str, row: int) -> None:
+    """Refuse whole numbers that floats round, and numbers beyond all floats."""
+    digits = cell.strip().lstrip("+-").replace("_", "")
+    is_rounded = digits.isdecimal() and (math.isinf(value) or Decimal(digits) != abs(value))
+    if is_rounded or (math.isinf(value) and "inf" not in digits.lower()):
+        raise WrongRow(
+            f"Column {name!r} must hold whole numbers that floats do not round beyond 2**53, and"
+            f" none beyond the largest float. Got {cell.strip()[:40]}",
+            row,
+        )
 
 
 def _codes(
@@ -488,9 +516,10 @@ def _codes(
             continue
         codes[row] = known.get(key, math.nan)
         if refuses_unknown and key is not None and key not in known:
-            raise InvalidInput(
+            raise WrongRow(
                 f"Column {name!r} must hold categories of the training data, since the library has"
-                f" no proper answer for others. Got {cell!r} in row {row}."
+                f" no proper answer for others. Got {cell!r}",
+                row,
             )
     return codes
 

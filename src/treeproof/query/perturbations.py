@@ -409,8 +409,12 @@ def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
         down[number] = up[number] = 0.0
     low = _per_feature(what, "low", ball.low, n_features)
     high = _per_feature(what, "high", ball.high, n_features)
-    if np.any(low > high) or np.any(np.isnan(low) | np.isnan(high)):
-        raise InvalidInput(f"'low' of {what} must not exceed 'high', and neither may be NaN.")
+    for wrong in np.flatnonzero(~(low <= high))[:1].tolist():  # of NaN, too
+        where = repr(names[wrong]) if names else f"feature {wrong}"
+        raise InvalidInput(
+            f"'low' of {what} must not exceed 'high', and neither may be NaN. Got {low[wrong]} and"
+            f" {high[wrong]} of {where}."
+        )
     # One row for all: no table of bounds is written out.
     low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
     if isinstance(ball.eps, PerRow):

@@ -113,8 +113,8 @@ class ThreatModel:
         ThreatModel
             The other threat model.
         """
-        frozen = self.frozen + tuple(given.pop("frozen", ()))
-        moving = tuple(given.pop("moving", ())) or self.moving
+        frozen = self.frozen + _as_names(given.pop("frozen", ()))
+        moving = _as_names(given.pop("moving", ())) or self.moving
         return replace(self, frozen=frozen, moving=moving, **given)
 
     def perturbation(self, model: Any, X: Any = None, *, asks_radius: bool = False) -> Ball:
@@ -187,11 +187,19 @@ class ThreatModel:
         is_categorical : bool (n_features,)
             Which of them hold categories.
         """
-        for name, part in self.features.items() if self.domain is None else ():
-            number = feature_number(known_feature(name, names), len(is_categorical), names)
+
+        def number_of(name: str | int) -> int:
+            return feature_number(known_feature(name, names), len(is_categorical), names)
+
+        # Those that the domain lets change have a unit.
+        domain = self.domain or Domain()
+        lists = (domain.categorical, domain.may_miss, domain.may_fill)
+        changing = {number_of(name) for given in lists for name in _as_names(given)}
+        for name, part in self.features.items():
+            number = number_of(name)
             given = [key for key in ("eps", "low", "high") if getattr(part, key) is not None]
             given += [] if part.direction == "both" else ["direction"]
-            if given and is_categorical[number]:
+            if given and is_categorical[number] and number not in changing:
                 warn_of_no_effect(f"{listed([f'{key!r}' for key in given])} of feature {name!r}")
 
     def ball(
@@ -318,6 +326,11 @@ def with_known_features(domain: Domain, names: Sequence[str]) -> Domain:
     return replace(domain, **named)
 
 
+def _as_names(given: Any) -> tuple[Any, ...]:
+    """Features as a list, where there may be one alone, or a table of them."""
+    return (given,) if isinstance(given, str | int) else tuple(given)
+
+
 def _column_of(X: Any, eps: PerRow) -> PerRow:
     """The radii of rows in memory."""
     try:
@@ -369,6 +382,7 @@ def load_threat(path: str | PathLike[str]) -> ThreatModel:
     if domain is not None:
         domain = Domain(**checked(domain, _DOMAIN_KEYS, "domain", path))
     given = checked(content, _KEYS, "", path)
+    given |= {name: _as_names(given[name]) for name in ("frozen", "moving") if name in given}
     if isinstance(given.get("eps"), dict):
         given["eps"] = PerRow(given["eps"]["column"])
     return ThreatModel(features=parts, domain=domain, **given)
@@ -446,11 +460,15 @@ def are_features(value: Any) -> bool:
     )
 
 
+def _feature_or_features(value: Any) -> bool:
+    return are_features(value if isinstance(value, list) else [value])
+
+
 _KEYS: Rules = {
     "eps": (_radius, 'be a number >= 0, or a column of the data such as {column = "tolerance"}'),
     "scale": (SCALES.__contains__, f"be one of {', '.join(SCALES)}"),
-    "frozen": (are_features, "be a list of feature names or numbers"),
-    "moving": (are_features, "be a list of feature names or numbers"),
+    "frozen": (_feature_or_features, "be a feature name or number, or a list of them"),
+    "moving": (_feature_or_features, "be a feature name or number, or a list of them"),
     "low": (is_number, "be a number"),
     "high": (is_number, "be a number"),
     "arithmetic": (ARITHMETICS.__contains__, f"be one of {', '.join(ARITHMETICS)}"),

@@ -22,7 +22,9 @@ def save_property_results(
     results: list[tuple[str, PropertyResult]],
 ) -> None:
     """Write names and results of properties, with their model and domain."""
-    _save(path, {"model": model.inspect(), "domain": words_of_domain(domain, model)}, results)
+    _save(
+        path, {"model": _words_of_model(model), "domain": words_of_domain(domain, model)}, results
+    )
 
 
 def save_differences(
@@ -33,9 +35,9 @@ def save_differences(
 ) -> None:
     """Write what was found about two models, around rows of these numbers, or -1 for a domain."""
     first, second = models
-    head = {
-        "model": first.inspect(),
-        "other": second.inspect(),
+    head: dict[str, Any] = {
+        "model": _words_of_model(first),
+        "other": _words_of_model(second),
         "domain": words_of_domain(domain, first),
     }
     head["trees"] = results[0][1].trees.summary()
@@ -47,6 +49,11 @@ def save_differences(
         if result.labels is not None:
             parts.append((f"two models: labels{where}", result.labels))
     _save(path, head, parts)
+
+
+def _words_of_model(model: Any) -> dict[str, Any]:
+    """A model as `inspect` tells it, and how it was loaded, so that it can be loaded again."""
+    return model.inspect() | {"loading": model.ensemble.provenance.options}
 
 
 def words_of_domain(domain: Any, model: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from treeproof.errors import InvalidInput
 from treeproof.results.run_file import COMPLETE, check_count, is_parquet, read_records
 from treeproof.results.run_parquet import parquet_records, save_parquet
-from treeproof.runs.run_log import check_same, first_record, write_log
+from treeproof.runs.run_log import check_same, first_record, joined_data, write_log
 from treeproof.runs.runner import log_path
 
 IntArray = NDArray[np.int64]
@@ -43,7 +43,7 @@ def merge_runs(paths: Sequence[str | PathLike[str]], out: str | PathLike[str]) -
         check_same(source.header, sources[0].header, source.path)
     file, place = _chosen(sources)
     header = sources[0].header | {"state": COMPLETE, "n_rows": len(file)}
-    header["data"] = {"merged": [source.header.get("data") for source in sources]}
+    header["data"] = joined_data([source.header.get("data") for source in sources])
     target = Path(out)
     if log_path(target) != target:
         save_parquet(header, _records(sources, file, place), target)

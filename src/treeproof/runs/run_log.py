@@ -11,6 +11,7 @@ import math
 import operator
 import os
 import re
+import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -267,7 +268,11 @@ def open_log(
         try:
             stack.enter_context(exclusive(path))
             continues = resume and path.exists()
-            if not continues:
+            there = first_record(path) if continues else dict(header)
+            if continues:
+                check_same(there, header, path)
+                there = _asked_of_both(path, there, header)
+            else:
                 _check_replaceable(path)
                 write_log(path, header)
             file = stack.enter_context(path.open("r+b"))
@@ -278,15 +283,46 @@ def open_log(
             ) from error
         except OSError as error:
             raise unwritable(path, error) from error
-        log = RunLog(path, file, dict(header), durable=durable)
+        log = RunLog(path, file, there, durable=durable)
         found = NONE_ANSWERED
         if continues:
-            log.header = first_record(path)
-            check_same(log.header, header, path)
             found = _scan(log, tally)
             _cut_torn_line(file)
             log.set_state(UNDERWAY)
         yield log, found
+
+
+def _asked_of_both(path: Path, there: Record, here: Record) -> Record:
+    """The header of a run file that is resumed, which tells what both sittings ask about.
+
+    Where that is more than it told, it is written anew, in one step.
+    """
+    data = joined_data([there.get("data"), here.get("data")])
+    if data == there.get("data"):
+        return there
+    header = there | {"data": data, "state": UNDERWAY, "n_rows": 0}
+    with path.open("rb") as old, replacing(path) as new:
+        old.readline()
+        new.write(_header_line(header))
+        shutil.copyfileobj(old, new)
+    return header
+
+
+def joined_data(parts: Sequence[Record | None]) -> Record | None:
+    """What a run file says about the data of several: each, and in what all agree."""
+    each: list[Record | None] = []
+    for part in parts:
+        each += [one for one in (part or {}).get("merged") or [part] if one not in each]
+    if len(each) == 1:
+        return each[0]
+    names = ("file", "label", "id", "eps", "first_index", "absent")
+    known = [{name: (one or {}).get(name) for name in names} for one in each]
+    agreed = {
+        name: value
+        for name, value in known[0].items()
+        if value is not None and all(one[name] == value for one in known)
+    }
+    return agreed | {"merged": each}
 
 
 def first_record(path: Path) -> dict[str, Any]:
@@ -348,8 +384,22 @@ def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
         for name in sorted(names - {"arithmetic", "domain"}):
             old, new = there.get(part, {}).get(name), here[part].get(name)
             if old != new:
-                return f" Its {name} is {_short(old)} there, and {_short(new)} here."
+                where, old, new = differing_part(name, old, new)
+                return f" Its {where} is {_short(old)} there, and {_short(new)} here."
     return " One of them asks for evidence, the other does not."
+
+
+def differing_part(name: str, there: Any, here: Any) -> tuple[str, Any, Any]:
+    """The first part in which two values differ: its place, such as ``scale[3]``, and both."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        if there.get("name") != here.get("name"):  # of other kinds, with other parts
+            return name, there, here
+        parts = [(f"{name}.{key}", there.get(key), here.get(key)) for key in there | here]
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        parts = [(f"{name}[{at}]", *pair) for at, pair in enumerate(zip(there, here, strict=True))]
+    else:
+        return name, there, here
+    return differing_part(*next(part for part in parts if part[1] != part[2]))
 
 
 def _short(value: Any) -> str:

@@ -202,7 +202,8 @@ class Runner:
     """Answers the rows of a source; `answer` does it, within `opened`.
 
     Without `out`, `keeps_records` keeps all records until the run is closed, and `first_rows` rows
-    of the lowest numbers are kept in memory.
+    of the lowest numbers are kept in memory. `check` is called with the header before any file is
+    touched, and may refuse it.
     """
 
     model: Model
@@ -213,6 +214,7 @@ class Runner:
     radii: Sequence[float] = ()
     keeps_records: bool = False
     first_rows: int = 0
+    check: Callable[[dict[str, Any]], None] | None = None
     first: list[dict[str, Any]] = field(default_factory=list)
     tally: RunSummary = None  # type: ignore[assignment] # made by `opened`
     header: dict[str, Any] = None  # type: ignore[assignment] # the same
@@ -230,6 +232,8 @@ class Runner:
         self.header = run_header(self.question, self.model, look)
         self.header["data"] = self.source.describe()
         self.tally = RunSummary(self.question.kind == "radius", self.radii)
+        if self.check is not None:
+            self.check(self.header)
         with contextlib.ExitStack() as stack:
             path = None
             if self.out is not None:

@@ -1,3 +1,5 @@
+import dataclasses
+import warnings
 from pathlib import Path
 
 import lightgbm
@@ -95,8 +97,8 @@ def test_options_come_before_the_file_and_frozen_features_add_up() -> None:
         ("eps = inf", "must be a number >= 0, or a column .*Got inf."),
         ("eps = [1]", r"must be a number >= 0, or a column .*Got \[1\]."),
         ('scale = "iqr"', "'scale' in .* must be one of one, std, range. Got 'iqr'."),
-        ("frozen = 'age'", "must be a list of feature names or numbers. Got 'age'."),
-        ("frozen = [1.5]", "must be a list of feature names or numbers."),
+        ("frozen = 1.5", "must be a feature name or number, or a list of them. Got 1.5."),
+        ("moving = [1.5]", "must be a feature name or number, or a list of them."),
         ("arithmetic = 'int'", "must be one of float64, real."),
         ("domain = 'int'", "must be one of float64, real."),
         (
@@ -139,6 +141,18 @@ def test_only_the_moving_features_move(tmp_path: Path) -> None:
     assert reach.up.tolist() == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(("feature", "number"), [('"income"', 1), ("2", 2)])
+def test_a_single_feature_needs_no_list(tmp_path: Path, feature: str, number: int) -> None:
+    moving = load_threat(written(tmp_path, f"eps = 0.5\nmoving = {feature}"))
+    frozen = load_threat(written(tmp_path, f"eps = 0.5\nfrozen = {feature}"))
+    for threat, is_chosen in ((moving, 1.0), (frozen, 0.0)):
+        reach = resolve(threat.ball(NAMES, 3, None, has_radius=True), np.zeros((1, 3)), NAMES)
+        assert [up == is_chosen for up in reach.up].index(True) == number
+    both = frozen.with_options(frozen="age", moving="income")
+    assert both.frozen[-1] == "age"
+    assert both.moving == ("income",)
+
+
 def tree_with_categories() -> tuple[tp.Model, pd.DataFrame]:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -177,6 +191,14 @@ def test_an_eps_of_a_category_is_warned_of(tmp_path: Path) -> None:
     threat = tp.load_threat(written(tmp_path, "eps = 0.1\n[features.shop]\neps = 2.0"))
     with pytest.warns(tp.NoEffectWarning, match="'eps' of feature 'shop': categories never move"):
         threat.perturbation(model)
+    # A domain that does not let it change is no other case; one that does gives it a unit.
+    other = dataclasses.replace(threat, domain=tp.Domain(integer="hour"))
+    with pytest.warns(tp.NoEffectWarning, match="'eps' of feature 'shop': categories never move"):
+        other.perturbation(model)
+    for domain in (tp.Domain(categorical=["shop"]), tp.Domain(may_miss="1")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dataclasses.replace(threat, domain=domain).perturbation(model)
     ball = tp.LInf(0.1, scale={"amount": 2.0, "shop": 3.0})
     with pytest.warns(tp.NoEffectWarning, match="'scale' of LInf has no effect on shop: categ"):
         tp.verify(model, frame[:3], None, ball)

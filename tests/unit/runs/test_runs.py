@@ -252,7 +252,7 @@ def test_another_model_or_question_or_row_is_refused(
         tp.run(other, X, y, **again)
     with pytest.raises(tp.InvalidInput, match=r"Its kind is \"radius\" there, and \"verify\" here"):
         tp.run(model, X, y, tp.LInf(0.1), **again)
-    with pytest.raises(tp.InvalidInput, match=r"Its perturbation is .* there"):
+    with pytest.raises(tp.InvalidInput, match=r"Its perturbation.frozen is .* there"):
         tp.run(model, X, y, tp.LInf(frozen=[1]), **again)
     with pytest.raises(tp.InvalidInput, match=r"Its time_limit_s is null there, and 9.0 here"):
         tp.run(model, X, y, time_limit_s=9.0, **again)
