@@ -341,6 +341,16 @@ def test_nothing_is_wider_than_a_phone(open_page, width, runs):
     assert set(shown) == {"narrow" if width <= 720 else "wide"}
 
 
+def test_every_line_of_what_may_move_is_on_paper(open_page):
+    results = many_rows(5, 40)
+    results.header["question"]["perturbation"]["scale"] = [float(k) for k in range(1, 41)]
+    page = open_page(results).page
+    assert not page.get_by_role("rowheader", name="f39", exact=True).last.is_visible()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#threat").get_by_role("rowheader", name="f39", exact=True).is_visible()
+
+
 def test_domains_of_claims_are_on_paper(open_page, tmp_path):
     answers = answers_file(tmp_path / "a.json", low=[0.0, "-inf"], high="inf")
     opened = open_page(six_rows(), properties=[answers])

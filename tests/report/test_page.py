@@ -665,6 +665,9 @@ def test_costs_are_not_called_radii():
     page = render(six_rows(perturbation=cost), at=0.5)
     assert "Proved cost of the rows" in page
     assert payload(page)["measure"] == "cost"
+    # A price is no distance, so there is no column of them.
+    assert "by up to, at cost" not in page
+    assert "by up to, at radius" in render(six_rows())
 
 
 def test_two_models_are_compared_first():

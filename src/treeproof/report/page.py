@@ -212,7 +212,7 @@ def _context(
     with_radii = all(run.has_radii for run in runs)
     axis = _axis(runs) if with_radii else Axis(high=1.0)
     start = _start(runs, axis, at)
-    unlike = differences(*runs) if len(runs) == 2 else []
+    unlike, threats = differences(*runs) if len(runs) == 2 else [], _threats(runs)
     pixels = rows.pixels_of(runs, shape)
     script, styles = _asset("page.js"), _asset("page.css")
     context: dict[str, Any] = {
@@ -222,7 +222,9 @@ def _context(
         "script_hash": _hash(script),
         "payload": _payload(runs, axis, start, pixels, with_radii=with_radii, is_one=not unlike),
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
-        "threats": _threats(runs),
+        "threats": threats,
+        # Of prices and relative units there is no distance that all rows have.
+        "has_reach": any(line["factors"] for table in threats for line in table["lines"]),
         "n_lines": THREAT_LINES,
         "compared": None if unlike else _compared(runs, start),
         "start": start,
