@@ -230,6 +230,18 @@ def test_what_is_said_of_a_radius_holds_for_what_is_shown_of_it(open_page):
     assert "height moves by up to 0.6667." in page.inner_text(".sentence")
 
 
+def test_radii_beside_a_box_are_counted_at_the_radius_that_is_said(open_page):
+    # Rows 0 and 5 hold within 0.3; that a radius is exact says nothing of that.
+    box = six_rows(kind="verify", perturbation={"name": "Box", "low": 0.0, "high": 9.0})
+    box.lower[:] = box.upper[:] = np.nan
+    opened = open_page([six_rows(), box], at=0.3)
+    assert "33.3\u00a0% are proved to stay correct" in opened.page.inner_text(
+        ".headline.r0 .sentence"
+    )
+    assert numbers(opened.page) == [2, 2, 1]
+    assert is_quiet(opened)
+
+
 def test_radii_of_other_units_have_no_difference(open_page):
     heads = "#all-rows thead"
     assert "Difference" in open_page([six_rows(), six_rows()]).page.inner_text(heads)

@@ -213,6 +213,7 @@ def table_columns(run: RunView) -> dict[str, Any]:
     return {
         "name": run.name,
         "attack": run.is_attack,
+        "radii": run.has_radii,
         "features": {str(feature): run.naming.axis(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
         "idName": run.id_name,

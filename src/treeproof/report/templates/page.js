@@ -54,7 +54,8 @@
   const state = (run, i, r) => {
     if (run.attacked[i] === "0") return "still";
     if (run.broken[i] === "1") return "wrong";
-    if (!data.withRadii) return VERDICTS[run.verdict[i]];
+    // Of a radius the verdict says that it is known, not that the row holds within another one.
+    if (!run.radii) return VERDICTS[run.verdict[i]];
     if (run.lower[i] > r || (run.lower[i] === r && run.closed[i] === "1")) return "verified";
     if (run.upper[i] < r || (run.upper[i] === r && run.attained[i] === "1")) return "broken";
     return "undecided";
