@@ -281,7 +281,8 @@ def test_runs_that_cannot_be_compared_as_they_are_say_so():
 
 
 def frozen_run(feature="height"):
-    results = six_rows(perturbation={"name": "LInf", "eps": None, "frozen": [feature]})
+    results = six_rows()
+    results.header["question"]["perturbation"]["frozen"] = [feature]
     results.lower[:] = results.upper[:] = [0.5, np.inf, 0.0, 0.2, 0.4, np.inf]
     return results
 
@@ -289,7 +290,20 @@ def frozen_run(feature="height"):
 def test_frozen_features_show_what_freezing_changes():
     page = render(six_rows(), frozen=[frozen_run()])
     # Of the rows that can be broken both times: 0.5, 0, 0.1, 0.2 become 0.5, 0, 0.2, 0.4.
-    assert "0.2 → 0.275 (+38 %), 1 rows cannot be broken any more" in words(page)
+    expected = "0.2 → 0.275 (+38 %), 1 row cannot be broken any more"
+    assert f"{expected}, as far as is proved" in words(page)
+    # Where every radius is known, and of attacked rows only.
+    exact = [0, 1, 2, 5]
+    page = render(six_rows().take(exact), frozen=[frozen_run().take(exact)])
+    text = words(page)
+    assert "0.25 → 0.25 (+0 %), 1 row cannot be broken any more" in text
+    assert "as far as is proved" not in text
+    spam = [run.take([0, 1, 2]) for run in (six_rows(), frozen_run())]
+    for run in spam:
+        run.header = run.header | {"question": run.header["question"] | {"attacker_class": "spam"}}
+    assert "mean radius if frozen ∞, 1 row cannot be broken any more" in words(
+        render(spam[0], frozen=[spam[1]])
+    )
 
 
 def test_frozen_runs_must_fit():
@@ -300,6 +314,14 @@ def test_frozen_runs_must_fit():
     other = frozen_run()
     other.row = other.row + 1
     with pytest.raises(tp.InvalidInput, match="about the rows of the report"):
+        render(six_rows(), frozen=[other])
+    other = frozen_run()
+    other.header["question"]["perturbation"]["scale"] = [1.0, 2.0]
+    with pytest.raises(tp.InvalidInput, match="different changes"):
+        render(six_rows(), frozen=[other])
+    other = frozen_run()
+    other.header["question"]["kind"] = "verify"
+    with pytest.raises(tp.InvalidInput, match="asks for no radii"):
         render(six_rows(), frozen=[other])
     with pytest.raises(tp.InvalidInput, match="freezes no others"):
         render(six_rows(), frozen=[six_rows()])

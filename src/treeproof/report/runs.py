@@ -245,17 +245,18 @@ def only_accepted(run: RunView, checks: Sequence[RowCheck]) -> RunView:
     return replace(run, results=results, checks=checks)
 
 
-def differences(one: RunView, other: RunView) -> list[str]:
+def differences(one: RunView, other: RunView, *, but: Sequence[str] = ()) -> list[str]:
     """Why two runs cannot be compared, in sentences; none where they ask the same.
 
-    With radii it does not matter at which of them rows were verified: bounds hold at all.
+    With radii it does not matter at which of them rows were verified: bounds hold at all. `but` are
+    parts of the perturbation that may differ.
     """
 
     def changes(run: RunView) -> Any:
+        limits = ("eps", "budget") if run.has_radii else ()
         asked = dict(run.question.get("perturbation") or {})
-        if run.has_radii:
-            return {name: asked[name] for name in asked if name not in ("eps", "budget")}
-        return asked, None if run.results.eps is None else run.results.eps.tolist()
+        eps = None if run.results.eps is None else run.results.eps.tolist()
+        return {name: asked[name] for name in asked if name not in (*limits, *but)}, eps
 
     said = []
     if changes(one) != changes(other):
@@ -284,6 +285,13 @@ def frozen_features(base: RunView, frozen: RunView) -> list[int]:
         raise InvalidInput(
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"
             " which is about others."
+        )
+    unlike = differences(base, frozen, but=("frozen",))
+    if unlike or not (base.results.asks_radius and frozen.results.asks_radius):
+        reason = unlike[0] if unlike else "One of the runs asks for no radii."
+        raise InvalidInput(
+            "A run with frozen features must ask for radii as the run of the report does, but for"
+            f" what is frozen. Got '{frozen.name}'. {reason}"
         )
     added = set(frozen_numbers(frozen.header)) - set(frozen_numbers(base.header))
     if not added:
