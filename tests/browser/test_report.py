@@ -5,6 +5,7 @@ import pytest
 
 from tests.report.made_runs import attacked_rows, many_rows, six_rows
 from tests.report.test_page import answers_file, evil_results
+from treeproof.results.numbers import number
 
 pytestmark = pytest.mark.browser
 
@@ -122,6 +123,9 @@ def test_open_bounds_are_shown_no_nearer_than_they_were_proved(open_page):
     results.exact[3:5] = False
     page = open_page(results).page
     assert {"0.3951 … 0.3953", "≥ 12,345"} <= set(cells(page, 3))
+    results.lower[3:5], results.upper[3:5] = (0.0, 1.23456e-7), (9.99949e-9, np.inf)
+    page = open_page(results).page
+    assert {"≤ 1e−8", "≥ 1.234e−7"} <= set(cells(page, 3))
 
 
 def test_rows_are_found_by_their_identifier(open_page):
@@ -204,6 +208,49 @@ def test_distances_in_the_headline_follow_the_radius(open_page):
     assert "however width moves by up to 5, with" in page.inner_text(".sentence")
 
 
+def test_what_is_said_of_a_radius_holds_for_what_is_shown_of_it(open_page):
+    results = many_rows(400)
+    page = open_page(results).page
+    for place in range(0, 1000, 83):
+        page.locator("#radius").fill(str(place))
+        shown = float(page.input_value("#radius-number"))
+        assert f"by up to {number(shown)}." in page.inner_text(".sentence")
+        assert numbers(page)[0] == int((results.lower > shown).sum())
+    # One that is typed, or was asked for, has more digits than are shown.
+    page.fill("#radius-number", "0.123456")
+    assert "by up to 0.1234." in page.inner_text(".sentence")
+    eps = {"name": "LInf", "eps": 2 / 3, "scale": [0.3, 1.0]}
+    verified = six_rows(kind="verify", perturbation=eps)
+    page = open_page(verified).page
+    assert "width moves by up to 0.2 and height moves by up to 0.6666." in page.inner_text("main")
+    page.locator("#radius").fill("1000")
+    assert page.inner_text("#live").startswith("At radius 0.6666: ")
+    attack = six_rows(kind="verify", perturbation=eps, engine={"name": "attack"})
+    page = open_page(attack).page
+    assert "height moves by up to 0.6667." in page.inner_text(".sentence")
+
+
+def test_radii_beside_a_box_are_counted_at_the_radius_that_is_said(open_page):
+    # Rows 0 and 5 hold within 0.3; that a radius is exact says nothing of that.
+    box = six_rows(kind="verify", perturbation={"name": "Box", "low": 0.0, "high": 9.0})
+    box.lower[:] = box.upper[:] = np.nan
+    opened = open_page([six_rows(), box], at=0.3)
+    assert "33.3\u00a0% are proved to stay correct" in opened.page.inner_text(
+        ".headline.r0 .sentence"
+    )
+    assert numbers(opened.page) == [2, 2, 1]
+    assert is_quiet(opened)
+
+
+def test_radii_of_other_units_have_no_difference(open_page):
+    heads = "#all-rows thead"
+    assert "Difference" in open_page([six_rows(), six_rows()]).page.inner_text(heads)
+    unlike = six_rows(perturbation={"name": "LInf", "eps": None, "scale": [1.0, 2.0]})
+    opened = open_page([six_rows(), unlike])
+    assert "Difference" not in opened.page.inner_text(heads)
+    assert is_quiet(opened)
+
+
 def test_the_table_opens_on_what_matters(open_page):
     page = open_page(six_rows(), at=0.3).page
     # Broken or undecided first, nearest first; the wrong row 2 comes after those that hold.
@@ -267,7 +314,7 @@ def test_hovering_and_clicking_the_curve(open_page):
     hit.click(position={"x": box["width"] - 1, "y": 20})
     assert numbers(opened.page)[0] == 1
     opened.page.locator("rect.bar").first.hover()
-    assert "rows" in opened.page.inner_text("#tip")
+    assert "row" in opened.page.inner_text("#tip")
     assert is_quiet(opened)
 
 
@@ -304,6 +351,16 @@ def test_nothing_is_wider_than_a_phone(open_page, width, runs):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     shown = page.locator("svg.chart:visible").evaluate_all("all => all.map(s => s.classList[1])")
     assert set(shown) == {"narrow" if width <= 720 else "wide"}
+
+
+def test_every_line_of_what_may_move_is_on_paper(open_page):
+    results = many_rows(5, 40)
+    results.header["question"]["perturbation"]["scale"] = [float(k) for k in range(1, 41)]
+    page = open_page(results).page
+    assert not page.get_by_role("rowheader", name="f39", exact=True).last.is_visible()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#threat").get_by_role("rowheader", name="f39", exact=True).is_visible()
 
 
 def test_domains_of_claims_are_on_paper(open_page, tmp_path):

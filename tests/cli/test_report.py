@@ -36,7 +36,9 @@ def test_from_model_and_data_to_the_page(
 def test_two_runs_with_names_and_frozen_features(run: Run, saved_run: Path, tmp_path: Path) -> None:
     other, frozen = tmp_path / "other.jsonl", tmp_path / "frozen.jsonl"
     six_rows().save(other)
-    six_rows(perturbation={"name": "LInf", "eps": None, "frozen": ["height"]}).save(frozen)
+    still = six_rows()
+    still.header["question"]["perturbation"]["frozen"] = ["height"]
+    still.save(frozen)
     result = run(
         "report", saved_run, other, "--out", tmp_path / "page.html", "--name", "natural",
         "--name", "robust", "--at", "0.3", "--shape", "1x2", "--frozen", frozen,

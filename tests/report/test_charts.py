@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 
-from tests.report.made_runs import many_rows, six_rows
+from tests.report.made_runs import attacked_rows, many_rows, six_rows
 from treeproof.report.axes import axis_for
 from treeproof.report.charts import (
     NARROW,
@@ -85,6 +85,37 @@ def test_quantiles_stay_defined_with_infinite_radii():
     assert cells["least"] == "0"
     assert cells["largest"] == "∞"
     assert cells["undecided"] == "33.4\u00a0%"
+
+
+def test_quantiles_of_bounds_are_never_nearer_than_they_were_proved():
+    results = many_rows(3)
+    results.lower[:], results.upper[:] = [0.12349, 0.5, 1.9999], np.inf
+    assert dict(quantiles(run_of(results)))["least"] == "0.123"
+    results.exact[:] = False
+    assert [text for _, text in quantiles(run_of(results))[::3]][:3] == ["0.123", "0.5", "1.99"]
+    attack = attacked_rows()
+    attack.upper[:] = 0.12341
+    assert dict(quantiles(run_of(attack))) == dict.fromkeys(
+        ("least", "10 %", "25 %", "median", "75 %", "90 %", "largest"), "0.124"
+    ) | {"undecided": "–"}
+
+
+def test_the_last_bar_holds_what_lies_beyond_the_axis():
+    results = many_rows(1000)
+    results.lower[-1] = results.upper[-1] = 1e9
+    chart = radius_chart([run_of(results)], axis_for(results.lower), WIDE)
+    last = max(chart["bars"], key=lambda bar: bar.x)
+    assert last.words.endswith(" or more")
+    assert sum(bar.words.endswith(" or more") for bar in chart["bars"]) == 1
+
+
+def test_sides_that_part_in_bits_are_one_line():
+    results = many_rows(20)
+    results.upper[:] = np.nextafter(results.lower, np.inf)  # as of costs
+    axis = axis_for(results.lower)
+    assert not curve_chart([run_of(results)], axis, WIDE)["lines"][0]["has_gap"]
+    results.upper[3] = np.inf
+    assert curve_chart([run_of(results)], axis, WIDE)["lines"][0]["has_gap"]
 
 
 def test_rows_that_never_break_do_not_flatten_the_others():

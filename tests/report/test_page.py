@@ -71,7 +71,7 @@ def test_the_headline_says_clean_and_verified_accuracy():
 def test_own_labels_make_no_claim_of_accuracy():
     text = words(render(six_rows(labels="the model's own"), at=0.25))
     assert "classified correctly" not in text
-    assert "50.0 % are proved to keep their label" in text
+    assert "50.0 % are proved to keep the model’s own label" in text
 
 
 def test_what_was_asked_is_there():
@@ -169,13 +169,13 @@ def test_only_what_was_accepted_is_shown_as_proved():
     page = render(results, at=0.25, checks=[[RowCheck(0, "rejected", "why"), *checks]])
     text = words(page)
     assert "66.6 % are classified correctly, and 33.3 % are proved to stay correct" in text
-    assert "rejected by the checker: why 1 rows" in text
+    assert "rejected by the checker: why 1 row " in text
     assert payload(page)["runs"][0]["lower"][0] == 0.0
     assert payload(page)["runs"][0]["verdict"][0] == "u"
     assert "Row 0<" not in page
     # The run itself stays as it is, and a row that nobody looked at is not accepted.
     assert results.lower[0] == 0.5
-    assert "rejected by the checker: it was not checked 1 rows" in words(
+    assert "rejected by the checker: it was not checked 1 row " in words(
         render(results, checks=[checks])
     )
 
@@ -197,7 +197,7 @@ def test_the_question_is_shown_whole(name):
         "Frozen height",
         "Not below −∞ to 0, by feature",
         "Not above 9",
-        "Claim one class is never predicted (target spam)",
+        "Claim class spam is never predicted",
         "Attacked rows those of class ham; 2 others stay as they are, and count nowhere",
         "width up only 0.5",
         "from 0 to 9",
@@ -207,7 +207,7 @@ def test_the_question_is_shown_whole(name):
         assert said in text, said
     hero = text[: text.index("Share of attacked rows that")]
     for said in ("however width rises by up to", ", with height fixed.",
-                 "keep their claim (one class is never predicted (target spam))",
+                 "keep their claim (class spam is never predicted)",
                  "attacked rows (class ham)", "2 rows of other classes are not attacked and count"
                  " nowhere. Bounds: what moves stays from 0 to 9."):  # fmt: skip
         assert said in hero, said
@@ -244,7 +244,7 @@ def test_an_attack_is_never_said_to_prove():
     assert "radius <b>≤ 0.25</b>, broken by this change" in page
     assert payload(page)["runs"][0]["attack"] is True
     # It opens at the median of what was found, not at the proved radius, which is 0.
-    assert 'every feature moves by up to <b data-factor="1.0">0.5</b>' in page
+    assert 'every feature moves by up to <b data-factor="1.0" data-up>0.5</b>' in page
     assert 'data-live="attacked-0">33.3\u00a0%</b>' in page
     assert "Distance of what the attack found" in page
     assert "no breaking change was found 2 rows" in text
@@ -281,7 +281,8 @@ def test_runs_that_cannot_be_compared_as_they_are_say_so():
 
 
 def frozen_run(feature="height"):
-    results = six_rows(perturbation={"name": "LInf", "eps": None, "frozen": [feature]})
+    results = six_rows()
+    results.header["question"]["perturbation"]["frozen"] = [feature]
     results.lower[:] = results.upper[:] = [0.5, np.inf, 0.0, 0.2, 0.4, np.inf]
     return results
 
@@ -289,7 +290,20 @@ def frozen_run(feature="height"):
 def test_frozen_features_show_what_freezing_changes():
     page = render(six_rows(), frozen=[frozen_run()])
     # Of the rows that can be broken both times: 0.5, 0, 0.1, 0.2 become 0.5, 0, 0.2, 0.4.
-    assert "0.2 → 0.275 (+38 %), 1 rows cannot be broken any more" in words(page)
+    expected = "0.2 → 0.275 (+38 %), 1 row cannot be broken any more"
+    assert f"{expected}, as far as is proved" in words(page)
+    # Where every radius is known, and of attacked rows only.
+    exact = [0, 1, 2, 5]
+    page = render(six_rows().take(exact), frozen=[frozen_run().take(exact)])
+    text = words(page)
+    assert "0.25 → 0.25 (+0 %), 1 row cannot be broken any more" in text
+    assert "as far as is proved" not in text
+    spam = [run.take([0, 1, 2]) for run in (six_rows(), frozen_run())]
+    for run in spam:
+        run.header = run.header | {"question": run.header["question"] | {"attacker_class": "spam"}}
+    assert "mean radius if frozen ∞, 1 row cannot be broken any more" in words(
+        render(spam[0], frozen=[spam[1]])
+    )
 
 
 def test_frozen_runs_must_fit():
@@ -300,6 +314,14 @@ def test_frozen_runs_must_fit():
     other = frozen_run()
     other.row = other.row + 1
     with pytest.raises(tp.InvalidInput, match="about the rows of the report"):
+        render(six_rows(), frozen=[other])
+    other = frozen_run()
+    other.header["question"]["perturbation"]["scale"] = [1.0, 2.0]
+    with pytest.raises(tp.InvalidInput, match="different changes"):
+        render(six_rows(), frozen=[other])
+    other = frozen_run()
+    other.header["question"]["kind"] = "verify"
+    with pytest.raises(tp.InvalidInput, match="asks for no radii"):
         render(six_rows(), frozen=[other])
     with pytest.raises(tp.InvalidInput, match="freezes no others"):
         render(six_rows(), frozen=[six_rows()])
@@ -346,7 +368,8 @@ def test_a_verified_radius_is_the_one_the_page_opens_with():
 def test_verdicts_are_not_ranked_as_if_they_were_radii():
     eps = {"name": "LInf", "eps": 0.5, "frozen": [], "low": "-inf", "high": "inf"}
     ranked = ("Most fragile", "Most robust", "nearest breaking", "Nearest to", "break first")
-    assert all(text in words(render([six_rows()])) for text in ranked)
+    settled = six_rows().take([0, 1, 2, 5])
+    assert all(text in words(render([settled])) for text in ranked)
     said = words(render([six_rows(kind="verify", perturbation=eps)]))
     assert not any(text in said for text in ranked)
     assert "Rows that a change breaks" in said
@@ -511,7 +534,7 @@ def test_the_headline_says_what_may_move_and_what_does_not():
     headline, table = moving(ball)
     expected = "however amount moves by up to 25 and hour moves by up to 1, with age and zip fixed."
     assert headline.startswith(expected)
-    assert "Where it is missing (1 times), what moves stays missing." in headline
+    assert "What is missing stays missing: hour (in 1 row)." in headline
     assert re.search(r"amount up and down 50 25 none 0\.\d+ to 0\.\d+ –", table)
     assert "2 features: age, zip fixed" in table
     headline, table = moving(ball | {"frozen": [], "scale": 3.0}, categorical=[3])
@@ -541,14 +564,55 @@ def test_many_features_are_counted_in_the_headline():
 def test_boxes_are_stated():
     free = {"name": "Box", "low": [0.0, "-inf", 1.0, "-inf"], "high": [9.0, 5.0, 1.0, "inf"]}
     headline, table = moving(free)
+    # A box need not hold the rows: a point that is not their value is where it sets them.
     assert headline.startswith(
-        "however amount lies anywhere from 0 to 9, hour lies anywhere up to 5 and zip lies anywhere"
-        " at all, with age fixed."
+        "however amount lies anywhere from 0 to 9, hour lies anywhere up to 5, age lies at 1 and"
+        " zip lies anywhere at all."
     )
     assert "amount between bounds from 0 to 9" in table
+    own = many_rows(5, 4).values
+    low, high = own.copy(), own.copy()
+    low[:, 0] -= 0.25
+    high[:, 0] += [0.5, 0.5, 0.5, 0.5, 0.75]
+    headline, table = moving({"name": "Box", "low": low.tolist(), "high": high.tolist()})
+    assert headline.startswith(
+        "however amount lies anywhere within bounds of its own row, with 3 of 4 features fixed."
+    )
+    assert "within bounds of its own row: 0.25 below to 0.5–0.75 above its value" in table
+
+
+def test_bounds_are_rounded_inwards():
+    headline, table = moving({"name": "Box", "low": 1 / 3, "high": 2 / 3})
+    assert headline.startswith("however every feature lies anywhere from 0.333334 to 0.666666.")
+    assert "between bounds from 0.333334 to 0.666666" in table
+
+
+def test_distances_are_rounded_down_and_those_of_attacks_up():
+    eps = {"name": "LInf", "eps": 2 / 3, "frozen": [], "low": "-inf", "high": "inf"}
+    proved = words(render(six_rows(kind="verify", perturbation=eps)))
+    assert "every feature moves by up to 0.6666 ." in proved
+    assert "what moves by at most 0.6666666666666666, all at once" in proved
+    attack = six_rows(kind="verify", perturbation=eps, engine={"name": "attack"})
+    assert "every feature moves by up to 0.6667 ." in words(render(attack))
+    # Products of a radius and a unit are rounded themselves.
+    tiny = {"name": "LInf", "eps": 1e-7, "scale": [1000.0, 1.0]}
+    text = words(render(six_rows(kind="verify", perturbation=tiny)))
+    assert "width up and down 1,000 0.0001 none" in text
+
+
+def test_what_goes_further_up_than_down_says_both():
+    ball = {"name": "LInf", "eps": None, "below": 0.5, "above": [2.0, 2.0, 2.0, 0.0]}
+    headline, table = moving(ball)
+    assert headline.startswith(
+        "however amount moves by up to 0.25 down and 1 up, hour moves by up to 0.25 down and 1 up,"
+        " age moves by up to 0.25 down and 1 up and zip falls by up to 0.25."
+    )
+    assert "amount, hour, age up and down 0.5 down, 2 up 0.25 down, 1 up none" in table
+    assert "zip down only 0.5 0.25 none" in table
 
 
 DOMAIN = {"integer": [1], "values": [[2, [1.0, 2.0]]], "groups": [], "categorical": [[3, [0, 1]]],
+          "ranges": [[0, 0.0, "inf"], [2, 1.0, 2.5]],
           "may_miss": [0], "may_fill": [], "allow_broken_rows": False,
           "rules": ["amount <= age"]}  # fmt: skip
 
@@ -560,6 +624,10 @@ DOMAIN = {"integer": [1], "values": [[2, [1.0, 2.0]]], "groups": [], "categorica
         ({"name": "L2", "eps": None, "scale": [1.0, 2.0, 0.0, 1.0]}, "amount, hour, zip change, by"
          " moves of a length of at most 0.5 of their own units, with age fixed."),
         ({"name": "L0", "eps": None}, "at most 0.5 of 4 features change"),
+        ({"name": "L0", "eps": None, "domain": {"groups": [[[0, 1], True]]}},
+         "at most 0.5 of 3 features change"),
+        ({"name": "L0", "eps": None, "scale": [1.0, 2.0, 1.0, 1.0]},
+         "every feature changes, counting at most 0.5 together"),
         ({"name": "Cost", "budget": None, "up": [1.0, 2.0, 3.0, "inf"], "down": "inf"},
          "amount, hour, age change at a cost of at most 0.5, with zip fixed."),
         ({"name": "LInf", "eps": None, "relative": True},
@@ -575,16 +643,43 @@ def test_other_norms_and_costs_are_told(asked, said):
 
 def test_domains_are_told():
     headline, table = moving({"name": "LInf", "eps": None, "domain": DOMAIN}, categorical=[3])
-    assert "Categories may change: zip. Whole numbers only: hour. Listed values" in headline
+    assert headline.startswith("however amount, hour, age move by up to 0.5 and zip changes.")
+    assert "Categories may change: zip (to 0, 1). Another category and from or to" in headline
+    assert "count as a move by 1. Whole numbers only: hour. Listed values only: age" in headline
     assert "May go missing: amount. Rows must keep amount <= age." in headline
-    for line in ("hour up and down, whole numbers", "age one of listed values",
-                 "zip category, may change"):  # fmt: skip
+    assert "Bounds: amount from 0, age from 1 to 2.5." in headline
+    assert "age (1, 2)." in headline
+    for line in ("hour up and down, whole numbers", "age up and down, one of listed values",
+                 "zip category, may change 1 – none", "amount up and down 1 0.5 from"):  # fmt: skip
         assert line in table
     results = many_rows(5, 4)
     results.header["question"]["perturbation"] |= {"domain": DOMAIN}
     text = words(render(results))
     assert "Whole numbers f1 Listed values only f2 Categories that may change f3" in text
-    assert "Rule amount <= age" in text
+    assert "Ranges f0 0 to ∞, f2 1 to 2.5 Rule amount <= age" in text
+
+
+def test_categories_say_to_what_they_change_and_at_which_price():
+    cost = {"name": "Cost", "budget": None, "up": 1.0, "down": 1.0, "fixed": [0, 0, 0, 2.0],
+            "table": [[[3], [0.0], [1.0], 6.0], [[0, 1], [1.0, 0.0], [0.0, 1.0], 5.0]],
+            "domain": {"categorical": [[3, [[0.0, [1.0, 2.0]], [1.0, [2.0]], [2.0, []]]]],
+                       "groups": [[[0, 1], True]]}}  # fmt: skip
+    headline, table = moving(cost, categorical=[3], categories={"3": ["a", "b", "c"]})
+    assert "Categories may change: zip (a → b or c, b → c)." in headline
+    assert "one changes place with another: amount or hour." in headline
+    assert "Prices: zip a → b 6, amount → hour 5." in headline
+    assert "zip category, may change as listed, else 3 per change" in table
+    assert "[[3]" not in headline + table
+    anything = cost | {"domain": {"categorical": [[3, [0.0, 1.0, 2.0]]]}, "table": []}
+    headline, table = moving(anything, categorical=[3], categories={"3": ["a", "b", "c"]})
+    assert "Categories may change: zip." in headline
+    assert "zip category, may change 3 per change" in table
+
+
+def test_rows_that_nothing_may_change_are_not_said_to_withstand_anything():
+    still = {"name": "LInf", "eps": None, "frozen": ["width", "height"]}
+    text = words(render(six_rows(perturbation=still)))
+    assert "proved to stay correct where nothing moves: no feature may." in text
 
 
 def test_costs_are_not_called_radii():
@@ -592,6 +687,9 @@ def test_costs_are_not_called_radii():
     page = render(six_rows(perturbation=cost), at=0.5)
     assert "Proved cost of the rows" in page
     assert payload(page)["measure"] == "cost"
+    # A price is no distance, so there is no column of them.
+    assert "by up to, at cost" not in page
+    assert "by up to, at radius" in render(six_rows())
 
 
 def test_two_models_are_compared_first():
@@ -606,7 +704,82 @@ def test_two_models_are_compared_first():
     assert "B and A prove equally many rows" in same
     # Radii of other units are not compared.
     unlike = six_rows(perturbation={"name": "LInf", "eps": None, "scale": [1.0, 2.0]})
-    assert "more than" not in words(render([six_rows(), unlike]))
+    page = render([six_rows(), unlike])
+    assert "more than" not in words(page)
+    assert "Largest differences" not in page
+    assert not payload(page)["comparable"]
+
+
+def test_runs_are_compared_where_they_ask_the_same_of_other_radii():
+    ball = six_rows().header["question"]["perturbation"]
+    at = six_rows(kind="verify", perturbation=ball | {"eps": 0.25})
+    text = words(render([six_rows(), at], names=["A", "B"]))
+    assert "At radius 0.25 , " in text
+    assert "allow different changes" not in text
+
+
+@pytest.mark.parametrize(
+    ("question", "note"),
+    [
+        ({"labels": "the model's own"}, "One run asks whether rows stay correct, the other"),
+        ({"goal": {"name": "ScoreChange", "delta": 1.0}}, "are about different claims"),
+        ({"attacker_class": "ham"}, "attack rows of different classes"),
+        ({"domain": "float64"}, "One run is about doubles, the other about real numbers"),
+    ],
+)
+def test_runs_that_ask_something_else_are_not_compared(question, note):
+    page = render([six_rows(), six_rows(**question)], names=["A", "B"])
+    text = words(page)
+    assert note in text
+    assert 'id="compared"' not in page
+    assert "allow different changes" not in text
+
+
+def test_costs_beside_radii_are_called_both():
+    cost = six_rows(perturbation={"name": "Cost", "budget": None, "up": 1.0, "down": 1.0})
+    page = render([cost, six_rows()])
+    assert "Proved cost or radius of the rows" in page
+    assert "Cost or radius The cost of the cheapest change" in words(page)
+    assert "The size of the smallest change" in words(page)
+
+
+def test_from_a_radius_to_none_is_the_largest_difference():
+    one, other = six_rows(), six_rows()
+    other.lower[0] = other.upper[0] = np.inf
+    other.lower[1] = other.upper[1] = 9.0
+    page = render([one, other])
+    gallery = page[page.index("Largest differences") : page.index("of the first run")]
+    assert re.findall(r'aria-label="Row (\d)"', gallery) == ["0", "1"]
+
+
+def test_undecided_rows_leave_open_which_is_nearest():
+    text = words(render(six_rows()))
+    for said in ("Nearest known to break", "Rows known to break first", "largest proved radius"):
+        assert said in text
+    assert "Most fragile" not in text
+    assert "Most robust" not in text
+
+
+def test_one_of_something_is_not_several():
+    one = words(render(six_rows().take([0])))
+    assert "Of 1 row, 100.0 % are" in one
+    assert "of the 1 breaking change that was found; it moves 1 of 2 features." in one
+    assert "1 of 2 features changes." in one
+    assert not re.search(r"\b1 (rows|changes|features)\b", one)
+
+
+def test_the_columns_of_a_group_are_counted_as_one_feature():
+    group = {"groups": [[[0, 1], True]]}
+    results = six_rows(perturbation={"name": "L0", "eps": None, "domain": group})
+    results.values[0], results.witness[0] = [1.0, 0.0], [0.0, 1.0]
+    assert "1 of 1 feature changes." in words(render(results))
+
+
+def test_verdicts_say_no_lower_bound_that_was_not_asked_for():
+    eps = {"name": "LInf", "eps": 0.5, "frozen": [], "low": "-inf", "high": "inf"}
+    results = six_rows(kind="verify", perturbation=eps).take([0])
+    results.verdict[0], results.lower[0] = "falsified", 0.0
+    assert "radius ≤ 0.5" in words(render(results))
 
 
 def test_what_stands_out_is_said_first():
@@ -653,13 +826,23 @@ def test_identifiers_and_exponents_stay_whole():
     [
         ("LInf", "Radius The size of the smallest change that breaks a row: no feature"),
         ("L1", "Radius The size of the smallest change that breaks a row, all moves added up"),
+        ("L2", "Radius The Euclidean length of the smallest change"),
         ("L0", "Radius How many features have to change"),
         ("Cost", "Cost The cost of the cheapest change that breaks a row"),
     ],
 )
 def test_the_page_says_what_its_measure_is(name, said):
     asked = {"name": name, "budget" if name == "Cost" else "eps": None}
-    assert said in words(render(six_rows(perturbation=asked)))
+    text = words(render(six_rows(perturbation=asked)))
+    assert said in text
+    # Only where each feature moves as far as the radius is a radius of 1 one unit of each.
+    assert ("A radius of 1 is one unit of each feature" in text) == (name == "LInf")
+
+
+def test_a_radius_in_units_says_so():
+    asked = {"name": "LInf", "eps": None, "scale": [1.0, 2.0]}
+    text = words(render(six_rows(perturbation=asked)))
+    assert "no feature has to move further than that in its own unit, and" in text
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):
@@ -681,6 +864,37 @@ def answers_file(path, *, low, high, fingerprint="f" * 64, **more):
     return path
 
 
+def test_domains_of_properties_are_told_whole(tmp_path):
+    path = answers_file(tmp_path / "a.json", low=0.0, high=1.0)
+    document = json.loads(path.read_text())
+    names = ["width", "height", "colour", "own", "rent"]
+    job = {"feature": 2, "name": "colour", "categories": ["red", "blue"]}
+    document["model"] |= {"n_features": 5, "feature_names": names, "categorical_features": [job]}
+    document["domain"] |= {"low": [0.0, "-inf", "-inf", 0.0, 0.0], "high": [1 / 3] + ["inf"] * 4}
+    document["domain"]["domain"] = {
+        "integer": [1], "groups": [[[3, 4], True]], "ranges": [[1, 1.0, 9.0]], "rules": ["a < b"]
+    }  # fmt: skip
+    row = {"width": 0.1, "height": 2.0, "colour": 1.0, "own": 1.0, "rent": 0.0}
+    witness = {"rows": [row, row], "changed": [], "scores": [[0.5], [0.5]]}
+    document["properties"][0] |= {"claim": {"name": "ScoreRange", "low": 0.0}, "witness": witness}
+    path.write_text(json.dumps(document))
+    text = words(render(six_rows(), properties=[path]))
+    said = text[text.index("Properties of every input") : text.index("What may move")]
+    assert "where 2 of 5 features lie within bounds. Categories may change: colour." in said
+    assert "changes place with another: own or rent. Whole numbers only: height." in said
+    assert "Rows must keep a < b." in said
+    for line in ("width from 0 to 0.333333", "height from 1 to 9", "colour category, may change",
+                 "own one of a group"):  # fmt: skip
+        assert line in said
+    # One row is shown once, with the names of its categories.
+    assert "score 0.5, for this row: feature value width 0.1 height 2 colour blue own 1" in said
+    around = document["domain"] | {"name": "LInf", "eps": 0.5, "low": "-inf", "high": "inf"}
+    path.write_text(json.dumps(document | {"domain": around}))
+    text = words(render(six_rows(), properties=[path]))
+    assert "where around each row width moves by up to 0.5, height moves by up to 0.5, own" in text
+    assert "A category never moves: colour. Of each group" in text
+
+
 def test_properties_and_differences_say_where_they_hold(tmp_path):
     everywhere = answers_file(tmp_path / "a.json", low=0.0, high=1.0)
     other = {"source": "other.onnx", "fingerprint": "0" * 64}
@@ -694,8 +908,10 @@ def test_properties_and_differences_say_where_they_hold(tmp_path):
     assert "not about" not in first
     assert "Claim: The score moves by at most 1" in first
     assert "It holds for every such input." in first
-    said = [_card({"name": "x", "verdict": verdict, "claim": {"name": "SameLabels"}}, is_two=True)
-            for verdict in ("falsified", "unknown")]  # fmt: skip
+    same = {"name": "x", "claim": {"name": "SameLabels"}}
+    said = [
+        _card(same | {"verdict": verdict}, {}, is_two=True) for verdict in ("falsified", "unknown")
+    ]
     assert [card["outcome"] for card in said] == [
         "It does not hold.",
         "Whether it holds is not known.",

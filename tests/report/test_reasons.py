@@ -152,6 +152,15 @@ def test_the_page_has_a_section_for_reasons(saved):
     assert "Why the model answers" not in words(render(six_rows()))
 
 
+def test_reasons_of_another_model_say_so(saved):
+    found, path = saved
+    strange = "This is about a model that the runs of this page are not about."
+    results = six_rows()
+    assert strange in words(render(results, reasons=path))
+    results.header["model"]["fingerprint"] = found.header["model"]["fingerprint"]
+    assert strange not in words(render(results, reasons=path))
+
+
 def test_names_are_escaped_and_files_that_are_none_are_refused(saved, tmp_path):
     _, path = saved
     lines = path.read_text().splitlines()

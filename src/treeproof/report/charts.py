@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from treeproof.report.axes import Axis
 from treeproof.report.runs import RunView
 from treeproof.results.curves import certified_share, resisting_share
-from treeproof.results.numbers import number, percent_up
+from treeproof.results.numbers import counted, digits_above, digits_below, number, percent_up
 
 FloatArray = NDArray[np.float64]
 
@@ -17,6 +17,9 @@ _MOST_STEPS = 600
 """More steps than a chart has pixels cannot be seen."""
 
 _N_BINS = 26
+
+_SEEN = 1e-6
+"""Least part of an axis that two sides of a curve must be apart."""
 
 _COLUMN = 48.0
 """Least width of the outer columns, so that their words fit below them."""
@@ -98,9 +101,15 @@ def _line(run: RunView, axis: Axis, frame: Frame) -> dict[str, Any]:
         "certified": _path(lower),
         "resisting": _path(upper),
         "gap": _path([*upper, *reversed(lower)]) + "Z",
-        "has_gap": bool(np.any(resisting - certified > 0.5 / max(run.n_attacked, 1))),
+        "has_gap": _has_gap(places, resisting - certified, 0.5 / max(run.n_attacked, 1)),
         "is_attack": run.is_attack,
     }
+
+
+def _has_gap(places: list[float], gaps: FloatArray, least: float) -> bool:
+    """Whether the two sides part for more than what nobody sees, such as bits of a cost."""
+    ends = np.diff([0.0, *places, 1.0])
+    return bool(np.any((gaps > least) & (ends > _SEEN)))
 
 
 def critical_radii(run: RunView, axis: Axis) -> FloatArray:
@@ -209,18 +218,21 @@ def radius_chart(runs: list[RunView], axis: Axis, frame: Frame) -> dict[str, Any
         width = (right - left) / _N_BINS
         for i in range(_N_BINS):
             low, high = axis.radius(i / _N_BINS), axis.radius((i + 1) / _N_BINS)
-            changed = "broken by a change of" if run.is_attack else "with radius"
+            changed = "broken by a change of" if run.is_attack else f"with {run.measure}"
+            # What lies beyond the axis is in its last bin.
             words = f"{changed} {number(low, 3)} to {number(high, 3)}"
+            words += " or more" if i == _N_BINS - 1 else ""
             settled, undecided = int(counts.settled[i]), int(counts.undecided[i])
             at = (left + i * width, width)
-            draw(k, at, settled, "settled", f"{settled} rows {words}")
+            draw(k, at, settled, "settled", f"{counted(settled, 'row')} {words}")
             words += "" if run.is_attack else " at least, undecided"
-            draw(k, at, undecided, "undecided", f"{undecided} rows {words}", below=settled)
-        words = f"{counts.broken} rows are wrong as they stand"
+            said = f"{counted(undecided, 'row')} {words}"
+            draw(k, at, undecided, "undecided", said, below=settled)
+        words = f"{counted(counts.broken, 'row')} wrong without a change"
         draw(k, (frame.left, column * 0.8), counts.broken, "broken", words)
-        words = f"nothing that is allowed breaks {counts.never} rows"
+        words = f"nothing that is allowed breaks {counted(counts.never, 'row')}"
         if run.is_attack:
-            words = f"no breaking change was found for {counts.never} rows"
+            words = f"no breaking change was found for {counted(counts.never, 'row')}"
         draw(k, (right + column * 0.2, column * 0.8), counts.never, "never", words)
     ticks = _radius_ticks(axis, frame.tick_gap * 1.1, left, right)
     y_ticks = _count_ticks(frame, highest)
@@ -256,9 +268,17 @@ def quantiles(run: RunView) -> list[tuple[str, str]]:
     shown = [("least", 0.0), ("10 %", 0.1), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75),
              ("90 %", 0.9), ("largest", 1.0)]  # fmt: skip
     # Infinite radii are ordinary values here, so interpolation between two rows is avoided.
+    # Bounds are never shown nearer than they are; where every row is settled they are radii.
+    towards = digits_above if run.is_attack else digits_below
+
+    def cell(radius: float) -> str:
+        return number(radius if run.is_settled else towards(radius, 3), 3)
+
     cells = [
-        (name, number(float(np.quantile(lower, q, method="lower")) if len(lower) else None, 3))
+        (name, cell(float(np.quantile(lower, q, method="lower"))) if len(lower) else "–")
         for name, q in shown
     ]
+    if run.is_attack:
+        return [*cells, ("undecided", "–")]
     n_open = int((run.results.verdict[run.attacked] == "unknown").sum())
     return [*cells, ("undecided", percent_up(n_open, run.n_attacked))]

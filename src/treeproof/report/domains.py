@@ -3,33 +3,42 @@
 from collections.abc import Mapping
 from typing import Any
 
-from treeproof.results.threat import bounds_of, limit_of, movement, stillness, threat_of
+from treeproof.results.threat import (
+    CHOICES,
+    bounds_of,
+    limit_of,
+    movement,
+    stillness,
+    threat_of,
+    where,
+)
 
 
 def domain_words(header: Mapping[str, Any]) -> dict[str, Any]:
-    """The `domain` of a header as a sentence, and `bounds` by feature where they are not the same.
+    """The `domain` of a header as a sentence, with `notes`, and `bounds` where they differ.
 
-    Both are empty where the domain is of a kind that is not known here.
+    All are empty where the domain is of a kind that is not known here.
     """
     threat = threat_of(header)
     if threat is None:
-        return {"domain": "", "bounds": []}
+        return {"domain": "", "notes": [], "bounds": []}
+    notes = stillness(threat)
     if threat.kind != "Box":
         eps = limit_of(header) or 0.0
         moves = "".join(text for text, _ in movement(threat, eps))
-        return {"domain": f"around each row {moves}", "bounds": []} | _said(stillness(threat))
-    bounds = [bounds_of(threat, f) for f in range(len(threat.names))]
-    if len(set(bounds)) == 1:
-        return {"domain": f"every feature lies anywhere {bounds[0] or 'at all'}", "bounds": []}
-    n_free = sum(not words for words in bounds)
+        return {"domain": f"around each row {moves}", "notes": notes, "bounds": []}
+    n = len(threat.names)
+    bounds = {f: bounds_of(threat, f) for f in range(n) if threat.ways[f] not in CHOICES}
+    if len(bounds) == n and len(set(bounds.values())) == 1:
+        domain = f"every feature lies {where(set(bounds.values()))}"
+        return {"domain": domain, "notes": notes, "bounds": []}
+    n_free = sum(not words for words in bounds.values())
     free = f", {n_free:,} {'is' if n_free == 1 else 'are'} free" if n_free else ""
     return {
-        "domain": f"{len(bounds) - n_free:,} of {len(bounds):,} features lie within bounds{free}",
+        "domain": f"{len(bounds) - n_free:,} of {n:,} features lie within bounds{free}",
+        "notes": notes,
         "bounds": [
-            (name, words or "free") for name, words in zip(threat.names, bounds, strict=True)
+            (name, (bounds[f] or "free") if f in bounds else threat.ways[f])
+            for f, name in enumerate(threat.names)
         ],
     }
-
-
-def _said(notes: list[str]) -> dict[str, Any]:
-    return {"bounds": [("also", note) for note in notes]}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from treeproof.report.runs import RunView, frozen_features
-from treeproof.results.numbers import number, percent
+from treeproof.results.numbers import counted, number, percent
 
 SHOWN = 12
 """Features with a bar; the others are listed in a table."""
@@ -94,11 +94,15 @@ def _radii_if_frozen(
 
 
 def _gain(run: RunView, frozen: RunView) -> str:
-    """Mean radius before and after, over rows that can be broken both times, in words."""
-    before, after = run.results.lower, frozen.results.lower
+    """Mean radius before and after, over attacked rows that break both times, in words."""
+    before, after = (r.shown_radius[run.attacked] for r in (run, frozen))
     both = np.isfinite(before) & np.isfinite(after)
     saved = int((np.isfinite(before) & np.isinf(after)).sum())
-    words = f", {saved} rows cannot be broken any more" if saved else ""
+    words = f", {counted(saved, 'row')} cannot be broken any more" if saved else ""
+    if run.is_attack or frozen.is_attack:
+        words = f", {counted(saved, 'row')} not broken any more" if saved else ""
+    elif not (run.is_settled and frozen.is_settled):
+        words += ", as far as is proved"
     if not both.any():
         return f"∞{words}"
     old, new = float(np.mean(before[both])), float(np.mean(after[both]))

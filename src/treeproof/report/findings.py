@@ -7,7 +7,7 @@ import numpy as np
 from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
 from treeproof.report.runs import RunView
-from treeproof.results.numbers import percent
+from treeproof.results.numbers import counted, percent
 
 _FEATURES = 3
 _ROWS = 3
@@ -52,15 +52,18 @@ def findings(run: RunView) -> list[dict[str, Any]]:
             {
                 "lead": "What breaks it",
                 "items": names,
-                "after": f"of the {n_witnesses:,} breaking changes that were found; they move"
+                "after": f"of the {counted(n_witnesses, 'breaking change')} that"
+                f" {'was found; it moves' if n_witnesses == 1 else 'were found; they move'}"
                 f" {n_moved:,} of {len(counts):,} features.",
             }
         )
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
         items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
-        is_nearest = run.results.asks_radius
-        lead = "Nearest to breaking" if is_nearest else "Broken by a change, for instance"
+        lead = "Broken by a change, for instance"
+        if run.results.asks_radius:
+            # An undecided row may be nearer than all of which the radius is known.
+            lead = "Nearest to breaking" if run.is_settled else "Nearest known to break"
         said.append({"lead": lead, "items": items, "after": ""})
     return said
 

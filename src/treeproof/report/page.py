@@ -31,12 +31,12 @@ from treeproof.report.findings import comparison, findings
 from treeproof.report.images import check_shape, heat_image
 from treeproof.report.properties import property_section
 from treeproof.report.reasons import reasons_context
-from treeproof.report.runs import RunView, only_accepted, read_run, renamed, same_question
+from treeproof.report.runs import RunView, differences, only_accepted, read_run, renamed
 from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
-from treeproof.results.numbers import duration, number, percent, percent_down
+from treeproof.results.numbers import counted, duration, number, percent, percent_down
 from treeproof.results.results import Results
-from treeproof.results.threat import movement, own_limit, stillness
+from treeproof.results.threat import movement, own_limit, reach_words, stillness
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -122,7 +122,9 @@ def write_report(
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
     context["properties"] = _properties(properties, shown)
     reasons = options.get("reasons")
-    context["reasons"] = None if reasons is None else reasons_context(reasons, shape)
+    context["reasons"] = None
+    if reasons is not None:
+        context["reasons"] = reasons_context(reasons, shape, _fingerprints(shown))
     page = _template().render(context)
     with replacing(path, "The report") as file:
         # File names may hold bytes that are no text; a question mark stands for them.
@@ -133,8 +135,11 @@ def _properties(
     paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[RunView]
 ) -> list[dict[str, Any]]:
     given = [paths] if isinstance(paths, str | PathLike) else paths or []
-    known = {str(run.model.get("fingerprint")) for run in runs}
-    return [property_section(path, known) for path in given]
+    return [property_section(path, _fingerprints(runs)) for path in given]
+
+
+def _fingerprints(runs: list[RunView]) -> set[str]:
+    return {str(run.model.get("fingerprint")) for run in runs}
 
 
 def _template() -> Template:
@@ -152,11 +157,12 @@ def _template() -> Template:
         "number": number,
         "percent": percent,
         "duration": duration,
+        "reach": lambda distance, is_attack: reach_words(distance, is_attack=is_attack),
         # Joining escapes the parts. In tables names are narrow; in a sentence only long ones break.
         "breakable": lambda name: Markup("<wbr>").join(_BETWEEN_WORDS.split(str(name))),
         "prose": lambda text: Markup(" ").join(map(_prose_word, str(text).split(" "))),
     }
-    environment.globals["percent_down"] = percent_down
+    environment.globals |= {"percent_down": percent_down, "counted": counted}
     return environment.get_template("page.html.j2")
 
 
@@ -206,6 +212,7 @@ def _context(
     with_radii = all(run.has_radii for run in runs)
     axis = _axis(runs) if with_radii else Axis(high=1.0)
     start = _start(runs, axis, at)
+    unlike, threats = differences(*runs) if len(runs) == 2 else [], _threats(runs)
     pixels = rows.pixels_of(runs, shape)
     script, styles = _asset("page.js"), _asset("page.css")
     context: dict[str, Any] = {
@@ -213,21 +220,23 @@ def _context(
         "styles": styles,
         "script": script,
         "script_hash": _hash(script),
-        "payload": _payload(runs, axis, start, with_radii, pixels),
+        "payload": _payload(runs, axis, start, pixels, with_radii=with_radii, is_one=not unlike),
         "runs": [_run_context(run, k, start, frozen_runs) for k, run in enumerate(runs)],
-        "threats": _threats(runs),
+        "threats": threats,
+        # Of prices and relative units there is no distance that all rows have.
+        "has_reach": any(line["factors"] for table in threats for line in table["lines"]),
         "n_lines": THREAT_LINES,
-        "compared": _compared(runs, start),
+        "compared": None if unlike else _compared(runs, start),
         "start": start,
         "with_radii": with_radii,
-        "measure": runs[0].measure,
-        "meaning": text.radius_meaning(runs[0]),
+        "measure": _measure(runs),
+        "meanings": list(dict.fromkeys(text.radius_meaning(run) for run in runs)),
         "attack_only": all(run.is_attack for run in runs),
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
         "wide": WIDE,
-        "notes": _notes(runs),
-        "galleries": _galleries(runs, pixels),
+        "notes": unlike + _notes(runs),
+        "galleries": _galleries(runs, pixels, is_one=not unlike),
         "pixel_maps": _pixel_maps(runs, pixels),
         "n_shown": SHOWN,
         "labels": sorted({rows.text_of(x) for run in runs for x in run.results.label} - {""}),
@@ -237,6 +246,10 @@ def _context(
         if context["asks_radii"]:
             context["histograms"] = [radius_chart(runs, axis, frame) for frame in (WIDE, NARROW)]
     return context
+
+
+def _measure(runs: list[RunView]) -> str:
+    return " or ".join(dict.fromkeys(run.measure for run in runs))
 
 
 def _axis(runs: list[RunView]) -> Axis:
@@ -253,8 +266,10 @@ def _start(runs: list[RunView], axis: Axis, at: float | None) -> float:
     """Radius that the page opens with."""
     if at is not None:
         return at
-    if runs[0].eps is not None:
-        return runs[0].eps
+    # Beyond a radius that was verified nothing is known, so all runs are shown where they can be.
+    verified = [run.eps for run in runs if run.eps is not None]
+    if verified:
+        return min(verified)
     bounds = np.concatenate([run.shown_radius for run in runs])
     positive = bounds[np.isfinite(bounds) & (bounds > 0.0)]
     return min(round_number(float(np.median(positive))), axis.high) if len(positive) else 0.0
@@ -264,7 +279,7 @@ def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView])
     n, n_wrong = run.n_attacked, run.n_broken
     n_certified, n_resisting = run.n_certified(start), run.n_resisting(start)
     clean, threat = clean_share(run.results), run.threat
-    changes = [("the row changes within radius ", None), (number(start), 1.0)]
+    changes = [("the row changes within radius ", None), (reach_words(start), 1.0)]
     return {
         "index": k,
         "name": run.name,
@@ -275,7 +290,8 @@ def _run_context(run: RunView, k: int, start: float, frozen_runs: list[RunView])
         # In the order of the bar: verified, undecided, broken by a change, wrong as they stand.
         "counts": [n_certified, n_resisting - n_certified, n - n_resisting - n_wrong, n_wrong],
         "attacked_class": run.question.get("attacker_class"),
-        "moves": changes if threat is None else movement(threat, start),
+        "moves": changes if threat is None else movement(threat, start, is_attack=run.is_attack),
+        "nothing_moves": threat is not None and not threat.movers,
         "stillness": [] if threat is None else stillness(threat),
         "claim": text.claim_words(run),
         "id_name": run.id_name,
@@ -300,8 +316,9 @@ def _threats(runs: list[RunView]) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = []
     for k, run in enumerate(runs):
         lines = [] if run.threat is None else threat_table(run, run.threat)
-        if lines and not any(table["lines"] == lines for table in tables):
-            tables.append({"index": k, "name": run.name, "lines": lines})
+        lead = text.threat_words(run)
+        if lines and not any((t["lines"], t["lead"]) == (lines, lead) for t in tables):
+            tables.append({"index": k, "name": run.name, "lines": lines, "lead": lead})
     if len(tables) == 1:
         tables[0]["name"] = ""
     return tables
@@ -309,7 +326,7 @@ def _threats(runs: list[RunView]) -> list[dict[str, Any]]:
 
 def _compared(runs: list[RunView], start: float) -> dict[str, Any] | None:
     """Who proves more rows; None where that cannot be said."""
-    if len(runs) != 2 or any(run.is_attack for run in runs) or not same_question(runs[0], runs[1]):
+    if len(runs) != 2 or any(run.is_attack for run in runs):
         return None
     counts = comparison(runs[0], runs[1], start)
     if counts["n"] == 0:
@@ -325,10 +342,6 @@ def _notes(runs: list[RunView]) -> list[str]:
         return []
     one, other = runs
     notes = []
-    if not same_question(one, other):
-        notes.append(
-            "The two runs allow different changes, so their radii are not in the same unit."
-        )
     first, second = one.results.values, other.results.values
     if not np.array_equal(one.results.row, other.results.row):
         notes.append("The two runs are about different rows; rows are matched by their numbers.")
@@ -342,21 +355,23 @@ def _notes(runs: list[RunView]) -> list[str]:
     return notes
 
 
-def _galleries(runs: list[RunView], pixels: rows.Pixels | None) -> list[dict[str, Any]]:
+def _galleries(
+    runs: list[RunView], pixels: rows.Pixels | None, *, is_one: bool
+) -> list[dict[str, Any]]:
     first = runs[0]
-    order = " of the first run" if len(runs) == 2 else ""
+    order, measure = " of the first run" if len(runs) == 2 else "", first.measure
     # Verdicts at one radius say which rows break, not which of them break first.
-    is_ranked = first.results.asks_radius
-    fragile, robust = (
-        ("Most fragile rows", "Most robust rows")
-        if is_ranked
-        else ("Rows that a change breaks", "Rows that are proved")
-    )
+    fragile, robust = "Rows that a change breaks", "Rows that are proved"
+    if first.results.asks_radius:
+        fragile, robust = "Most fragile rows", "Most robust rows"
+        if not first.is_settled:
+            # An undecided row may break first, or be the most robust one, and nobody knows.
+            fragile, robust = "Rows known to break first", f"Rows of the largest proved {measure}"
     galleries = [
         ("fragile", f"{fragile}{order}", rows.fragile_rows(first)),
         ("robust", f"{robust}{order}", rows.robust_rows(first)),
     ]
-    if len(runs) == 2 and all(run.has_radii for run in runs):
+    if len(runs) == 2 and is_one and all(run.has_radii for run in runs):
         gains = rows.largest_gains(*runs)
         galleries.insert(0, ("gains", "Largest differences between the runs", gains))
     return [
@@ -383,12 +398,19 @@ def _pixel_maps(runs: list[RunView], pixels: rows.Pixels | None) -> list[dict[st
 
 
 def _payload(
-    runs: list[RunView], axis: Axis, start: float, with_radii: bool, pixels: rows.Pixels | None
+    runs: list[RunView],
+    axis: Axis,
+    start: float,
+    pixels: rows.Pixels | None,
+    *,
+    with_radii: bool,
+    is_one: bool,
 ) -> str:
     """Data for the page's script, as JSON in which nothing can end the element around it."""
     data = {
         "withRadii": with_radii,
-        "measure": runs[0].measure,
+        "comparable": is_one,
+        "measure": _measure(runs),
         "axis": {"high": axis.high, "bend": None if np.isinf(axis.bend) else axis.bend},
         "start": start,
         "eps": runs[0].eps,

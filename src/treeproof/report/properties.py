@@ -30,7 +30,10 @@ def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[
         "models": " and ".join(_model(words) for words in models),
         "is_strange": bool(strangers),
         "trees": str(records.get("trees") or ""),
-        "cards": [_card(record, is_two=is_two) for record in records["properties"]],
+        "cards": [
+            _card(record, _categories(records["model"]), is_two=is_two)
+            for record in records["properties"]
+        ],
         "proofs": f"{carry}, which was not checked for this page."
         if n_proofs
         else "The answers carry no proofs for others to check.",
@@ -39,11 +42,30 @@ def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[
 
 def _header(records: dict[str, Any]) -> dict[str, Any]:
     """Model and domain of a saved file, as headers of runs have them."""
-    model = records["model"]
-    categorical = [words["feature"] for words in model.get("categorical_features") or []]
+    model, asked = records["model"], dict(records.get("domain") or {})
+    known = {
+        int(words["feature"]): list(words.get("categories") or [])
+        for words in model.get("categorical_features") or []
+    }
+    if asked.get("name") == "Box":
+        # Over a box categories take the codes that the model knows; around rows they stay.
+        domain = dict(asked.get("domain") or {})
+        given = list(domain.get("categorical") or [])
+        listed = {int(entry[0]) for entry in given}
+        given += [[f, list(range(len(known[f])))] for f in known if f not in listed]
+        asked["domain"] = domain | {"categorical": given}
+    names = {str(f): given for f, given in known.items()}
     return {
-        "model": model | {"categorical": categorical},
-        "question": {"perturbation": records.get("domain") or {}},
+        "model": model | {"categorical": list(known), "categories": names},
+        "question": {"perturbation": asked},
+    }
+
+
+def _categories(model: dict[str, Any]) -> dict[str, list[Any]]:
+    """Names of the categories of each feature that holds some, by the feature's name."""
+    return {
+        str(words.get("name")): list(words.get("categories") or [])
+        for words in model.get("categorical_features") or []
     }
 
 
@@ -53,7 +75,9 @@ def _model(words: dict[str, Any]) -> str:
     return f"{name} ({str(words.get('fingerprint'))[:12]}…)"
 
 
-def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
+def _card(
+    record: dict[str, Any], categories: dict[str, list[Any]], *, is_two: bool
+) -> dict[str, Any]:
     witness = record.get("witness")
     card: dict[str, Any] = {
         "name": str(record["name"]),
@@ -69,11 +93,12 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
     }
     if witness is not None:
         one, other = witness["rows"]
-        changed, is_one = set(witness["changed"]), is_two and one == other
+        changed, is_one = set(witness["changed"]), one == other
         names = [name for name in one if name in changed]
         shared = [name for name in one if name not in changed]
         card["rows"] = [
-            (name, [_exact(one[name])] + ([] if is_one else [_exact(other[name])]), name in changed)
+            (name, [_exact(side[name], categories.get(name)) for side in sides], name in changed)
+            for sides in ([one] if is_one else [one, other],)
             for name in names + shared[:MOST_SHARED]
         ]
         card["n_hidden"] = max(len(shared) - MOST_SHARED, 0)
@@ -85,7 +110,8 @@ def _card(record: dict[str, Any], *, is_two: bool) -> dict[str, Any]:
             + f"score {', '.join(_value(value) for value in score if value is not None)}"
             for side, label, score in zip(sides, labels, witness["scores"], strict=True)
         ]
-        # Two models are asked about one row.
+        # Two models are asked about one row, and a score is that of one row.
+        said = said if is_two else list(dict.fromkeys(said))
         card["heads"], card["sides"] = (["value"], said) if is_one else (said, [])
     return card
 
@@ -168,8 +194,10 @@ def _bounds(record: dict[str, Any]) -> str:
     return f"{record['quantity']}: {ends[0]} to {ends[1]}"
 
 
-def _exact(value: Any) -> str:
+def _exact(value: Any, categories: list[Any] | None = None) -> str:
     """A value of an input, with every digit: models may tell it from its neighbours."""
+    if categories and isinstance(value, int | float) and value in range(len(categories)):
+        return str(categories[int(value)])
     return _value(value) if value is None or isinstance(value, str) else exactly(float(value))
 
 

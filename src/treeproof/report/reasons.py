@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,8 +134,13 @@ def _table(rows: list[Any], n_features: int) -> Any:
     return np.array(cells, dtype=np.float64).reshape(len(rows), n_features)
 
 
-def reasons_context(path: str | PathLike[str], shape: tuple[int, int] | None) -> dict[str, Any]:
-    """What the page says of a saved file of reasons."""
+def reasons_context(
+    path: str | PathLike[str], shape: tuple[int, int] | None, known: Collection[str]
+) -> dict[str, Any]:
+    """What the page says of a saved file of reasons.
+
+    `known` are the fingerprints of the models that the rest of the page is about.
+    """
     found = load_reasons(path)
     if shape is not None:
         check_shape(shape, found.values.shape[1])
@@ -143,6 +149,7 @@ def reasons_context(path: str | PathLike[str], shape: tuple[int, int] | None) ->
     counts = Counter(f for row in fixed for f in found.features[row].tolist())
     header = reasons_header(path) or {}
     return domain_words(header) | {
+        "is_strange": str(header.get("model", {}).get("fingerprint")) not in known,
         "n": len(found),
         "n_fixed": len(fixed),
         "n_minimal": int(found.minimal.sum()),

@@ -73,7 +73,10 @@ def largest_gains(one: RunView, other: RunView) -> list[int]:
     gains = [
         (abs(float(other.shown_radius[j]) - float(one.shown_radius[i])), i)
         for i, j in pairs
-        if np.isfinite(one.shown_radius[i]) and np.isfinite(other.shown_radius[j])
+        if one.attacked[i]
+        and other.attacked[j]
+        # From a radius to none is the largest difference; between two of them there is none.
+        and np.isfinite([one.shown_radius[i], other.shown_radius[j]]).any()
     ]
     gains.sort(key=lambda pair: -pair[0])
     return [i for gain, i in gains[:CARDS] if gain > 0.0]
@@ -112,13 +115,14 @@ def _view(run: RunView, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]
     return {
         "run": k,
         "run_name": run.name,
+        "measure": run.measure,
         "radius": radius_words(run, i),
         "state": state_words(run, i),
         "predicted": "" if results.predicted is None else text_of(results.predicted[i]),
         "becomes": "" if becomes is None else text_of(becomes[i]),
         "changes": changes,
         "n_changes": n_changes,
-        "n_same": results.witness.shape[1] - n_changes,
+        "n_features": len(run.naming.axes(results.witness.shape[1])),
         "image": image,
         "change_image": difference,
     }
@@ -175,6 +179,8 @@ def radius_words(run: RunView, i: int) -> str:
         return number(lower)
     if math.isinf(upper):
         return f"≥ {number(digits_below(lower))}"
+    if lower == 0.0:
+        return f"≤ {number(digits_above(upper))}"
     return f"{number(digits_below(lower))} to {number(digits_above(upper))}"
 
 
@@ -207,6 +213,7 @@ def table_columns(run: RunView) -> dict[str, Any]:
     return {
         "name": run.name,
         "attack": run.is_attack,
+        "radii": run.has_radii,
         "features": {str(feature): run.naming.axis(feature) for feature in sorted(used)},
         "row": results.row.tolist(),
         "idName": run.id_name,

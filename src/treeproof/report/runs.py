@@ -101,6 +101,11 @@ class RunView:
         return has_radii(self.results)
 
     @cached_property
+    def is_settled(self) -> bool:
+        """Whether the radius of every attacked row is known."""
+        return bool((self.results.exact | ~self.attacked).all())
+
+    @cached_property
     def attacked(self) -> NDArray[np.bool_]:
         """Rows that may change; everything that is counted is counted among them."""
         return attacked_rows(self.results)
@@ -206,8 +211,7 @@ class RunView:
     @cached_property
     def threat(self) -> Threat | None:
         """What may move; None where the perturbation is of a kind that is not known here."""
-        is_missing = np.isnan(self.rows[self.attacked]) & (self.results.values is not None)
-        return threat_of(self.header, is_missing.sum(axis=0))
+        return threat_of(self.header, self.results.values, self.attacked)
 
 
 def read_run(source: "Results | str | PathLike[str]", name: str | None = None) -> RunView:
@@ -241,14 +245,38 @@ def only_accepted(run: RunView, checks: Sequence[RowCheck]) -> RunView:
     return replace(run, results=results, checks=checks)
 
 
-def same_question(one: RunView, other: RunView) -> bool:
-    """Whether two runs allow the same changes, so that their radii have one unit."""
+def differences(one: RunView, other: RunView, *, but: Sequence[str] = ()) -> list[str]:
+    """Why two runs cannot be compared, in sentences; none where they ask the same.
 
-    def key(run: RunView) -> Any:
-        names = ("perturbation", "goal", "attacker_class")
-        return run.arithmetic, [run.question.get(name) for name in names]
+    With radii it does not matter at which of them rows were verified: bounds hold at all. `but` are
+    parts of the perturbation that may differ.
+    """
 
-    return bool(key(one) == key(other))
+    def changes(run: RunView) -> Any:
+        limits = ("eps", "budget") if run.has_radii else ()
+        asked = dict(run.question.get("perturbation") or {})
+        eps = None if run.results.eps is None else run.results.eps.tolist()
+        return {name: asked[name] for name in asked if name not in (*limits, *but)}, eps
+
+    said = []
+    if changes(one) != changes(other):
+        with_radii = one.has_radii and other.has_radii
+        rest = (
+            "their radii are not in the same unit" if with_radii else "they do not prove the same"
+        )
+        said.append(f"The two runs allow different changes, so {rest}.")
+    if one.question.get("attacker_class") != other.question.get("attacker_class"):
+        said.append("The two runs attack rows of different classes.")
+    if one.question.get("goal") != other.question.get("goal"):
+        said.append("The two runs are about different claims.")
+    elif one.question.get("labels") != other.question.get("labels"):
+        said.append(
+            "One run asks whether rows stay correct, the other whether the model keeps its own"
+            " answers, right or wrong."
+        )
+    if one.arithmetic != other.arithmetic:
+        said.append("One run is about doubles, the other about real numbers.")
+    return said
 
 
 def frozen_features(base: RunView, frozen: RunView) -> list[int]:
@@ -257,6 +285,13 @@ def frozen_features(base: RunView, frozen: RunView) -> list[int]:
         raise InvalidInput(
             f"A run with frozen features must be about the rows of the report. Got '{frozen.name}',"
             " which is about others."
+        )
+    unlike = differences(base, frozen, but=("frozen",))
+    if unlike or not (base.results.asks_radius and frozen.results.asks_radius):
+        reason = unlike[0] if unlike else "One of the runs asks for no radii."
+        raise InvalidInput(
+            "A run with frozen features must ask for radii as the run of the report does, but for"
+            f" what is frozen. Got '{frozen.name}'. {reason}"
         )
     added = set(frozen_numbers(frozen.header)) - set(frozen_numbers(base.header))
     if not added:

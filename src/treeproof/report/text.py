@@ -11,8 +11,8 @@ import numpy as np
 from treeproof.errors import listed
 from treeproof.query.arithmetic import in_words
 from treeproof.report.runs import RunView
-from treeproof.results.numbers import duration, number
-from treeproof.results.threat import own_limit
+from treeproof.results.numbers import counted, duration, exactly, number
+from treeproof.results.threat import own_limit, price_words
 
 Lines = list[tuple[str, str]]
 
@@ -46,9 +46,9 @@ _DOMAIN = {
 }
 _GOALS = {
     "KeepsLabel": "the label is kept",
-    "AvoidsTarget": "one class is never predicted",
-    "ScoreWithin": "the score stays within bounds",
-    "ScoreChange": "the score moves by no more than a given amount",
+    "AvoidsTarget": "class {target} is never predicted",
+    "ScoreWithin": "the score stays from {low} to {high}",
+    "ScoreChange": "the score moves by no more than {delta}",
 }
 
 
@@ -69,7 +69,7 @@ def summary_words(run: RunView) -> str:
         _library_words(run),
         _count(run.model.get("n_trees"), " trees"),
         _count(run.model.get("n_features"), " features"),
-        f"{len(run.results):,} rows",
+        counted(len(run.results), "row"),
         f"engine {engine}" if engine else "",
         f"answered on {day_words(run.header['date'])}" if run.header.get("date") else "",
     ]
@@ -130,8 +130,33 @@ def radius_meaning(run: RunView) -> str:
     return _MEANINGS.get(
         asked,
         "The size of the smallest change that breaks a row: no feature has to move further than"
-        " that, and no smaller change does it.",
+        f" that{_in_units(run)}, and no smaller change does it.",
     )
+
+
+def _in_units(run: RunView) -> str:
+    threat = run.threat
+    if threat is None or threat.is_relative:
+        return " times its own value" if threat else ""
+    plain = all(threat.reach(f) == (1.0, 1.0) for f in threat.movers)
+    return "" if plain else " in its own unit"
+
+
+_TOGETHER = {
+    "LInf": "all at once. A radius of 1 is one unit of each feature.",
+    "L1": "and all moves, each in units of its feature, add up to no more than the radius.",
+    "L2": "and the Euclidean length of all moves, each in units of its feature, is no more than the"
+    " radius.",
+    "L0": "however far. The radius limits how many features change together.",
+    "Cost": "and the prices of all changes add up to no more than the cost.",
+    "Box": "all at once.",
+}
+
+
+def threat_words(run: RunView) -> str:
+    """How the moves of several features count together."""
+    asked = str(run.question.get("perturbation", {}).get("name"))
+    return f"What moves does so in the worst way, {_TOGETHER.get(asked, 'all at once.')}"
 
 
 _LOGISTIC = {"binary:logistic", "reg:logistic", "Logloss", "CrossEntropy"}
@@ -187,11 +212,15 @@ def _question_lines(run: RunView) -> Lines:
 def _goal_words(run: RunView) -> str:
     goal = dict(run.question.get("goal") or {})
     name = str(goal.pop("name", "KeepsLabel"))
-    details = ", ".join(
-        f"{key} {value if key == 'target' else _spread(value, 'row')}"
+    said = {
+        key: str(value) if key == "target" else _exact_or_spread(value)
         for key, value in goal.items()
-    )
-    return _GOALS.get(name, name) + (f" ({details})" if details else "")
+    }
+    try:
+        return _GOALS[name].format(**said)
+    except KeyError:  # a goal that is not known here, with its options
+        details = ", ".join(f"{key} {value}" for key, value in said.items())
+        return name + (f" ({details})" if details else "")
 
 
 def attacked_words(run: RunView) -> str:
@@ -215,7 +244,7 @@ def _perturbation_lines(run: RunView) -> Lines:
             ("Upper bounds", _spread(high)),
         ]
     eps = perturbation.pop("eps", perturbation.pop("budget", None))
-    by = f"the {run.measure}" if eps is None else own_limit(run.header) or number(float(eps), 6)
+    by = f"the {run.measure}" if eps is None else own_limit(run.header) or exactly(float(eps))
     lines = [("Allowed changes", _ALLOWED.get(name, "{name} within {by}").format(name=name, by=by))]
     if perturbation.pop("relative", False):
         lines.append(("Units are", "multiples of the row's own values"))
@@ -234,6 +263,8 @@ def _perturbation_lines(run: RunView) -> Lines:
         if value != free:
             lines.append((words, _spread(value)))
     lines += _domain_lines(run, perturbation.pop("domain", None) or {})
+    if perturbation.pop("table", None):
+        lines.append(("Prices of choices", "; ".join(price_words(run.header))))
     lines += [(str(key), _spread(value)) for key, value in perturbation.items() if value]
     return lines
 
@@ -248,6 +279,12 @@ def _domain_lines(run: RunView, domain: dict[str, Any]) -> Lines:
         said = [" or ".join(run.feature_name(int(f)) for f in group) for group in groups]
         if said:
             lines.append((words, ", ".join(said)))
+    ranges = [
+        f"{run.feature_name(int(f))} {exactly(float(least))} to {exactly(float(most))}"
+        for f, least, most in domain.get("ranges", [])
+    ]
+    if ranges:
+        lines.append(("Ranges", ", ".join(ranges)))
     return [*lines, *(("Rule", str(rule)) for rule in domain.get("rules", []))]
 
 
@@ -279,11 +316,11 @@ def undecided_lines(run: RunView) -> Lines:
     """Why rows are undecided, and how many; for an attack, the rows that it does not break."""
     if run.is_attack:
         n_open = int((~run.has_witness & ~run.broken & run.attacked).sum())
-        return [("no breaking change was found", f"{n_open:,} rows")] if n_open else []
-    reasons = run.results.reason[run.results.verdict == "unknown"]
+        return [("no breaking change was found", counted(n_open, "row"))] if n_open else []
+    reasons = run.results.reason[(run.results.verdict == "unknown") & run.attacked]
     names, counts = np.unique(reasons, return_counts=True)
     return [
-        (str(name) or "no reason given", f"{count:,} rows")
+        (str(name) or "no reason given", counted(int(count), "row"))
         for name, count in zip(names, counts, strict=True)
     ]
 
@@ -355,6 +392,15 @@ def _count(value: Any, of: str = "") -> str:
 
 def _options(options: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
+
+
+def _exact_or_spread(value: Any) -> str:
+    """A number of a claim with every digit; of one for each row their range."""
+    is_one = not isinstance(value, list)
+    try:
+        return exactly(float(value)) if is_one else _spread(value, "row")
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def _spread(value: Any, own: str = "feature") -> str:

@@ -66,10 +66,16 @@ def digits_above(value: float, digits: int = _DIGITS) -> float:
 def _directed(value: float, digits: int, rounding: str) -> float:
     if not math.isfinite(value) or value == 0.0:
         return value
-    exact = Decimal(value)
-    kept = max(digits, exact.adjusted() + 1)
-    # Text with so many digits is the same for the double next to a decimal of so many digits.
-    return float(Context(prec=kept, rounding=rounding).create_decimal(exact))
+    # Sound: reading a decimal is monotone, and the shortest one that reads back to this double is
+    # rounded; of the double itself 0.3 would become 0.2999.
+    shortest = Decimal(repr(float(value)))
+    kept = max(digits, shortest.adjusted() + 1)
+    return float(Context(prec=kept, rounding=rounding).create_decimal(shortest))
+
+
+def counted(n: int, what: str) -> str:
+    """Write how many there are of something: 1 row, 2,000 rows."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def percent(share: float | None) -> str:

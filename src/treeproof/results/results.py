@@ -171,7 +171,8 @@ class Results:
             return "0 rows"
         summary = RunSummary(self.asks_radius)
         summary.add(self)
-        said = threat_lines(self.header) + summary_lines(self.header)
+        said = threat_lines(self.header, self.values, attacked_rows(self))
+        said += summary_lines(self.header)
         return "\n".join(summary.lines() + said)
 
     def changes(self, position: int) -> list[Change]:

@@ -7,6 +7,7 @@ from treeproof.results.numbers import (
     ShownChange,
     column_format,
     column_formats,
+    counted,
     digits_above,
     digits_below,
     duration,
@@ -32,6 +33,13 @@ def test_bounds_are_never_shown_nearer_than_they_were_proved():
     assert number(digits_below(12345.678)) == "12,345"
     assert digits_below(math.inf) == math.inf
     assert digits_above(0.5, 3) == 0.5
+    # What is said with so few digits stays as it is, whatever the doubles next to it are.
+    for value in (0.1, 0.3, 0.7, 1.1, 2.3e-7):
+        assert digits_below(value) == digits_above(value) == value
+
+
+def test_one_is_not_several():
+    assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
 
 
 @pytest.mark.parametrize(

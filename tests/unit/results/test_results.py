@@ -141,3 +141,13 @@ def test_saving_replaces_a_file_in_one_step_or_leaves_it_alone(results, tmp_path
     assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
     with pytest.raises(tp.InvalidInput, match="cannot be written: No such file or directory"):
         results.save(tmp_path / "nowhere" / "run.jsonl")
+
+
+def test_summaries_name_what_is_missing_in_attacked_rows(results):
+    model = {"n_features": 2, "feature_names": ["age", "rate"], "categorical": []}
+    ball = {"name": "LInf", "eps": None, "frozen": []}
+    question = {"kind": "radius", "perturbation": ball, "attacker_class": "a"}
+    results.header = header_record(model, question)
+    results.values = np.array([[1.0, np.nan], [np.nan, 2.0], [1.0, np.nan], [1.0, 2.0]])
+    # Row 1, whose age is missing, is of another class.
+    assert "What is missing stays missing: rate (in 2 rows)" in results.summary().split("\n")

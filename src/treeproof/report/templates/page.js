@@ -8,7 +8,7 @@
   const PAGE_SIZE = 25;
   let radius = data.start;
 
-  const number = (value, digits = 4, roundingMode = "halfExpand") => {
+  const number = (value, digits = 4) => {
     if (Number.isNaN(value) || value === null) return "–";
     if (!Number.isFinite(value)) return "∞";
     if (value === 0) return "0";
@@ -16,13 +16,27 @@
     const [mantissa, power] = value.toExponential(digits - 1).split("e");
     const exponent = Number(power);
     const plain = exponent > -5 && exponent < 15;
-    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0), roundingMode }) : `${Number(mantissa)}e${exponent}`;
+    const text = plain ? value.toLocaleString("en-US", { maximumFractionDigits: Math.max(digits - 1 - exponent, 0) }) : `${Number(mantissa)}e${exponent}`;
     return text.replaceAll("-", "−");
   };
+  // A number >= 0 with a few digits, and whole thousands, that is never above (way -1) or below (1).
+  const towards = (value, way, digits = 4, slack = 0) => {
+    if (!Number.isFinite(value) || value === 0) return value;
+    const exponent = Number(value.toExponential().split("e")[1]);
+    const kept = Math.min(Math.max(digits, exponent + 1), 17);
+    const near = Number(value.toPrecision(kept));
+    if (way * (near - value) >= -slack * value) return near;
+    return Number((near + way * 10 ** (exponent - kept + 1)).toPrecision(kept));
+  };
+  // How far something goes is said so that what is proved for it holds for what is said; the product
+  // of a radius and a unit is rounded itself.
+  const reach = (value, isAttack) => number(towards(value, isAttack ? 1 : -1, 4, 2 ** -51));
+  const isAttack = runs.every((run) => run.attack);
   // What is proved is rounded down, what is not excluded up.
   const percentDown = (part, whole) => (whole ? `${(Math.floor((1000 * part) / whole) / 10).toFixed(1)}\u00a0%` : "–");
   const percentUp = (part, whole) => (whole ? `${(Math.ceil((1000 * part) / whole) / 10).toFixed(1)}\u00a0%` : "–");
   const count = (n) => n.toLocaleString("en-US");
+  const counted = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;
@@ -33,13 +47,15 @@
   // The same rules as on the axis of the charts: linear, or bent near zero.
   const { high, bend } = data.axis;
   const place = (r) => Math.min(Math.max(bend === null ? r / high : Math.asinh(r / bend) / Math.asinh(high / bend), 0), 1);
-  const radiusAt = (t) => (bend === null ? t * high : bend * Math.sinh(t * Math.asinh(high / bend)));
+  // A radius is what is shown of it; the end of the axis is what was asked for.
+  const radiusAt = (t) => (t >= 1 ? high : towards(bend === null ? t * high : bend * Math.sinh(t * Math.asinh(high / bend)), -1));
 
   const VERDICTS = { v: "verified", f: "broken", u: "undecided" };
   const state = (run, i, r) => {
     if (run.attacked[i] === "0") return "still";
     if (run.broken[i] === "1") return "wrong";
-    if (!data.withRadii) return VERDICTS[run.verdict[i]];
+    // Of a radius the verdict says that it is known, not that the row holds within another one.
+    if (!run.radii) return VERDICTS[run.verdict[i]];
     if (run.lower[i] > r || (run.lower[i] === r && run.closed[i] === "1")) return "verified";
     if (run.upper[i] < r || (run.upper[i] === r && run.attained[i] === "1")) return "broken";
     return "undecided";
@@ -52,8 +68,8 @@
 
   const live = (name, text) => document.querySelectorAll(`[data-live="${name}"]`).forEach((node) => { node.textContent = text; });
   const showRadius = () => {
-    live("radius", number(radius));
-    document.querySelectorAll("[data-factor]").forEach((node) => { node.textContent = number(radius * Number(node.dataset.factor)); });
+    live("radius", reach(radius, isAttack));
+    document.querySelectorAll("[data-factor]").forEach((node) => { node.textContent = reach(radius * Number(node.dataset.factor), "up" in node.dataset); });
     const said = [];
     runs.forEach((run, k) => {
       const counts = tally(run, radius);
@@ -72,8 +88,8 @@
     });
     compareRuns();
     if (!data.withRadii) return;
-    $("live").textContent = `At ${data.measure} ${number(radius)}: ${said.join(" · ")}.`;
-    $("radius").setAttribute("aria-valuetext", number(radius));
+    $("live").textContent = `At ${data.measure} ${reach(radius, isAttack)}: ${said.join(" · ")}.`;
+    $("radius").setAttribute("aria-valuetext", reach(radius, isAttack));
     document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
       const x = Number(svg.dataset.left) + place(radius) * Number(svg.dataset.plot);
       const cursor = svg.querySelector(".cursor");
@@ -93,7 +109,7 @@
     }
     const more = only[1] - only[0];
     const [winner, loser] = more >= 0 ? [runs[1].name, runs[0].name] : [runs[0].name, runs[1].name];
-    live("compare", more === 0 ? `${winner} and ${loser} prove equally many rows` : `${winner} proves ${count(Math.abs(more))} row${Math.abs(more) > 1 ? "s" : ""} more than ${loser}`);
+    live("compare", more === 0 ? `${winner} and ${loser} prove equally many rows` : `${winner} proves ${counted(Math.abs(more), "row")} more than ${loser}`);
     live("only-0", count(only[0]));
     live("only-1", count(only[1]));
     live("by-both", count(both));
@@ -102,7 +118,7 @@
     if (!(value >= 0)) return;
     radius = value;
     if (from !== "slider" && $("radius")) $("radius").value = String(Math.round(1000 * place(radius)));
-    if (from !== "number" && $("radius-number")) $("radius-number").value = String(Number(radius.toPrecision(6)));
+    if (from !== "number" && $("radius-number")) $("radius-number").value = String(towards(radius, isAttack ? 1 : -1, 6));
     showRadius();
     showTable(false);
   };
@@ -127,7 +143,7 @@
       const counts = tally(run, r);
       return `${runs.length > 1 ? `${run.name}: ` : ""}${run.attack ? "" : `certified ${percentDown(counts.verified, run.n)}, `}resisting ${percentUp(counts.verified + counts.undecided, run.n)}`;
     });
-    return [`${data.measure} ${number(r)}`, ...lines].join("\n");
+    return [`${data.measure} ${reach(r, isAttack)}`, ...lines].join("\n");
   };
   document.querySelectorAll('svg[data-chart="curve"]').forEach((svg) => {
     const hit = svg.querySelector(".hit");
@@ -146,7 +162,7 @@
       for (let k = 0; k <= 20; k += 1) {
         const r = radiusAt(k / 20);
         const line = body.insertRow();
-        line.append(element("td", number(r)));
+        line.append(element("td", reach(r, isAttack)));
         runs.forEach((run) => {
           const counts = tally(run, r);
           if (!run.attack) line.append(element("td", percentDown(counts.verified, run.n)));
@@ -188,15 +204,16 @@
   // An attack gives upper bounds only; everything else is known by what is proved.
   const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
   // A bound is never shown nearer than it was proved.
-  const below = (value) => number(value, 4, "floor");
-  const above = (value) => number(value, 4, "ceil");
+  const below = (value) => number(towards(value, -1));
+  const above = (value) => number(towards(value, 1));
   const radiusText = (line, k) => {
     if (stateOf(line, k) === "still") return "–";
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${above(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     // Bounds of costs may differ in bits that nobody is shown.
     if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return number(lower);
-    return Number.isFinite(upper) ? `${below(lower)} … ${above(upper)}` : `≥ ${below(lower)}`;
+    if (!Number.isFinite(upper)) return `≥ ${below(lower)}`;
+    return lower === 0 ? `≤ ${above(upper)}` : `${below(lower)} … ${above(upper)}`;
   };
   const several = runs.length > 1;
   // Names break between their words, and nowhere else.
@@ -216,7 +233,7 @@
       columns.push({ name: "Time", key: (l) => run.seconds[l.at[0]], cell: (l) => { const s = run.seconds[l.at[0]]; return element("td", s < 1 ? `${number(s * 1e3, 3)} ms` : `${number(s, 3)} s`); } });
     }
   });
-  if (several && data.withRadii) columns.push({ name: "Difference", key: (l) => bound(l, 1) - bound(l, 0), cell: (l) => element("td", number(bound(l, 1) - bound(l, 0))) });
+  if (several && data.withRadii && data.comparable) columns.push({ name: "Difference", key: (l) => bound(l, 1) - bound(l, 0), cell: (l) => element("td", number(bound(l, 1) - bound(l, 0))) });
 
   const table = $("all-rows");
   // What matters comes first: with two runs the rows that only one of them proves, and of those the
@@ -226,7 +243,7 @@
     const states = runs.map((_, k) => stateOf(line, k));
     if (!several) return [RANKS[states[0]] === 1 ? 0 : RANKS[states[0]], data.withRadii ? bound(line, 0) : RANKS[states[0]]];
     const isOne = (states[0] === "verified") !== (states[1] === "verified");
-    const gain = data.withRadii ? Math.abs(bound(line, 1) - bound(line, 0)) : 0;
+    const gain = data.withRadii && data.comparable ? Math.abs(bound(line, 1) - bound(line, 0)) : 0;
     return [isOne ? 0 : 1, Number.isNaN(gain) ? 0 : -gain];
   };
   let sorting = { column: -1, up: true };
@@ -272,7 +289,7 @@
     const shown = chosen.slice(page * PAGE_SIZE, (page + 1) * PAGE_SIZE).map(tableLine);
     if (!shown.length) { const empty = element("td", "No row fits the filter."); empty.colSpan = columns.length + 1; const line = element("tr"); line.append(empty); shown.push(line); }
     table.tBodies[0].replaceChildren(...shown);
-    $("count").textContent = chosen.length === lines.length ? `${count(lines.length)} rows` : `${count(chosen.length)} of ${count(lines.length)} rows`;
+    $("count").textContent = chosen.length === lines.length ? counted(lines.length, "row") : `${count(chosen.length)} of ${counted(lines.length, "row")}`;
     $("page").textContent = `Page ${count(page + 1)} of ${count(pages)}`;
     $("first").disabled = $("previous").disabled = page === 0;
     $("last").disabled = $("next").disabled = page === pages - 1;
@@ -310,7 +327,7 @@
     const run = runs[k];
     const box = element("div");
     const flips = run.becomes && run.becomes[i] ? `; ${run.predicted[i]} becomes ${run.becomes[i]}` : "";
-    box.append(element("p", `${several ? `${run.name}: ` : ""}${run.changes[i][0]} features change${flips}`));
+    box.append(element("p", `${several ? `${run.name}: ` : ""}${counted(run.changes[i][0], "feature")} change${run.changes[i][0] === 1 ? "s" : ""}${flips}`));
     if (data.pixels[k]) {
       const { shape, values, witness: changed } = data.pixels[k];
       box.append(picture(values, shape, i, "original"), picture(changed, shape, i, "changed"));
