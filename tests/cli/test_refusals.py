@@ -83,12 +83,6 @@ DATA_FILES: list[tuple[str, Callable[[Path], None], list[str], str]] = [
     ("rows.csv", write(b"width [cm]\n-1e400\n"), [], "the largest float. Got -1e400 in row 0."),
     (
         "rows.csv",
-        write(b"width [cm],key\n1,a\n2,\n3,\n4,a\n"),
-        ["--id", "key"],
-        "Column 'key' of 'rows.csv' must tell rows apart. Got 'a' in rows 0 and 3.",
-    ),
-    (
-        "rows.csv",
         write(b"width [cm],key\n1,a\n"),
         ["--id", "width [cm]"],
         "The id column must not be a feature of the model. Got 'width [cm]'.",

@@ -153,7 +153,7 @@ class FileSource:
     def parts(self) -> Iterator[Rows]:
         """Read the chosen rows, chunk by chunk."""
         chosen = None if self.sample is None else self._sampled()
-        is_empty, known = True, dict[Any, int]()
+        is_empty = True
         for chunk in self._open(self._range).chunks():
             values = self._matrix(chunk)
             number = np.arange(chunk.first_row, chunk.first_row + len(values), dtype=np.int64)
@@ -165,7 +165,6 @@ class FileSource:
             rows = Rows(number, values, labels, _plain_ids(chunk.ids), eps)
             if chosen is not None:
                 rows = rows.take(np.isin(rows.number, chosen, assume_unique=True))
-            self._require_different(rows, known)
             if len(rows):
                 is_empty = False
                 yield rows
@@ -185,17 +184,6 @@ class FileSource:
                         f"The {what} column must not be a feature of the model. Got {name!r}."
                     ) from error
             raise
-
-    def _require_different(self, rows: Rows, known: dict[Any, int]) -> None:
-        """Refuse identifiers that several rows have; those that are missing tell nothing."""
-        if rows.ids is None:
-            return
-        for row, name in zip(rows.number.tolist(), rows.ids, strict=True):
-            if name not in (None, "") and known.setdefault(name, row) != row:
-                raise InvalidInput(
-                    f"Column {self.id!r} of '{self.path}' must tell rows apart. Got {name!r} in"
-                    f" rows {known[name]} and {row}. Leave --id out, or name another column."
-                )
 
     def _distances(self, cells: Any, first_row: int) -> FloatArray | None:
         """Cells of the column of distances as numbers."""
