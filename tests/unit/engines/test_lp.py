@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from treeproof.engines.baselines import lp as engine
 from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.lp import LpEngine
 from treeproof.engines.baselines.programs import ProgramSearch, solve
@@ -77,6 +78,25 @@ def test_a_class_at_the_first_distance_settles_a_row(monkeypatch):
     np.testing.assert_array_equal(together, np.min(each, axis=0))
     assert np.unique(together).tolist() == [0.5, 1.0]  # thresholds are between whole numbers
     assert n_together < n_programs
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_classes_that_the_trees_rule_out_one_by_one_have_nothing_nearer(monkeypatch, n_classes):
+    X, y = make_classification(600, 8, n_informative=6, n_classes=n_classes, random_state=0)
+    model = tp.load(XGBClassifier(n_estimators=5, max_depth=4).fit(X, y))
+    is_beyond, ruled_out = engine._is_beyond, []
+    monkeypatch.setattr(engine, "_is_beyond", lambda *_: False)
+    every = tp.radius(model, X[:10], engine=tp.lp("distance")).lower
+
+    def counted(*arguments):
+        ruled_out.append(is_beyond(*arguments))
+        return ruled_out[-1]
+
+    monkeypatch.setattr(engine, "_is_beyond", counted)
+    found = tp.radius(model, X[:10], engine=tp.lp("distance")).lower
+    np.testing.assert_array_equal(found, every)
+    assert len(np.unique(found)) > 2
+    assert 0 < sum(ruled_out) < len(ruled_out)
 
 
 def test_a_program_that_shows_nothing_leaves_the_first_distance_that_means_something(monkeypatch):

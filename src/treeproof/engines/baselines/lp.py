@@ -20,8 +20,10 @@ from treeproof.engines.baselines.programs import (
     encode,
     safe_bound,
 )
-from treeproof.engines.baselines.restricted import Cells, restricted_to
+from treeproof.engines.baselines.restricted import Cells, Restricted, restricted_to
 from treeproof.errors import check_choice, require_backend
+from treeproof.model.cuts import cuts_of
+from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, FloatArray
 from treeproof.query.query import Query
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -31,6 +33,12 @@ _SCALING_ERROR = 1e-12
 
 _TOLERANCE = 1e-7
 """HiGHS's own for linear programs, whose numbers are of the order of 1."""
+
+_MARGIN = 1e-9
+"""In units of all that an alternative adds up."""
+
+_NO_BOUNDARY = CATEGORICAL | ZERO_IS_MISSING
+"""Nodes that do more than compare a number with their threshold."""
 
 _NONE: Level = (np.inf, False)
 
@@ -159,28 +167,95 @@ def _nearest_possible(search: ProgramSearch) -> Level:
         levels = levels[n_here:]
         if not levels:
             return _NONE
-    nearest = np.inf
+    answer = _NONE
     # The alternative that lacks least is likely to be the nearest, which may settle the answer.
     for constraints in sorted(search.alternatives, key=lambda each: _lacking(search, each)):
         restricted = restricted_to(search.query, search.row, constraints, box)
         if restricted.is_excluded_by_eq6():
             continue
+        if answer != _NONE and _is_beyond(search, restricted, levels[levels.index(answer) - 1][0]):
+            continue  # it has no level before the answer
         encoding = encode(restricted, search.query.ensemble)
         encoding.ask_distance(search.levels, search.home, scale, _SCALING_ERROR)
         bound = _relaxed_bound(search, encoding)
         if bound == -np.inf and _is_excluded(search, constraints, box):
             continue  # the relaxation has no point at all, and the other program shows it
-        nearest = min(nearest, bound - _SCALING_ERROR)
-        if nearest * scale <= levels[0][0]:
-            return levels[0]  # whatever the other alternatives would give
-    if nearest == np.inf:
-        return _NONE
-    distance = max(nearest, 0.0) * scale
-    # Only an exact argument could exclude the last distance, too.
-    return next((level for level in levels if level[0] >= distance), levels[-1])
+        distance = (bound - _SCALING_ERROR) * scale
+        # Only an exact argument could exclude the last distance, too.
+        answer = min(answer, next((each for each in levels if each[0] >= distance), levels[-1]))
+        if answer == levels[0]:
+            break  # whatever the other alternatives would give
+    return answer
 
 
 def _lacking(search: ProgramSearch, constraints: range) -> float:
     """How much the row itself lacks of breaking an alternative."""
     here = restricted_to(search.query, search.row, constraints, (search.home, search.home))
     return float(np.max(here.floor - here.base - here.leaves.gain.sum(axis=1)))
+
+
+def _is_beyond(search: ProgramSearch, restricted: Restricted, distance: float) -> bool:
+    """Whether the trees, each by itself, rule out an alternative up to a distance.
+
+    Sound: the program lets the leaves beyond a boundary at distance d weigh no more than
+    ``distance / d`` together, and so does every violation within the distance. These sets are
+    nested in each tree, so that taking the best leaves first gives the most that it can add. The
+    margin is far beyond the rounding of these sums.
+    """
+    leaves = restricted.leaves
+    most = restricted.base.copy()
+    for tree in range(restricted.n_trees):
+        first, last = (int(leaf) for leaf in leaves.leaf_start[tree : tree + 2])
+        if first == last:
+            continue
+        gains = leaves.gain[:, first:last]
+        beyond, room = _rooms(search, restricted, tree, distance)
+        most += [_most_weighed(gain, beyond, room) for gain in gains]
+    return bool(np.any(most < restricted.floor - _MARGIN * restricted.scale))
+
+
+def _rooms(
+    search: ProgramSearch, restricted: Restricted, tree: int, distance: float
+) -> tuple[list[tuple[int, ...]], list[float]]:
+    """Which boundaries lie before each leaf of a tree, and how much may weigh beyond each."""
+    ensemble = search.query.ensemble
+    trees, node_cut = ensemble.trees, cuts_of(ensemble).node_cut
+    first, last = (int(leaf) for leaf in restricted.leaves.leaf_start[tree : tree + 2])
+    number_of = {int(row): leaf for leaf, row in enumerate(restricted.leaf_row[first:last])}
+    beyond: list[tuple[int, ...]] = [()] * (last - first)
+    room: list[float] = []
+    stack: list[tuple[int, tuple[int, ...]]] = [(int(trees.root[tree]), ())]
+    while stack:
+        node, before = stack.pop()
+        feature = int(trees.feature[node])
+        if feature < 0:
+            leaf = number_of.get(int(trees.leaf[node]))
+            if leaf is not None:
+                beyond[leaf] = before
+            continue
+        left, right = int(node) + 1, int(trees.right[node])
+        near, far = left, right
+        cell = int(node_cut[node]) + 1
+        if search.home[feature] >= cell:
+            near, far, cell = right, left, cell - 1
+        stack.append((near, before))
+        level = search.levels[feature].get(cell)
+        if level is not None and level[0] > distance and not trees.flags[node] & _NO_BOUNDARY:
+            room.append(distance / level[0])
+            before = (*before, len(room) - 1)
+        stack.append((far, before))
+    return beyond, room
+
+
+def _most_weighed(gain: FloatArray, beyond: list[tuple[int, ...]], room: list[float]) -> float:
+    """Most that leaves of weight 1 in all add, where sets of them have room for a part of it."""
+    room, rest, total = list(room), 1.0, 0.0
+    for leaf in np.argsort(-gain).tolist():
+        weight = min([rest, *(room[boundary] for boundary in beyond[leaf])])
+        total += weight * float(gain[leaf])
+        rest -= weight
+        if rest == 0.0:
+            break
+        for boundary in beyond[leaf]:
+            room[boundary] -= weight
+    return total + rest * float(np.max(gain))
