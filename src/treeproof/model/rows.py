@@ -241,10 +241,11 @@ def _from_frame(ensemble: Ensemble, X: Any) -> FloatArray:
         frame = nw.from_native(X, eager_only=True)
         names = list(frame.columns)
     except (TypeError, ValueError) as error:
+        first, *columns = str(error).split("\n- ")
         raise InvalidInput(
             "Rows must be an array or a data frame with unique column names."
             f" Got {type(X).__module__.partition('.')[0]} {type(X).__name__}:"
-            f" {str(error).splitlines()[0]}."
+            f" {f'{first} {listed(columns)}' if columns else first}."
         ) from error
     return _from_columns(ensemble, names, frame.get_column, is_text=False, n_rows=len(frame))
 

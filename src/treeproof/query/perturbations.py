@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
@@ -194,8 +194,14 @@ def _list_features(perturbation: Any) -> None:
             f" Got {perturbation.relative!r}."
         )
     for name in ("frozen", "moving"):
-        if isinstance(getattr(perturbation, name), str | int | np.integer):
-            object.__setattr__(perturbation, name, (getattr(perturbation, name),))
+        given = getattr(perturbation, name)
+        if isinstance(given, str | int | np.integer):
+            object.__setattr__(perturbation, name, (given,))
+        elif given is not None and not isinstance(given, Iterable):
+            raise InvalidInput(
+                f"'{name}' of {type(perturbation).__name__} must be features by name or number."
+                f" Got {given!r}."
+            )
 
 
 def _check_limit(perturbation: Any, name: str) -> None:

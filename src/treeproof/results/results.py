@@ -249,14 +249,16 @@ class Results:
 
         Parameters
         ----------
-        selection : slice, mask or array of int
-            Which rows.
+        selection : int, slice, mask or array of int
+            Which rows, by their places.
 
         Returns
         -------
         Results
             The same question about fewer rows.
         """
+        if isinstance(selection, int | np.integer):
+            selection = [selection]
         columns = {
             name: getattr(self, name)[selection]
             for name in _COLUMNS

@@ -602,7 +602,7 @@ def threat_lines(
     rows: FloatArray | None = None,
     attacked: NDArray[np.bool_] | None = None,
 ) -> list[str]:
-    """Lines of a summary that say what may move; none where it is everything by the radius."""
+    """Lines of a summary that say what may move; none where a radius says it."""
     if not {"question", "model"} <= header.keys() or not header["question"].get("perturbation"):
         return []
     threat = threat_of(header, rows, attacked)
@@ -613,7 +613,8 @@ def threat_lines(
     said = stillness(threat)
     is_plain = threat.kind == "LInf" and set(threat.ways) == {"up and down"}
     is_plain &= not threat.is_relative and not threat.own_limit
-    if is_plain and not said and np.all(threat.down == 1.0) and np.all(threat.up == 1.0):
+    is_plain &= not said and bool(np.all(threat.down == 1.0) and np.all(threat.up == 1.0))
+    if is_plain and limit is None:
         return []
     measure = "cost" if threat.kind == "Cost" else "radius"
     within = f"within {measure} {reach_words(start)}"

@@ -144,7 +144,7 @@ def test_unsigned_and_signed_limits_are_exact() -> None:
         ([[1, 2, [3]]], "must form a matrix"),
         (pd.Series([1.0, 2.0, 3.0]), "Got one axis of length 3"),
         (pl.LazyFrame({"age": [1]}), "Got a lazy one .LazyFrame"),
-        (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), "unique column names"),
+        (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), "unique .*got: 'a' 2 times"),
         (pd.DataFrame({"age": [1], "salary": [2]}), "Missing: 'income', 'colour'"),
         (pd.DataFrame([[1, 2]], columns=["f0", "f1"]), "must have 3 columns.*Got 2"),
         (pd.DataFrame([["a", 1, 2]], columns=list(NAMES)), "Column 'age' must hold numbers"),

@@ -29,6 +29,12 @@ def iris() -> tuple[Any, pd.DataFrame]:
     return tp.load(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, y)), X
 
 
+@pytest.mark.parametrize("name", ["frozen", "moving"])
+def test_features_are_names_or_numbers(name):
+    with pytest.raises(tp.InvalidInput, match=f"'{name}' of LInf must be features by name"):
+        tp.LInf(0.1, **{name: 1.5})
+
+
 def test_units_follow_the_names_of_the_rows(iris):
     model, X = iris
     expected = tp.radius(model, X, None, tp.LInf(scale=X.std().to_numpy()))

@@ -105,6 +105,18 @@ def test_summaries_say_counts_bounds_reasons_and_times(results):
     assert "longest 3 s" in text
 
 
+def test_summaries_of_verdicts_say_at_which_radius(results):
+    ball = {"name": "LInf", "eps": 0.25, "frozen": []}
+    question = {"kind": "verify", "perturbation": ball}
+    results.header = header_record({"n_features": 2, "categorical": []}, question)
+    assert "within radius 0.25: every feature moves by up to 0.25" in results.summary().split("\n")
+
+
+def test_one_row_can_be_taken(results):
+    assert results.take(2).row.tolist() == [2]
+    assert results.take(-1).statistics["nodes"].tolist() == [4]
+
+
 def test_frames_come_in_both_kinds(results):
     frame = results.to_frame()
     assert isinstance(frame, pd.DataFrame)
