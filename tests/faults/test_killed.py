@@ -27,22 +27,22 @@ def prepare(folder: Path, n_rows: int) -> tp.Results:
     return tp.run(model, folder / "rows.npz", None, tp.LInf(0.05), out=quiet, n_jobs=1).load()
 
 
-def kill_at_random(folder: Path, out: Path, n_kills: int, n_rows: int, seed: int) -> int:
+def kill_at_random(folder: Path, out: Path, n_kills: int, seed: int) -> int:
     """Start the run again and again, killing it each time; return how often it was killed."""
     random = np.random.default_rng(seed)
-    n_batches = n_rows // 50
-    # As much time for all lives together as the run needs, so that most of them are cut off.
-    pause = 0.02
+    whole = (folder / "quiet.jsonl").stat().st_size
     kills = 0
     while kills < n_kills:
-        program = [sys.executable, "-m", "tests.faults.killed_runs", folder, out, str(pause)]
+        program = [sys.executable, "-m", "tests.faults.killed_runs", folder, out, "0.02"]
         process = subprocess.Popen(list(map(str, program)), cwd=ROOT)
         if random.random() < 0.8:
-            # Imports and loading take most of a life; wait until there is something to disturb.
-            size = out.stat().st_size if out.exists() else 0
-            while process.poll() is None and (out.stat().st_size if out.exists() else 0) <= size:
+            # By what is written and not by the clock, so that all lives together are shorter than
+            # the run on a busy machine, too.
+            size = size_of(out) + random.uniform(0.0, whole / n_kills)
+            while process.poll() is None and size_of(out) <= size:
                 time.sleep(0.002)
-        time.sleep(float(random.uniform(0.0, 3.0 * pause * n_batches / n_kills)))
+        else:
+            time.sleep(float(random.uniform(0.0, 0.5)))
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             break  # it was done before
@@ -53,10 +53,14 @@ def kill_at_random(folder: Path, out: Path, n_kills: int, n_rows: int, seed: int
     return kills
 
 
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 def check_killed_process(folder: Path, n_rows: int, n_kills: int) -> None:
     expected = prepare(folder, n_rows)
     out = folder / "run.jsonl"
-    kills = kill_at_random(folder, out, n_kills, n_rows, seed=n_kills)
+    kills = kill_at_random(folder, out, n_kills, seed=n_kills)
     assert kills == n_kills
     run = tp.run(
         folder / "model.treeproof",
