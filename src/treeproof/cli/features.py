@@ -20,7 +20,14 @@ from treeproof.cli.options import (
     refuse_options,
 )
 from treeproof.cli.question_options import QuestionOptions, question_options
-from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv, print_table
+from treeproof.cli.run_output import (
+    EXIT_UNDECIDED,
+    ROWS_SHOWN,
+    check_out,
+    print_csv,
+    print_table,
+    progress_bar,
+)
 from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
@@ -126,8 +133,10 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
         is_cost = isinstance(ball, treeproof.Cost)
         no_limit = {"budget": math.inf} if is_cost else {"eps": math.inf, "scale": None}
         ball = dataclasses.replace(ball, **no_limit)
-    shared = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
-    return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
+    shared: dict[str, Any] = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
+    with progress_bar(len(rows)) as advance:
+        shared["progress"] = lambda done, _: advance(done)
+        return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
 
 
 def _save(results: "FeatureResults | Reasons", path: str) -> None:

@@ -19,7 +19,13 @@ from treeproof.cli.options import (
     refuse_options,
 )
 from treeproof.cli.question_options import QuestionOptions, question_options
-from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv
+from treeproof.cli.run_output import (
+    EXIT_UNDECIDED,
+    ROWS_SHOWN,
+    check_out,
+    print_csv,
+    progress_bar,
+)
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -88,17 +94,20 @@ def command(
     model = load_model(model_path, **options.loading)
     source = options.source(model, data_path)
     rows = options.read_rows(source)
-    found = treeproof.reasons(
-        model,
-        rows.values,
-        rows.labels,
-        _domain(options.ball(source, eps, has_radius=eps is not None)),
-        goal=options.goal,
-        arithmetic=options.threat.arithmetic,
-        n_jobs=options.jobs,
-        **wanted,
-        **options.limits,
-    )
+    domain = _domain(options.ball(source, eps, has_radius=eps is not None))
+    with progress_bar(len(rows)) as advance:
+        found = treeproof.reasons(
+            model,
+            rows.values,
+            rows.labels,
+            domain,
+            goal=options.goal,
+            arithmetic=options.threat.arithmetic,
+            n_jobs=options.jobs,
+            progress=lambda done, _: advance(done),
+            **wanted,
+            **options.limits,
+        )
     found.row = rows.number
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
