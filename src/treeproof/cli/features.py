@@ -15,6 +15,7 @@ from treeproof.cli.options import (
     FILE,
     Command,
     data_argument,
+    id_option,
     load_model,
     model_argument,
     refuse_options,
@@ -56,6 +57,7 @@ _PICTURE_ENDINGS = (".png", ".svg", ".pdf")
     "--shape", metavar="HxW", help="Height and width of rows that are images, such as 8x8."
 )
 @click.option("--picture", metavar="FILE", type=FILE, help="Draw the first row (PNG, SVG or PDF).")
+@id_option
 @question_options()
 def command(
     model_path: str,
@@ -94,7 +96,7 @@ def command(
     ball = options.ball(source, eps, has_radius=eps is not None)
     refuse_outside(model.ensemble, rows.values, ball, rows.number)
     results = _answer(model, rows, what, ball, options)
-    results.row = rows.number
+    results.row, results.id = rows.number, rows.ids
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
 
@@ -156,8 +158,8 @@ def _header(results: "FeatureResults | Reasons") -> dict[str, Any]:
     from treeproof.query.arithmetic import in_words
 
     kept = [
-        {"row": int(number), "features": names}
-        for place, number in enumerate(results.row)
+        results.known(place) | {"features": names}
+        for place in range(len(results))
         if (names := results.kept_names(place))
     ]
     arithmetic = in_words({"question": results.question, "model": results.question})
@@ -188,15 +190,18 @@ def _print(results: Any, options: QuestionOptions) -> None:
 
 def _table(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and lines for a person: of single features those that matter, nearest first."""
+    first = [name for name in ("row", "id", "label") if records and name in records[0]]
     if records and "features" in records[0]:
         kept = ["kept_fixed"] if any(record["kept_fixed"] for record in records) else []
-        return ["row", "label", "size", "minimal", "features", *kept], records
+        return [*first, "size", "minimal", "features", *kept], records
     matter = [record for record in records if not record["unimportant"]]
     matter.sort(key=lambda record: (record["row"], record["radius"]))
-    return ["row", "label", "feature", "radius", "attained", "breaking_value"], matter
+    return [*first, "feature", "radius", "attained", "breaking_value"], matter
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.7g}"
+    if value is None:
+        return ""
     return ", ".join(value) if isinstance(value, list) else value
