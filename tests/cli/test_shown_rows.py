@@ -213,6 +213,21 @@ def test_a_gate_compares_with_an_earlier_run(run, fraud, tmp_path):
                                     "--decision-threshold", 0.05))  # fmt: skip
     assert worse.exit_code == 1
     assert f"in '{base}'; no longer verified are rows " in worse.stderr
+    # By number and identifier, of which several rows may have the same.
+    named = re.findall(r"(\d+) \((C\d+)\)", worse.stderr)
+    assert named
+    assert all(known == f"C{int(row):04d}" for row, known in named)
+    # Where one of the runs has none, the other's are taken.
+    words = [*fraud, "--label", "fraud", "--eps", 300, "--not-worse-than", base]
+    unnamed = run("verify", *words, "--decision-threshold", 0.05)
+    assert unnamed.stderr == worse.stderr
+    nameless = tmp_path / "nameless.jsonl"
+    run("verify", *fraud, "--label", "fraud", "--eps", 300, "--out", nameless)
+    words[-1] = nameless
+    named_here = run("verify", *words, "--decision-threshold", 0.05, "--id", "customer")
+    assert named_here.stderr == worse.stderr.replace(str(base), str(nameless))
+    neither = run("verify", *words, "--decision-threshold", 0.05)
+    assert re.search(r"no longer verified are rows \d+(, |\.)", neither.stderr)
     # Radii tell what is verified at a radius, too.
     run("radius", *words_of(fraud, "--out", other))
     words = words_of(fraud, "--eps", 300, "--not-worse-than", other)
