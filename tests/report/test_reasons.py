@@ -164,6 +164,7 @@ def test_rows_have_the_names_that_users_know_them_by(saved, tmp_path):
     text = words(page)
     assert "Row 1 · bottle 7" in text
     assert "row bottle why" in text
+    assert "bottle None" not in text
     assert "bottle" not in words(render(six_rows(), reasons=path))
     lines = named.read_text().splitlines()
     broken = json.loads(lines[0]) | {"ids": ["only one"]}

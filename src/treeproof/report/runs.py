@@ -44,8 +44,9 @@ def id_name(table: Results | Reasons) -> str:
 
 def row_name(table: Results | Reasons, i: int) -> str:
     """What a reader knows a row by: its number, and its identifier where there is one."""
-    known = "" if table.id is None else f" · {id_name(table)} {table.id[i]}"
-    return f"Row {table.row[i]}{known}"
+    known = None if table.id is None else table.id[i]
+    named = "" if known in (None, "") else f" · {id_name(table)} {known}"
+    return f"Row {table.row[i]}{named}"
 
 
 @dataclass(frozen=True, kw_only=True)

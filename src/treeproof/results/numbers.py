@@ -80,7 +80,7 @@ def counted(n: int, what: str) -> str:
 
 def row_name(row: int, known: Any = None) -> str:
     """Write what a row is known by: its number, and its identifier where there is one."""
-    return f"{row}" if known is None else f"{row} ({known})"
+    return f"{row}" if known in (None, "") else f"{row} ({known})"
 
 
 def percent(share: float | None) -> str:
