@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -73,6 +73,7 @@ class AnchorOptions(TypedDict, total=False):
     arithmetic: Arithmetic
     time_limit_s: float
     node_limit: int
+    progress: Progress
 
 
 class ReasonOptions(AnchorOptions, total=False):
@@ -270,6 +271,7 @@ def unimportant_features(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
+    progress: Progress = False,
 ) -> FeatureResults:
     """Find the features that, moved alone, provably cannot change the answer.
 
@@ -280,7 +282,7 @@ def unimportant_features(
     perturbation : LInf, L1, L2, L0, Cost or Box, optional
         How far the one feature may move: within a radius or budget, or anywhere in a box; by
         default anywhere at all. A group of a domain is one feature.
-    goal, arithmetic, n_jobs
+    goal, arithmetic, n_jobs, progress
         See `verify`.
 
     Returns
@@ -298,7 +300,8 @@ def unimportant_features(
         )
     moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
     query = _query(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
-    return scan_features(query, {"kind": "unimportant_features"}, n_jobs=n_jobs)
+    question = {"kind": "unimportant_features"}
+    return scan_features(query, question, n_jobs=n_jobs, progress=progress)
 
 
 @takes_domain
@@ -311,6 +314,7 @@ def feature_radius(
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
     n_jobs: int = 1,
+    progress: Progress = False,
 ) -> FeatureResults:
     """Find for every row and feature the smallest movement of that feature alone that matters.
 
@@ -320,7 +324,7 @@ def feature_radius(
         See `verify`.
     perturbation : LInf, L1, L2, L0 or Cost, optional
         Scales or prices, directions, bounds and domain; without a radius or budget.
-    goal, arithmetic, n_jobs
+    goal, arithmetic, n_jobs, progress
         See `verify`.
 
     Returns
@@ -332,7 +336,7 @@ def feature_radius(
 
     ball = _without_radius(perturbation, "LInf(low=0, high=1)")
     query = _query(model, X, y, ball, n_jobs, goal=goal, arithmetic=arithmetic)
-    return scan_features(query, {"kind": "feature_radius"}, n_jobs=n_jobs)
+    return scan_features(query, {"kind": "feature_radius"}, n_jobs=n_jobs, progress=progress)
 
 
 def anchor_features(
@@ -360,8 +364,8 @@ def anchor_features(
     n_jobs
         See `verify`.
     **options
-        ``goal``, ``arithmetic``, ``time_limit_s`` and ``node_limit``, see `verify`. When a limit is
-        reached, the set is still sufficient, but perhaps not minimal.
+        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit`` and ``progress``, see `verify`.
+        When a limit is reached, the set is still sufficient, but perhaps not minimal.
 
     Returns
     -------
@@ -384,13 +388,14 @@ def anchor_features(
         time_limit_s=options.pop("time_limit_s", math.inf),
         node_limit=options.pop("node_limit", 2**62),
     )
+    progress = options.pop("progress", False)
     query = _query_around(model, X, y, perturbation, n_jobs, **options)
     require_support(chosen, query)
     wanted = Wanted.of(query.ensemble)
     if isinstance(chosen, ExactEngine) and query.pricing is None:
-        found = find_reasons(query, wanted, budget, n_jobs=n_jobs)
+        found = find_reasons(query, wanted, budget, n_jobs=n_jobs, progress=progress)
     else:
-        found = find_anchors(chosen, query, wanted, budget, n_jobs=n_jobs)
+        found = find_anchors(chosen, query, wanted, budget, n_jobs=n_jobs, progress=progress)
     found.question |= {"kind": "anchor_features", "engine": describe(chosen)}
     return found
 
@@ -429,8 +434,9 @@ def reasons(
     n_jobs : int
         Threads over rows; -1 for all cores.
     **options
-        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit`` and ``memory_limit_mb``, see
-        `verify`; limits are per row, and with any of them sets are still sufficient. And
+        ``goal``, ``arithmetic``, ``time_limit_s``, ``node_limit``, ``memory_limit_mb`` and
+        ``progress``, see `verify`; limits are per row, and with any of them sets are still
+        sufficient. And
 
         * ``n_sets`` (int): find so many different sets, if they exist; 1 by default.
         * ``n_changes`` (int): find so many different changes, if they exist, each with a row that
@@ -460,18 +466,17 @@ def reasons(
     given: dict[str, Any] = dict(options)
     limits = {name: given.pop(name) for name in LIMITS if name in given}
     asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
-    evidence = given.pop("evidence", False)
-    if evidence and isinstance(domain, LInf):
+    shared = {"n_jobs": n_jobs, "evidence": given.pop("evidence", False)}
+    shared["progress"] = given.pop("progress", False)
+    if shared["evidence"] and isinstance(domain, LInf):
         raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
     if isinstance(domain, Domain):
         domain = Box(-math.inf, math.inf, domain)
     query = _query_around(model, X, y, domain, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     if query.pricing is not None:
-        return find_anchors(
-            ExactEngine(), query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs
-        )
-    return find_reasons(query, wanted, Budget(**limits), evidence=evidence, n_jobs=n_jobs)
+        return find_anchors(ExactEngine(), query, wanted, Budget(**limits), **shared)
+    return find_reasons(query, wanted, Budget(**limits), **shared)
 
 
 class ProveOptions(TypedDict, total=False):
@@ -483,7 +488,7 @@ class ProveOptions(TypedDict, total=False):
     memory_limit_mb: float
     n_jobs: int
     evidence: bool
-    on_progress: Callable[[int, int], None]
+    progress: Progress
 
 
 def prove(
@@ -516,8 +521,9 @@ def prove(
           property consists of; what needs more is 'unknown'. By default 60 seconds and 4096 MB.
         * ``n_jobs`` (int): threads over rows; -1 for all cores.
         * ``evidence`` (bool): prove the answer once more, on record, for ``treeproof check``.
-        * ``on_progress`` (callable): called with the sets answered so far and all of them: one for
-          each row and each question that the property consists of.
+        * ``progress`` (bool or callable): see `verify`; what is counted are the questions that the
+          property consists of, each about the domain or about every row. Those that need not be
+          asked in the end count as answered.
 
     Returns
     -------

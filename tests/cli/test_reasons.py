@@ -1,5 +1,6 @@
 """`treeproof reasons` from the shell."""
 
+import contextlib
 import csv
 import io
 import json
@@ -51,6 +52,21 @@ def test_comma_separated_values_and_preferences(run, digits):
         (record,) = csv.DictReader(io.StringIO(result.stdout))
         names = record["features"].split(", ")
         assert (f"f{first}" in names) == (side == "--always" and record["sufficient"] == "True")
+
+
+def test_progress_counts_the_rows(run, digits, monkeypatch):
+    model, rows, _ = digits
+    told = []
+
+    @contextlib.contextmanager
+    def bar(n_rows):
+        yield lambda done: told.append((done, n_rows))
+
+    for command, words in (("reasons", ()), ("features", ()), ("features", ("--what", "anchors"))):
+        monkeypatch.setattr(f"treeproof.cli.{command}.progress_bar", bar)
+        told.clear()
+        assert run(command, model, rows, *words).exit_code == 0
+        assert told[-1] == (6, 6)
 
 
 def test_what_has_no_meaning_is_refused(run, digits):

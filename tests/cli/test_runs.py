@@ -278,7 +278,7 @@ def test_threat_model_files(run: Run, saved_model: Path, tmp_path: Path) -> None
     threat.write_text("eps = 0.3\nattacker_class = 'ham'\n")
     shown = run(*words).stdout
     assert "1 of 4 rows attacked, the others stay as they are: 0 verified, 1 falsified" in shown
-    assert "verified at radius 0.3: 0 % of the 1 attacked rows" in shown
+    assert "verified at radius 0.3: 0 % of the 1 attacked row" in shown
     assert run(*words, "--fail-under", "0.5").exit_code == 1
     threat.write_text("low = 0.6\n")
     missing = run(*words)

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import pandas as pd
 import pytest
 
 import treeproof as tp
+from treeproof.report.reasons import load_reasons
 
 # A job that was started in the background inherits Ctrl-C as ignored.
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
@@ -66,6 +68,49 @@ def test_rows_are_known_by_their_identifier(run, fraud, tmp_path):
     refused = run("verify", *fraud, "--eps", 5, "--id", "costumer")
     assert refused.exit_code == 2
     assert "has no 'costumer'. Did you mean 'customer'? It has customer, amount" in refused.stderr
+
+
+def test_reasons_are_known_by_the_identifier_of_their_row(run, fraud, tmp_path):
+    out, plain = tmp_path / "reasons.jsonl", tmp_path / "plain.jsonl"
+    words = words_of(fraud, "--rows", "3:6", "--evidence", "--out", out)
+    table = run("reasons", *words)
+    assert table.exit_code == 0, table.output
+    known = [(row, f"C{row:04d}") for row in (3, 4, 5)]
+    assert all(f"row {row} ({name}): the decision" in table.stdout for row, name in known)
+    records = json.loads(run("reasons", *words, "--format", "json").stdout)["records"]
+    assert [(record["row"], record["id"]) for record in records] == known
+    lines = list(csv.DictReader(io.StringIO(run("reasons", *words, "--format", "csv").stdout)))
+    assert [(int(line["row"]), line["id"]) for line in lines] == known
+    assert list(lines[0])[:3] == ["row", "id", "label"]
+    # The proofs are the same, whatever rows are called, and so are files without names.
+    assert "3 accepted, 0 rejected" in run("check", out, "--model", fraud[0]).stdout
+    run("reasons", *fraud, "--label", "fraud", "--rows", "3:6", "--evidence", "--out", plain)
+    for path, ids in ((out, [name for _, name in known]), (plain, None)):
+        found = load_reasons(path)
+        assert (found.id if ids is None else found.id.tolist()) == ids
+        assert found.row.tolist() == [3, 4, 5]
+    assert '"C0003"' not in plain.read_text()
+    refused = run("reasons", *fraud, "--id", "costumer")
+    assert refused.exit_code == 2
+    assert "has no 'costumer'. Did you mean 'customer'?" in refused.stderr
+
+
+@pytest.mark.parametrize("what", ["radius", "unimportant", "anchors"])
+def test_features_are_known_by_the_identifier_of_their_row(run, fraud, tmp_path, what):
+    out = tmp_path / "features.jsonl"
+    words = words_of(fraud, "--rows", "3:6", "--what", what, "--out", out)
+    table = run("features", *words)
+    assert table.exit_code == 0, table.output
+    assert re.search(r"row +id +label", table.stdout)
+    records = json.loads(run("features", *words, "--format", "json").stdout)["records"]
+    lines = csv.DictReader(io.StringIO(run("features", *words, "--format", "csv").stdout))
+    _, *saved = map(json.loads, out.read_text().splitlines())
+    for listed in (records, list(lines), saved):
+        assert {(int(record["row"]), record["id"]) for record in listed} == {
+            (row, f"C{row:04d}") for row in (3, 4, 5)
+        }
+    plain = run("features", *fraud, "--rows", "3:6", "--what", what)
+    assert "id" not in re.findall(r"\w+", plain.stdout)
 
 
 def test_rows_are_filtered_and_sorted(run, fraud, tmp_path):
@@ -168,6 +213,21 @@ def test_a_gate_compares_with_an_earlier_run(run, fraud, tmp_path):
                                     "--decision-threshold", 0.05))  # fmt: skip
     assert worse.exit_code == 1
     assert f"in '{base}'; no longer verified are rows " in worse.stderr
+    # By number and identifier, of which several rows may have the same.
+    named = re.findall(r"(\d+) \((C\d+)\)", worse.stderr)
+    assert named
+    assert all(known == f"C{int(row):04d}" for row, known in named)
+    # Where one of the runs has none, the other's are taken.
+    words = [*fraud, "--label", "fraud", "--eps", 300, "--not-worse-than", base]
+    unnamed = run("verify", *words, "--decision-threshold", 0.05)
+    assert unnamed.stderr == worse.stderr
+    nameless = tmp_path / "nameless.jsonl"
+    run("verify", *fraud, "--label", "fraud", "--eps", 300, "--out", nameless)
+    words[-1] = nameless
+    named_here = run("verify", *words, "--decision-threshold", 0.05, "--id", "customer")
+    assert named_here.stderr == worse.stderr.replace(str(base), str(nameless))
+    neither = run("verify", *words, "--decision-threshold", 0.05)
+    assert re.search(r"no longer verified are rows \d+(, |\.)", neither.stderr)
     # Radii tell what is verified at a radius, too.
     run("radius", *words_of(fraud, "--out", other))
     words = words_of(fraud, "--eps", 300, "--not-worse-than", other)

@@ -152,6 +152,27 @@ def test_the_page_has_a_section_for_reasons(saved):
     assert "Why the model answers" not in words(render(six_rows()))
 
 
+def test_rows_have_the_names_that_users_know_them_by(saved, tmp_path):
+    found, path = saved
+    named = tmp_path / "named.jsonl"
+    header = found.header | {"data": {"id": "bottle"}}
+    ids = np.array([EVIL, 7, None], dtype=object)
+    dataclasses.replace(found, id=ids, header=header).save(named)
+    assert load_reasons(named).id.tolist() == [EVIL, 7, None]
+    page = render(six_rows(), reasons=named)
+    assert "<img src=x" not in page
+    text = words(page)
+    assert "Row 1 · bottle 7" in text
+    assert "row bottle why" in text
+    assert "bottle None" not in text
+    assert "bottle" not in words(render(six_rows(), reasons=path))
+    lines = named.read_text().splitlines()
+    broken = json.loads(lines[0]) | {"ids": ["only one"]}
+    named.write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
+    with pytest.raises(InvalidInput, match=r"one of the 'ids' for each row"):
+        load_reasons(named)
+
+
 def test_reasons_of_another_model_say_so(saved):
     found, path = saved
     strange = "This is about a model that the runs of this page are not about."

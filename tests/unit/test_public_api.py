@@ -112,7 +112,7 @@ def test_load_offers_every_option_of_the_loaders() -> None:
 def test_questions_have_every_option_that_functions_offer() -> None:
     names = {"kind", "perturbation", "engine", "search", *api.AskOptions.__annotations__}
     assert names == {field.name for field in fields(Question)}
-    assert set(api.AnchorOptions.__annotations__) < set(api.AskOptions.__annotations__)
+    assert set(api.AnchorOptions.__annotations__) < set(api.ShownOptions.__annotations__)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,20 @@ from treeproof.cli.options import (
     FILE,
     Command,
     data_argument,
+    id_option,
     load_model,
     model_argument,
     refuse_options,
 )
 from treeproof.cli.question_options import QuestionOptions, question_options
-from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv, print_table
+from treeproof.cli.run_output import (
+    EXIT_UNDECIDED,
+    ROWS_SHOWN,
+    check_out,
+    print_csv,
+    print_table,
+    progress_bar,
+)
 from treeproof.errors import InvalidInput, require_backend
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ _PICTURE_ENDINGS = (".png", ".svg", ".pdf")
     "--shape", metavar="HxW", help="Height and width of rows that are images, such as 8x8."
 )
 @click.option("--picture", metavar="FILE", type=FILE, help="Draw the first row (PNG, SVG or PDF).")
+@id_option
 @question_options()
 def command(
     model_path: str,
@@ -87,7 +96,7 @@ def command(
     ball = options.ball(source, eps, has_radius=eps is not None)
     refuse_outside(model.ensemble, rows.values, ball, rows.number)
     results = _answer(model, rows, what, ball, options)
-    results.row = rows.number
+    results.row, results.id = rows.number, rows.ids
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
 
@@ -126,8 +135,10 @@ def _answer(model: Any, rows: "Rows", what: str, ball: Any, options: QuestionOpt
         is_cost = isinstance(ball, treeproof.Cost)
         no_limit = {"budget": math.inf} if is_cost else {"eps": math.inf, "scale": None}
         ball = dataclasses.replace(ball, **no_limit)
-    shared = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
-    return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
+    shared: dict[str, Any] = {"goal": options.goal, "arithmetic": options.threat.arithmetic}
+    with progress_bar(len(rows)) as advance:
+        shared["progress"] = lambda done, _: advance(done)
+        return ask(model, rows.values, rows.labels, ball, n_jobs=options.jobs, **shared)
 
 
 def _save(results: "FeatureResults | Reasons", path: str) -> None:
@@ -147,8 +158,8 @@ def _header(results: "FeatureResults | Reasons") -> dict[str, Any]:
     from treeproof.query.arithmetic import in_words
 
     kept = [
-        {"row": int(number), "features": names}
-        for place, number in enumerate(results.row)
+        results.known(place) | {"features": names}
+        for place in range(len(results))
         if (names := results.kept_names(place))
     ]
     arithmetic = in_words({"question": results.question, "model": results.question})
@@ -179,15 +190,18 @@ def _print(results: Any, options: QuestionOptions) -> None:
 
 def _table(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and lines for a person: of single features those that matter, nearest first."""
+    first = [name for name in ("row", "id", "label") if records and name in records[0]]
     if records and "features" in records[0]:
         kept = ["kept_fixed"] if any(record["kept_fixed"] for record in records) else []
-        return ["row", "label", "size", "minimal", "features", *kept], records
+        return [*first, "size", "minimal", "features", *kept], records
     matter = [record for record in records if not record["unimportant"]]
     matter.sort(key=lambda record: (record["row"], record["radius"]))
-    return ["row", "label", "feature", "radius", "attained", "breaking_value"], matter
+    return [*first, "feature", "radius", "attained", "breaking_value"], matter
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.7g}"
+    if value is None:
+        return ""
     return ", ".join(value) if isinstance(value, list) else value

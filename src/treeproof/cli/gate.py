@@ -109,8 +109,10 @@ class Gate:
 
         The radius is that of all rows, or None where each has its own.
         """
+        import numpy as np
+
         from treeproof.results.curves import attacked_rows, certified_rows
-        from treeproof.results.numbers import share_down
+        from treeproof.results.numbers import row_name, share_down
 
         proved = f"{share_down(share)} {runner.tally.who()} are verified"
         if self.fail_under is not None and share < self.fail_under:
@@ -118,13 +120,15 @@ class Gate:
         if self.not_worse_than is None:
             return None
         before = self._baseline
-        is_proved, limits = self._compared(runner, eps)
+        is_proved, limits, names = self._compared(runner, eps)
         kept = certified_rows(before, limits)
         n_attacked = int(attacked_rows(before).sum())
         needed = int(kept.sum()) / max(n_attacked, 1)
         if share >= needed:
             return None
-        lost = before.row[kept & ~is_proved].tolist()
+        lost = [
+            row_name(before.row[at], names[at]) for at in np.flatnonzero(kept & ~is_proved).tolist()
+        ]
         why = f"no longer verified are rows {listed(lost)}"
         if not lost:  # the model's own labels are others, and with them the rows of a class
             why = f"{runner.tally.n_attacked} rows are attacked, there {n_attacked}"
@@ -132,9 +136,10 @@ class Gate:
 
     def _compared(
         self, runner: "Runner", eps: float | None
-    ) -> "tuple[NDArray[np.bool_], NDArray[np.float64]]":
-        """Which rows of the earlier run are proved in this one, and at which radius.
+    ) -> "tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[Any]]":
+        """Which rows of the earlier run are proved in this one, at which radius, and their names.
 
+        Rows are called what this run calls them, or the earlier one where this one does not.
         Refused where the rows, or the radii at which they are known to be verified, are others.
         """
         import itertools
@@ -147,6 +152,7 @@ class Gate:
         before = self._baseline
         position = {row: at for at, row in enumerate(before.row.tolist())}
         is_proved, limits = np.zeros(len(before), dtype=bool), np.full(len(before), np.nan)
+        names = np.full(len(before), None) if before.id is None else before.id.copy()
         records, n_rows = runner.records(), runner.tally.n_rows
         while block := list(itertools.islice(records, _BLOCK)):
             table = table_of(runner.header, block)
@@ -157,11 +163,13 @@ class Gate:
                 raise self._other_rows(difference)
             limits[there] = eps if table.eps is None else table.eps
             is_proved[there] = certified_rows(table, limits[there])
+            if table.id is not None:
+                names[there] = table.id
         if before.eps is not None and not before.asks_radius:
             for at in np.flatnonzero(before.eps != limits)[:1]:
                 where = f"of row {before.row[at]}"
                 raise self._other_radius(f"{before.eps[at]:g} {where}", f"{limits[at]:g} {where}")
-        return is_proved, limits
+        return is_proved, limits, names
 
     def _other_rows(self, difference: str) -> InvalidInput:
         return InvalidInput(

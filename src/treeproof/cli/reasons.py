@@ -14,12 +14,19 @@ from treeproof.cli.options import (
     POSITIVE,
     Command,
     data_argument,
+    id_option,
     load_model,
     model_argument,
     refuse_options,
 )
 from treeproof.cli.question_options import QuestionOptions, question_options
-from treeproof.cli.run_output import EXIT_UNDECIDED, ROWS_SHOWN, check_out, print_csv
+from treeproof.cli.run_output import (
+    EXIT_UNDECIDED,
+    ROWS_SHOWN,
+    check_out,
+    print_csv,
+    progress_bar,
+)
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     "--shape", metavar="HxW", help="Height and width of rows that are images, such as 8x8."
 )
 @click.option("--picture", metavar="FILE", type=FILE, help="Draw the first row (PNG, SVG or PDF).")
+@id_option
 @question_options()
 def command(
     model_path: str, data_path: str, shape: str | None, picture: str | None, **given: Any
@@ -88,18 +96,22 @@ def command(
     model = load_model(model_path, **options.loading)
     source = options.source(model, data_path)
     rows = options.read_rows(source)
-    found = treeproof.reasons(
-        model,
-        rows.values,
-        rows.labels,
-        _domain(options.ball(source, eps, has_radius=eps is not None)),
-        goal=options.goal,
-        arithmetic=options.threat.arithmetic,
-        n_jobs=options.jobs,
-        **wanted,
-        **options.limits,
-    )
-    found.row = rows.number
+    domain = _domain(options.ball(source, eps, has_radius=eps is not None))
+    with progress_bar(len(rows)) as advance:
+        found = treeproof.reasons(
+            model,
+            rows.values,
+            rows.labels,
+            domain,
+            goal=options.goal,
+            arithmetic=options.threat.arithmetic,
+            n_jobs=options.jobs,
+            progress=lambda done, _: advance(done),
+            **wanted,
+            **options.limits,
+        )
+    found.row, found.id = rows.number, rows.ids
+    found.header["data"] = source.describe()
     if picture is not None:
         from treeproof.report.feature_maps import draw_features, save_figure
 
@@ -134,6 +146,7 @@ def _domain(ball: "Ball") -> "LInf | Box":
 def _print(found: "Reasons", options: QuestionOptions) -> None:
     """Sentences for people, everything for programs."""
     from treeproof.query.description import plain
+    from treeproof.results.numbers import row_name
 
     if options.output_format == "json":
         sentences = [{"sentence": found.sentence(i)} for i in range(len(found))]
@@ -153,7 +166,8 @@ def _print(found: "Reasons", options: QuestionOptions) -> None:
         click.echo(printable(line))
     shown = len(found) if options.all_rows else min(len(found), ROWS_SHOWN)
     for place in range(shown):
-        click.echo(printable(f"row {found.row[place]}: {found.sentence(place)}"))
+        name = row_name(*found.known(place).values())
+        click.echo(printable(f"row {name}: {found.sentence(place)}"))
     if len(found) > shown:
         click.echo(f"… {len(found) - shown} more lines (--all-rows shows them)")
 

@@ -1,5 +1,6 @@
 """Two models in numbers: what is sought among rows that both models answer."""
 
+import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -172,15 +173,14 @@ def _common_step(models: PairModels, grids: list[float]) -> float:
     return step if step > 0.0 and total < 2.0**51 * step else 0.0
 
 
+def label_pairs(models: PairModels) -> list[tuple[int, int]]:
+    """Labels that differ: the first model says the one, the second the other."""
+    return list(itertools.permutations(range(len(models.first.classes)), 2))
+
+
 def label_questions(models: PairModels) -> list[PairQuestion]:
-    """One question for each two classes: the first model says the one, the second the other."""
-    n_classes = len(models.first.classes)
-    return [
-        _label_question(models, one, other)
-        for one in range(n_classes)
-        for other in range(n_classes)
-        if one != other
-    ]
+    """One question for each two labels that differ."""
+    return [_label_question(models, *pair) for pair in label_pairs(models)]
 
 
 class _Need(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from treeproof.report.feature_changes import change_counts
 from treeproof.report.rows import changes_of, fragile_rows, radius_words, text_of
-from treeproof.report.runs import RunView
+from treeproof.report.runs import RunView, row_name
 from treeproof.results.numbers import counted, percent
 
 _FEATURES = 3
@@ -59,7 +59,7 @@ def findings(run: RunView) -> list[dict[str, Any]]:
         )
     nearest = fragile_rows(run)[:_ROWS]
     if nearest:
-        items = [{"name": run.row_name(i), "words": _row_words(run, i)} for i in nearest]
+        items = [{"name": row_name(run.results, i), "words": _row_words(run, i)} for i in nearest]
         lead = "Broken by a change, for instance"
         if run.results.asks_radius:
             # An undecided row may be nearer than all of which the radius is known.

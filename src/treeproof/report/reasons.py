@@ -14,8 +14,10 @@ import numpy as np
 
 from treeproof.checker.reasons import ReasonsRow, reasons_header
 from treeproof.errors import InvalidInput
+from treeproof.model.rows import objects
 from treeproof.report.domains import domain_words
 from treeproof.report.images import change_image, check_shape, grey_image, set_image
+from treeproof.report.runs import id_name, row_name
 from treeproof.results.numbers import number
 from treeproof.results.reasons import Reasons
 
@@ -101,6 +103,10 @@ def _assembled(header: dict[str, Any], rows: list[ReasonsRow]) -> Reasons:
         [_numbers(row.kept, n_features) for row in rows],
     )
     found.question, found.header = header["question"], header
+    if header.get("ids") is not None:  # written where the user named a column of them
+        if len(header["ids"]) != len(rows):
+            raise ValueError("there must be one of the 'ids' for each row")
+        found.id = objects(header["ids"])
     found.feature_names = tuple(map(str, header["model"].get("feature_names", ())))
     if any(row.intervals is not None for row in rows):
         found.intervals = [
@@ -165,8 +171,10 @@ def reasons_context(
             _card(found, row, shape) | {"size": int(sizes[row])}
             for row in range(min(CARDS, len(found)))
         ],
+        "id_name": id_name(found),
         "lines": [
-            (int(found.row[row]), found.sentence(row)) for row in range(min(LINES, len(found)))
+            (found.known(row).values(), found.sentence(row))
+            for row in range(min(LINES, len(found)))
         ],
         "n_hidden": max(len(found) - LINES, 0),
     }
@@ -175,7 +183,7 @@ def reasons_context(
 def _card(found: Reasons, row: int, shape: tuple[int, int] | None) -> dict[str, Any]:
     features, label = found.features[row], found.label[row]
     card: dict[str, Any] = {
-        "row": int(found.row[row]),
+        "name": row_name(found, row),
         "label": "" if label is None else str(label),
         "is_fixed": bool(found.sufficient[row]),
         "is_minimal": bool(found.minimal[row]),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
-from treeproof.report.runs import RunView
+from treeproof.report.runs import RunView, row_name
 from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import digits_above, digits_below, number
@@ -96,7 +96,7 @@ def card(runs: list[RunView], position: int, pixels: Pixels | None) -> dict[str,
         image = grey_image(first.values[position], pixels.shape, pixels.low, pixels.high)
     return {
         "row": row,
-        "name": runs[0].row_name(position),
+        "name": row_name(first, position),
         "label": text_of(first.label[position]),
         "image": image,
         "views": views,

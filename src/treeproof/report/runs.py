@@ -26,12 +26,27 @@ from treeproof.results.curves import (
     has_radii,
 )
 from treeproof.results.numbers import ColumnFormat, column_formats
+from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
 from treeproof.results.threat import Threat, feature_name, frozen_numbers, limit_of, threat_of
 
 _ATTACKS = ("attack", "hard_label")
 """Engines that look for breaking changes and prove nothing."""
+
+
+def id_name(table: Results | Reasons) -> str:
+    """Column that rows are known by; empty where they are known by their numbers only."""
+    if table.id is None:
+        return ""
+    return str(dict(table.header.get("data") or {}).get("id") or "id")
+
+
+def row_name(table: Results | Reasons, i: int) -> str:
+    """What a reader knows a row by: its number, and its identifier where there is one."""
+    known = None if table.id is None else table.id[i]
+    named = "" if known in (None, "") else f" · {id_name(table)} {known}"
+    return f"Row {table.row[i]}{named}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,14 +210,7 @@ class RunView:
     @property
     def id_name(self) -> str:
         """Column that rows are known by; empty where they are known by their numbers only."""
-        if self.results.id is None:
-            return ""
-        return str(dict(self.header.get("data") or {}).get("id") or "id")
-
-    def row_name(self, i: int) -> str:
-        """What a reader knows a row by: its number, and its identifier where there is one."""
-        known = "" if self.results.id is None else f" · {self.id_name} {self.results.id[i]}"
-        return f"Row {self.results.row[i]}{known}"
+        return id_name(self.results)
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or its number."""

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import listed
+from treeproof.model.inspection import plain_value
 from treeproof.query.arithmetic import summary_lines
-from treeproof.results.numbers import number
+from treeproof.query.description import plain
+from treeproof.results.numbers import counted, number
 from treeproof.results.results import frame_of
 
 FloatArray = NDArray[np.float64]
@@ -27,6 +29,7 @@ class FeatureTable:
     label: NDArray[Any]
     feature_names: tuple[str, ...]
     question: dict[str, Any]
+    id: NDArray[Any] | None
     _caption: ClassVar[str]
 
     def __len__(self) -> int:
@@ -39,8 +42,22 @@ class FeatureTable:
         from treeproof.results.display import ROWS_SHOWN, table_html
 
         shown = range(min(len(self), ROWS_SHOWN))
-        rows = [[str(self.row[i]), str(self.label[i]), self._words(i)] for i in shown]
-        return table_html(self.summary(), ["row", "label", self._caption], rows, len(self))
+        begin = [self.known(i) | {"label": self.label[i]} for i in shown]
+        texts = [["" if cell is None else str(cell) for cell in b.values()] for b in begin]
+        rows = [[*texts[i], self._words(i)] for i in shown]
+        columns = [*(begin[0] if begin else ("row", "label")), self._caption]
+        return table_html(self.summary(), columns, rows, len(self))
+
+    def known(self, row: int = 0) -> dict[str, Any]:
+        """What one row is known by: its number, and its identifier where there is one.
+
+        Parameters
+        ----------
+        row : int
+            Position of the row in these results.
+        """
+        names = {} if self.id is None else {"id": plain_value(plain(self.id[row]))}
+        return {"row": int(self.row[row])} | names
 
     def name(self, feature: int) -> str:
         """Name of a feature, or its number.
@@ -71,11 +88,11 @@ class FeatureTable:
     def _summary(self, lines: list[str], broken: NDArray[np.bool_], kept: list[list[str]]) -> str:
         """Lines of a summary, with what is already broken and what no proof is about."""
         if broken.any():
-            lines.append(f"already broken: {int(broken.sum())} rows")
+            lines.append(f"already broken: {counted(int(broken.sum()), 'row')}")
         names = dict.fromkeys(name for row in kept for name in row)
         if names:
-            n_rows = sum(map(bool, kept))
-            lines.append(f"{KEPT_FIXED} in {n_rows} rows: {listed(list(names))}")
+            where = counted(sum(map(bool, kept)), "row")
+            lines.append(f"{KEPT_FIXED} in {where}: {listed(list(names))}")
         return "\n".join(lines + summary_lines({"question": self.question, "model": self.question}))
 
 
@@ -107,6 +124,8 @@ class FeatureResults(FeatureTable):
         Names of the features, or empty.
     question : dict
         What was asked.
+    id : object (n_rows,), optional
+        What the user knows each row by: a number or a text.
     """
 
     row: NDArray[np.int64]
@@ -119,6 +138,7 @@ class FeatureResults(FeatureTable):
     broken: NDArray[np.bool_]
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
+    id: NDArray[Any] | None = None
     _caption: ClassVar[str] = "what breaks the claim alone"
 
     def kept_names(self, row: int = 0) -> list[str]:
@@ -136,7 +156,7 @@ class FeatureResults(FeatureTable):
         counts = self.unimportant.sum(axis=1)
         examined = self.examined.sum(axis=1)
         lines = [
-            f"{len(self)} rows, {self.radius.shape[1]} features:"
+            f"{counted(len(self), 'row')}, {counted(self.radius.shape[1], 'feature')}:"
             f" on average {np.mean(counts):.6g} of {np.mean(examined):.6g} features cannot break"
             " the claim alone"
         ]
@@ -163,8 +183,8 @@ class FeatureResults(FeatureTable):
     def records(self) -> list[dict[str, Any]]:
         """One record per row and examined feature, as plain data."""
         return [
-            {
-                "row": int(self.row[i]),
+            self.known(i)
+            | {
                 "label": self.label[i],
                 "feature": self.name(int(feature)),
                 "unimportant": bool(self.unimportant[i, feature]),

@@ -6,7 +6,7 @@ Run files and JSON hold numbers with every bit; this is for tables and pages.
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +76,11 @@ def _directed(value: float, digits: int, rounding: str) -> float:
 def counted(n: int, what: str) -> str:
     """Write how many there are of something: 1 row, 2,000 rows."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def row_name(row: int, known: Any = None) -> str:
+    """Write what a row is known by: its number, and its identifier where there is one."""
+    return f"{row}" if known in (None, "") else f"{row} ({known})"
 
 
 def percent(share: float | None) -> str:

@@ -17,7 +17,7 @@ from treeproof.files import replacing
 from treeproof.model.inspection import plain_value
 from treeproof.query.description import plain
 from treeproof.results.features import FeatureTable
-from treeproof.results.numbers import column_format
+from treeproof.results.numbers import column_format, counted
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -106,6 +106,8 @@ class Reasons(FeatureTable):
         What was asked.
     header : dict
         What a file of these results starts with.
+    id : object (n_rows,), optional
+        What the user knows each row by: a number or a text.
     """
 
     row: Ints
@@ -132,6 +134,7 @@ class Reasons(FeatureTable):
     feature_names: tuple[str, ...] = ()
     question: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
+    id: Texts | None = None
     _caption: ClassVar[str] = "why"
 
     @classmethod
@@ -304,7 +307,8 @@ class Reasons(FeatureTable):
         sizes = self.sizes()[self.sufficient]
         besides = " while categories and missing values stay" if any(map(len, self.kept)) else ""
         lines = [
-            f"{len(self)} rows: {int(self.sufficient.sum())} sets proved to fix the answer{besides}"
+            f"{counted(len(self), 'row')}: {counted(int(self.sufficient.sum()), 'set')} proved to"
+            f" fix the answer{besides}"
         ]
         if len(sizes):
             lines.append(
@@ -312,7 +316,7 @@ class Reasons(FeatureTable):
                 f" {int(self.minimal.sum())} proved minimal"
             )
         if self.size_lower_bound.any():
-            lines.append(f"of minimum size: {int(self.is_minimum().sum())} rows")
+            lines.append(f"of minimum size: {counted(int(self.is_minimum().sum()), 'row')}")
         return self._summary(lines, ~self.sufficient, list(map(self.kept_names, range(len(self)))))
 
     def is_minimum(self) -> Flags:
@@ -332,8 +336,8 @@ class Reasons(FeatureTable):
         """One record per row, as plain data."""
         is_minimum, sizes = self.is_minimum(), self.sizes()
         return [
-            {
-                "row": int(self.row[i]),
+            self.known(i)
+            | {
                 "label": self.label[i],
                 "size": int(sizes[i]),
                 "features": self.names(i),
@@ -355,8 +359,11 @@ class Reasons(FeatureTable):
         path : str or path
             The file.
         """
-        header = self.header | {"n_rows": len(self)}
-        lines = [header, *({"record": "row"} | record for record in self.full_records())]
+        header, records = self.header | {"n_rows": len(self)}, self.full_records()
+        if self.id is not None:
+            # The checker takes rows without names only; what they are called proves nothing.
+            header["ids"] = [record.pop("id") for record in records]
+        lines = [header, *({"record": "row"} | record for record in records)]
         with replacing(path, "The file") as file:
             for line in lines:
                 file.write(json.dumps(plain(line)).encode("utf-8") + b"\n")
@@ -364,7 +371,8 @@ class Reasons(FeatureTable):
     def full_records(self) -> list[dict[str, Any]]:
         """All that was found about each row, features by their numbers."""
         return [
-            {"row": int(self.row[i]), "label": plain_value(self.label[i])}
+            self.known(i)
+            | {"label": plain_value(self.label[i])}
             | {name: _listed(getattr(self, name), i) for name in _SAVED}
             for i in range(len(self))
         ]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.results.curves import attacked_rows, count_broken, count_certified
+from treeproof.results.numbers import counted
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
@@ -127,35 +128,39 @@ class RunSummary:
     def rows_in_words(self) -> str:
         """Say how many rows there are, and how many of them are attacked where not all are."""
         if self.n_attacked == self.n_rows:
-            return f"{self.n_rows} rows"
-        return f"{self.n_attacked} of {self.n_rows} rows attacked, the others stay as they are"
+            return counted(self.n_rows, "row")
+        all_rows = counted(self.n_rows, "row")
+        return f"{self.n_attacked:,} of {all_rows} attacked, the others stay as they are"
 
     def who(self) -> str:
         """Say which rows shares are about."""
         if self.n_attacked == self.n_rows:
             return "of the rows"
-        return f"of the {self.n_attacked} attacked rows"
+        return f"of the {counted(self.n_attacked, 'attacked row')}"
 
     def lines(self) -> list[str]:
         """Say in a few lines what was found."""
         rows = self.rows_in_words()
         if self.asks_radius:
             lines = [
-                f"{rows}: radius exact on {self.n_exact}, already broken"
-                f" {self.verdicts['falsified']}, undecided {self.verdicts['unknown']}",
+                f"{rows}: radius exact on {self.n_exact:,}, already broken"
+                f" {self.verdicts['falsified']:,}, undecided {self.verdicts['unknown']:,}",
                 f"lower bound: {_format(self.lower)}",
             ]
             if self.n_never:
-                lines.append(f"no allowed change breaks {self.n_never} rows")
+                lines.append(f"no allowed change breaks {counted(self.n_never, 'row')}")
             if self.upper.count:
-                lines.append(f"upper bound: {_format(self.upper)} ({self.upper.count} rows)")
+                over = counted(self.upper.count, "row")
+                lines.append(f"upper bound: {_format(self.upper)} ({over})")
         else:
             lines = [
-                f"{rows}: {self.verdicts['verified']} verified,"
-                f" {self.verdicts['falsified']} falsified, {self.verdicts['unknown']} unknown"
+                f"{rows}: {self.verdicts['verified']:,} verified,"
+                f" {self.verdicts['falsified']:,} falsified, {self.verdicts['unknown']:,} unknown"
             ]
         if self.reasons:
-            lines.append("unknown: " + ", ".join(f"{why} ({k})" for why, k in self.reasons.items()))
+            lines.append(
+                "unknown: " + ", ".join(f"{why} ({k:,})" for why, k in self.reasons.items())
+            )
         if self.n_attacked == 0:
             return lines[:1]
         lines.append(

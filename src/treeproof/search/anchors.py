@@ -7,7 +7,7 @@ engines that know nothing of reasons. Plain boxes have a search of their own, in
 
 import dataclasses
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,7 @@ from treeproof.query.domain import ColumnTypes
 from treeproof.query.query import Query
 from treeproof.results.reasons import Reasons
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.progress import Progress, telling
 from treeproof.search.reasons import (
     NO_SET,
     Wanted,
@@ -101,6 +102,7 @@ def find_anchors(
     *,
     evidence: bool = False,
     n_jobs: int = 1,
+    progress: Progress = False,
 ) -> Reasons:
     """Find what is wanted about every row.
 
@@ -112,7 +114,8 @@ def find_anchors(
     query = in_domain(query)
     search = _Rounds(engine, query, wanted, budget, n_jobs)
     rows = np.flatnonzero(~query.already_broken).tolist()
-    search.run(rows)
+    with telling(progress, len(query)) as tell:
+        search.run(rows, tell)
     results = new_reasons(query)
     if wanted.intervals:
         results.intervals = [np.zeros((0, 2)) for _ in range(len(query))]
@@ -174,8 +177,8 @@ class _Rounds:
             for values, own in zip(query.rows, moves, strict=True)
         ]
 
-    def run(self, rows: list[int]) -> None:
-        """Let all rows search, one question of each at a time."""
+    def run(self, rows: list[int], tell: Callable[[int], None] | None = None) -> None:
+        """Let all rows search, one question of each at a time; `tell` is told of finished rows."""
         asking = {row: self.explain(row) for row in rows}
         answers: Mapping[int, _Answer | None] = dict.fromkeys(rows)
         questions: dict[int, _Asked] = {}
@@ -187,6 +190,8 @@ class _Rounds:
                 except StopIteration:
                     del asking[row]
                     questions.pop(row, None)
+                    if tell is not None:
+                        tell(1)
             answers = self._answers(questions) if questions else {}
 
     def _answers(self, questions: dict[int, _Asked]) -> dict[int, _Answer]:

@@ -1,6 +1,7 @@
 """Whether two models are the same: from two models to questions about pairs, and to results."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from treeproof.query.constraints import link_rounding
 from treeproof.query.differences import (
     Compared,
     compared_scores,
+    label_pairs,
     label_questions,
     probability_bound,
     refuse_other_classes,
@@ -86,26 +88,28 @@ def compare(
     ranges = with_switch(models, inquiry.ranges(first))
     n_boxes = len(ranges.low)
     cells = PairCells(models.joint, ranges, (models.switch,))
-    comparison = _Comparison(models, ranges, inquiry, cells)
     delta = sameness.delta
     if delta is None:
         rounding = [score_rounding(models, pair) for pair in scores.outputs]
         delta = min(max([SAME_SCORE, *rounding]), MOST_ROUNDING)
     is_asked = bool(first.classes) and sameness.labels is not False
-    score_parts: list[PropertyResult | None] = [None] * n_boxes
-    if scores.outputs:
-        asked = score_questions(models, scores.outputs, delta)
-        asked = [replace(question, share=sameness.share) for question in asked]
-        words = {"name": SCORES, "delta": delta}
-        score_parts = comparison.ask(asked, words, share=SCORES_TIME if is_asked else 1.0)
     follows = bool(scores.outputs) and _is_same_rule(models, scores, delta)
     must = is_asked and (bool(sameness.labels) or not follows)
-    is_told = is_asked and any(
-        part is not None and part.verdict == Verdict.FALSIFIED for part in score_parts
-    )
+    asked = score_questions(models, scores.outputs, delta) if scores.outputs else []
+    score_parts: list[PropertyResult | None] = [None] * n_boxes
     label_parts: list[PropertyResult | None] = [None] * n_boxes
-    if must or is_told:
-        label_parts = comparison.ask(label_questions(models), {"name": LABELS}, share=1.0)
+    n_questions = len(asked) + (len(label_pairs(models)) if is_asked else 0)
+    with inquiry.telling(n_questions, ranges) as tell:
+        comparison = _Comparison(models, ranges, inquiry, cells, tell)
+        if asked:
+            asked = [replace(question, share=sameness.share) for question in asked]
+            words = {"name": SCORES, "delta": delta}
+            score_parts = comparison.ask(asked, words, share=SCORES_TIME if is_asked else 1.0)
+        is_told = is_asked and any(
+            part is not None and part.verdict == Verdict.FALSIFIED for part in score_parts
+        )
+        if must or is_told:
+            label_parts = comparison.ask(label_questions(models), {"name": LABELS}, share=1.0)
     trees = tree_differences(models)
     note = "" if scores.outputs else f"only labels are compared: {scores.reason}"
     results = []
@@ -170,12 +174,13 @@ def _consequence(models: PairModels, scores: Compared, upper: float, *, follows:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Two models, the rows that are asked about, and the time that is left."""
+    """Two models, the rows that are asked about, who is told of answers, and the time spent."""
 
     models: PairModels
     ranges: Ranges
     inquiry: Inquiry
     cells: PairCells
+    tell: Callable[[int], None] | None
     spent_s: float = 0.0
 
     def ask(
@@ -196,7 +201,7 @@ class _Comparison:
                 part,
                 n_jobs=self.inquiry.n_jobs,
                 cells=self.cells,
-                on_progress=self.inquiry.advance(number, len(questions), n_boxes),
+                on_progress=self.tell,
             )
             self.spent_s += sum(outcome.seconds for outcome in found)
             answers.append(found)

@@ -19,12 +19,15 @@ from treeproof.prediction import in_slices, thread_count
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
 from treeproof.results.features import FeatureResults
+from treeproof.search.progress import Progress, telling
 
 _CELLS_AT_ONCE = 2**22
 """Numbers in one block of points, to bound the memory."""
 
 
-def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) -> FeatureResults:
+def scan_features(
+    query: Query, question: dict[str, Any], *, n_jobs: int = 1, progress: Progress = False
+) -> FeatureResults:
     """Find for every row and feature how far the feature alone may move.
 
     Every feature moves alone, within a ball with or without a radius, or in a box; the others keep
@@ -58,8 +61,11 @@ def scan_features(query: Query, question: dict[str, Any], *, n_jobs: int = 1) ->
                 _scan_row(query, row, results)
             else:
                 _scan_axes(query, query.pricing, row, results)
+            if tell is not None:
+                tell(1)
 
-    in_slices(range(n_rows), thread_count(n_jobs), scan)
+    with telling(progress, n_rows) as tell:
+        in_slices(range(n_rows), thread_count(n_jobs), scan)
     return results
 
 

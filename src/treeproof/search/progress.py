@@ -1,4 +1,4 @@
-"""`RowProgress`: shows how many rows of a question are answered."""
+"""Progress: how much of a question is answered, rows or parts of it, as a bar or by a call."""
 
 import contextlib
 import importlib
@@ -9,34 +9,37 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from treeproof.errors import InvalidInput
+from treeproof.results.numbers import counted
 
 Progress = bool | Callable[[int, int], Any]
-"""Whether to show a bar, or what is called with the rows answered so far, and with all rows."""
+"""Whether to show a bar, or what is called with how much is answered, and how much there is."""
 
 _EVERY_S = 0.2
 
 
 @contextlib.contextmanager
-def row_progress(progress: Progress, n_rows: int) -> Iterator[Callable[[int], None] | None]:
-    """Give what is told how many more rows are answered, from any thread; None for no progress."""
+def telling(
+    progress: Progress, total: int, unit: str = "row"
+) -> Iterator[Callable[[int], None] | None]:
+    """Give what is told how many more are answered, from any thread; None for no progress."""
     asked = checked_progress(progress)
     if asked is False:
         yield None
         return
     lock, done = threading.Lock(), 0
     with contextlib.ExitStack() as stack:
-        show = stack.enter_context(progress_bar(n_rows)) if asked is True else asked
+        show = stack.enter_context(progress_bar(total, unit)) if asked is True else asked
 
         def tell(more: int) -> None:
             nonlocal done
             with lock:
                 done += more
-                show(done, n_rows)
+                show(done, total)
 
         yield tell
-        # Engines that answer all rows in one go have told nothing.
-        if done < n_rows:
-            tell(n_rows - done)
+        # Engines that answer all rows in one go have told nothing, and not all is always asked.
+        if done < total:
+            tell(total - done)
 
 
 def checked_progress(progress: Any) -> Any:
@@ -45,35 +48,37 @@ def checked_progress(progress: Any) -> Any:
         return bool(progress)
     if not callable(progress):
         raise InvalidInput(
-            "'progress' must be True, False or a function of the rows answered and of all rows."
-            f" Got {progress!r}."
+            "'progress' must be True, False or a function of two numbers: how much is answered, and"
+            f" how much there is. Got {progress!r}."
         )
     return progress
 
 
 @contextlib.contextmanager
-def progress_bar(n_rows: int | None) -> Iterator[Callable[[int, int | None], None]]:
+def progress_bar(
+    total: int | None, unit: str = "row"
+) -> Iterator[Callable[[int, int | None], None]]:
     """A bar of tqdm, which notebooks draw, or a line on standard error where it is missing."""
     try:
         tqdm = importlib.import_module("tqdm.auto").tqdm
     except ImportError:
-        yield _line()
+        yield _line(unit)
         sys.stderr.write("\n")
         return
-    with tqdm(total=n_rows, unit="row") as bar:
+    with tqdm(total=total, unit=unit) as bar:
         yield lambda done, _: bar.update(done - bar.n)
 
 
-def _line() -> Callable[[int, int | None], None]:
+def _line(unit: str) -> Callable[[int, int | None], None]:
     started = shown = time.monotonic()
 
-    def show(done: int, n_rows: int | None) -> None:
+    def show(done: int, total: int | None) -> None:
         nonlocal shown
         now = time.monotonic()
-        if now - shown > _EVERY_S or done == n_rows:
+        if now - shown > _EVERY_S or done == total:
             shown = now
-            of_all = "" if n_rows is None else f" of {n_rows}"
-            sys.stderr.write(f"\r{done}{of_all} rows, {now - started:.0f} s ")
+            said = counted(done, unit) if total is None else f"{done:,} of {counted(total, unit)}"
+            sys.stderr.write(f"\r{said}, {now - started:.0f} s ")
             sys.stderr.flush()
 
     return show

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from treeproof.query.properties import (
 from treeproof.results.properties import PropertyResult, ScoreBounds
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.pair_rules import solve_within_rules
+from treeproof.search.progress import Progress, telling
 
 _QUANTITY = {
     Stable: "largest change of the score",
@@ -54,8 +55,8 @@ _QUANTITY = {
 class Inquiry:
     """Where a property is asked about, and how long that may take.
 
-    `on_progress`, where given, is called with the sets answered so far and all of them: one for
-    each row, or the domain, and each question that the property consists of.
+    `progress` is about the questions that the property consists of, each about the domain or about
+    every row.
     """
 
     domain: Box | LInf
@@ -64,22 +65,13 @@ class Inquiry:
     budget: Budget
     n_jobs: int = 1
     evidence: bool = False
-    on_progress: Callable[[int, int], None] | None = None
+    progress: Progress = False
 
-    def advance(self, number: int, n_questions: int, n_sets: int) -> Callable[[int], None] | None:
-        """What tells the progress of one question; called with the sets just done, from threads."""
-        tell, lock = self.on_progress, Lock()
-        if tell is None:
-            return None
-        done = number * n_sets
-
-        def advance(n_done: int) -> None:
-            nonlocal done
-            with lock:
-                done += n_done
-                tell(done, n_questions * n_sets)
-
-        return advance
+    def telling(
+        self, n_questions: int, ranges: Ranges
+    ) -> AbstractContextManager[Callable[[int], None] | None]:
+        """Give what is told how many more questions, each about one set, are answered."""
+        return telling(self.progress, n_questions * len(ranges.low), "question")
 
     def ranges(self, ensemble: Ensemble) -> Ranges:
         """The rows that are asked about."""
@@ -102,11 +94,12 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
     ranges, subject = inquiry.subject(ensemble)
     questions = [ranges.folded(question, ensemble) for question in questions_of(ensemble, claim)]
     answers = []
-    for number, question in enumerate(questions):
-        answers.append(_answer(subject, ranges, question, inquiry, (number, len(questions))))
-        if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
-               for box in range(len(ranges.low))):  # fmt: skip
-            break
+    with inquiry.telling(len(questions), ranges) as tell:
+        for question in questions:
+            answers.append(_answer(subject, ranges, question, inquiry, tell))
+            if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
+                   for box in range(len(ranges.low))):  # fmt: skip
+                break
     words = describe(claim)
     if getattr(claim, "confidence", None) is not None:
         # What is proved is about scores; of a confidence they are the log-odds.
@@ -135,10 +128,8 @@ def find_largest_change(
     moved = [names[number] for number in changed]
     words: dict[str, Any] = {"name": "largest_change", "features": moved}
     words |= {} if label is None else {"label": plain_value(label)}
-    answers = [
-        _answer(subject, ranges, question, inquiry, (number, len(questions)))
-        for number, question in enumerate(questions)
-    ]
+    with inquiry.telling(len(questions), ranges) as tell:
+        answers = [_answer(subject, ranges, question, inquiry, tell) for question in questions]
     results = []
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
@@ -192,18 +183,19 @@ def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> lis
             f"'label' must name the class whose score is meant, for a model with {len(outputs)}."
         )
     (ranges, subject), words = inquiry.subject(ensemble), {"name": "score_range"}
-    ends = []
-    for number, (sign, quantity) in enumerate(((-1.0, "smallest score"), (1.0, "largest score"))):
-        question = extreme_question(ensemble, outputs[0], sign, math.inf)
-        parts = _answer(subject, ranges, question, inquiry, (number, 2))
-        ends.append(
-            [
-                _as_score(
-                    ensemble, question, _optimum(ensemble, words, [part], quantity, box, ranges)
-                )
-                for box, part in enumerate(parts)
-            ]
-        )
+    sides, ends = ((-1.0, "smallest score"), (1.0, "largest score")), []
+    with inquiry.telling(len(sides), ranges) as tell:
+        for sign, quantity in sides:
+            question = extreme_question(ensemble, outputs[0], sign, math.inf)
+            parts = _answer(subject, ranges, question, inquiry, tell)
+            ends.append(
+                [
+                    _as_score(
+                        ensemble, question, _optimum(ensemble, words, [part], quantity, box, ranges)
+                    )
+                    for box, part in enumerate(parts)
+                ]
+            )
     return [ScoreBounds(*pair) for pair in zip(*ends, strict=True)]
 
 
@@ -212,10 +204,10 @@ def _answer(
     ranges: Ranges,
     question: PairQuestion,
     inquiry: Inquiry,
-    place: tuple[int, int],
+    tell: Callable[[int], None] | None,
 ) -> list[PairOutcome]:
-    """Answer a question about all sets; `place` is its number, and how many questions there are."""
-    tell, models = inquiry.advance(*place, len(ranges.low)), one_model(subject)
+    """Answer a question about all sets; `tell` is told of each."""
+    models = one_model(subject)
     if ranges.rules:
         outcomes = solve_within_rules(models, ranges, question, inquiry.budget, on_progress=tell)
     else:

@@ -24,7 +24,7 @@ from treeproof.query.perturbations import Ball, Box, PerRow, require_perturbatio
 from treeproof.query.query import Query, categorical_features
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
-from treeproof.search.progress import Progress, row_progress
+from treeproof.search.progress import Progress, telling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Question:
         engine, query, budget = self._resolved(model, X, y, n_jobs)
         rules = () if query.pricing is None else query.pricing.types.rules
         roots: dict[int, Any] | None = {} if rules and self.evidence else None
-        with row_progress(progress, len(query)) as tell:
+        with telling(progress, len(query)) as tell:
             query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
             if rules:
                 asks = self.kind == "radius"
@@ -104,7 +104,7 @@ class Question:
         rows = numeric_rows(model.ensemble, X, allow_empty=False)
         labels = None if y is None else np.asarray(y)
         pieces, places = [], []
-        with row_progress(progress, len(rows)) as tell:
+        with telling(progress, len(rows)) as tell:
             for limit in np.unique(limits):
                 chosen = np.flatnonzero(limits == limit)
                 own = None if labels is None else labels[chosen]

@@ -31,6 +31,7 @@ from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 from treeproof.results.verdict import UnknownReason, Verdict
+from treeproof.search.progress import Progress, telling
 from treeproof.search.question import assemble_results, model_words
 
 FloatArray = NDArray[np.float64]
@@ -210,7 +211,13 @@ def new_reasons(query: Query) -> Reasons:
 
 
 def find_reasons(
-    query: Query, wanted: Wanted, budget: Budget, *, evidence: bool = False, n_jobs: int = 1
+    query: Query,
+    wanted: Wanted,
+    budget: Budget,
+    *,
+    evidence: bool = False,
+    n_jobs: int = 1,
+    progress: Progress = False,
 ) -> Reasons:
     """Find reasons for every row; limits are per row, and count over all questions asked."""
     query = in_domain(query)
@@ -240,8 +247,11 @@ def find_reasons(
         _confirm(query, found)
         for row in found:
             row.write(query, results, wanted.always, members)
+        if tell is not None:
+            tell(count)
 
-    in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
+    with telling(progress, n_rows) as tell:
+        in_slices(range(0, n_rows, CHUNK), thread_count(n_jobs), search)
     describe_reasons(query, results, wanted)
     if evidence:
         record_reasons(query, results, budget, n_jobs)

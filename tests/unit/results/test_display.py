@@ -109,6 +109,9 @@ def test_notebooks_show_reasons_and_single_features() -> None:
     html = reasons._repr_html_()
     assert reasons.sentence(0).replace("'", "&#x27;") in html
     assert "The first 5 of 8 rows." in html
+    assert "<th>id</th>" not in html
+    reasons.id = np.array([f"C{row}" for row in range(8)], dtype=object)
+    assert re.search(r"<tr><td>0</td><td>C0</td><td>0</td>", reasons._repr_html_())
     alone = tp.feature_radius(model, frame[:2])
     assert repr(alone).startswith("<treeproof.FeatureResults: 2 rows, 2 features: on average 1")
     html = alone._repr_html_()

@@ -16,8 +16,15 @@ from treeproof.results.numbers import (
     percent,
     percent_down,
     percent_up,
+    row_name,
     share_down,
 )
+
+
+def test_rows_are_called_by_number_and_what_is_known():
+    assert [row_name(3), row_name(3, ""), row_name(3, "C7"), row_name(3, 0)] == [
+        *("3", "3", "3 (C7)", "3 (0)")
+    ]
 
 
 def test_bounds_are_never_shown_nearer_than_they_were_proved():

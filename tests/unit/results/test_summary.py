@@ -146,6 +146,23 @@ def test_summaries_say_what_may_move():
     assert "A category never moves: height" in results.summary().splitlines()
 
 
+def test_one_row_is_one_row():
+    results = Results.empty(1, 1)
+    results.lower[:] = results.upper[:] = np.inf
+    results.header = {"question": {"kind": "radius"}}
+    lines = results.summary().splitlines()
+    assert lines[0].startswith("1 row: radius exact on 0,")
+    assert "no allowed change breaks 1 row" in lines
+    results.header["question"]["attacker_class"] = "spam"
+    assert results.summary() == (
+        "0 of 1 row attacked, the others stay as they are: radius exact on 0, already broken 0,"
+        " undecided 0"
+    )
+    tally = RunSummary(True, n_rows=12000, n_attacked=1)
+    assert tally.rows_in_words() == "1 of 12,000 rows attacked, the others stay as they are"
+    assert tally.who() == "of the 1 attacked row"
+
+
 def test_rows_that_nothing_breaks_have_no_mean():
     results = Results.empty(3, 1)
     results.lower[:], results.upper[:] = [0.5, np.inf, np.inf], [0.5, np.inf, np.inf]
@@ -155,4 +172,4 @@ def test_rows_that_nothing_breaks_have_no_mean():
     lines = tally.lines()
     assert "lower bound: median ∞, least 0.5" in lines
     assert "no allowed change breaks 2 rows" in lines
-    assert "upper bound: mean 0.5, median 0.5, least 0.5 (1 rows)" in lines
+    assert "upper bound: mean 0.5, median 0.5, least 0.5 (1 row)" in lines
