@@ -166,11 +166,7 @@ def test_rows_have_the_names_that_users_know_them_by(saved, tmp_path):
     assert "row bottle why" in text
     assert "bottle None" not in text
     assert "bottle" not in words(render(six_rows(), reasons=path))
-    lines = named.read_text().splitlines()
-    broken = json.loads(lines[0]) | {"ids": ["only one"]}
-    named.write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
-    with pytest.raises(InvalidInput, match=r"one of the 'ids' for each row"):
-        load_reasons(named)
+    assert '"id"' not in path.read_text()
 
 
 def test_reasons_of_another_model_say_so(saved):

@@ -51,6 +51,7 @@ class ReasonsRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     seconds: float
     reason: str
     evidence: list[str | None] | None
+    id: schema.Label = None
 
 
 msgspec.json.Decoder(ReasonsRow)  # now, in one thread: see the end of schema.py

@@ -103,10 +103,8 @@ def _assembled(header: dict[str, Any], rows: list[ReasonsRow]) -> Reasons:
         [_numbers(row.kept, n_features) for row in rows],
     )
     found.question, found.header = header["question"], header
-    if header.get("ids") is not None:  # written where the user named a column of them
-        if len(header["ids"]) != len(rows):
-            raise ValueError("there must be one of the 'ids' for each row")
-        found.id = objects(header["ids"])
+    if any(row.id is not None for row in rows):
+        found.id = objects([row.id for row in rows])
     found.feature_names = tuple(map(str, header["model"].get("feature_names", ())))
     if any(row.intervals is not None for row in rows):
         found.intervals = [

@@ -359,11 +359,8 @@ class Reasons(FeatureTable):
         path : str or path
             The file.
         """
-        header, records = self.header | {"n_rows": len(self)}, self.full_records()
-        if self.id is not None:
-            # The checker takes rows without names only; what they are called proves nothing.
-            header["ids"] = [record.pop("id") for record in records]
-        lines = [header, *({"record": "row"} | record for record in records)]
+        header = self.header | {"n_rows": len(self)}
+        lines = [header, *({"record": "row"} | record for record in self.full_records())]
         with replacing(path, "The file") as file:
             for line in lines:
                 file.write(json.dumps(plain(line)).encode("utf-8") + b"\n")
