@@ -135,6 +135,26 @@ def test_bad_multipliers_give_weak_bounds_never_wrong_ones(boosted, monkeypatch)
     assert bad.mean() < good.mean()
 
 
+def test_a_large_program_that_does_not_end_is_solved_in_its_other_form(boosted, monkeypatch):
+    model, X, radius = boosted
+    monkeypatch.setattr(module, "_LARGE", 0)
+    solve_with, forms = module._solve_with, []
+
+    def fails_once(options, *arguments):
+        forms.append(options["ipx_dualize_strategy"])
+        if forms[-1]:
+            return module.Answer(-np.inf)
+        return solve_with(options, *arguments)
+
+    expected = tp.radius(model, X, engine=tp.lp("distance"))
+    monkeypatch.setattr(module, "_solve_with", fails_once)
+    found = tp.radius(model, X, engine=tp.lp("distance"))
+    assert set(forms) == {0, 1}
+    assert set(found.reason) == set(expected.reason)
+    np.testing.assert_allclose(found.lower, expected.lower, rtol=0.01)
+    assert np.all(found.lower <= radius)
+
+
 def test_no_multipliers_no_proof(boosted, monkeypatch):
     model, X, _ = boosted
 

@@ -5,6 +5,7 @@ its points are only suggestions, and any ending other than the ones named here c
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,18 +103,15 @@ def solve(
 
     Relaxed, columns need not be whole.
     """
-    import highspy
-
     # Without whole columns HiGHS runs no search, and the bound of a search that it reports is
     # none; the cost of the linear program is.
     relaxed = relaxed or not any(program.is_whole)
-    solver = highspy.Highs()
     options: dict[str, Any] = {
         "output_flag": False,
         "threads": 1,
         "random_seed": 0,
-        "time_limit": min(max(time_limit_s, 1e-3), 1e9),
     }
+    forms: list[dict[str, Any]] = [{}]
     if not relaxed:
         options |= {
             "mip_rel_gap": 0.0,
@@ -124,10 +122,25 @@ def solve(
         }
     elif len(program.cost) > _LARGE:
         # Any multipliers will do, so the corner that the last phase looks for is not needed. Trees
-        # make more rows than columns, so the dual program is the smaller one.
-        options |= {"solver": "ipm", "run_crossover": "off", "ipx_dualize_strategy": 1}
+        # make more rows than columns, so the dual program is the smaller one; now and then one of
+        # the two is too ill-conditioned to end.
+        options |= {"solver": "ipm", "run_crossover": "off"}
+        forms = [{"ipx_dualize_strategy": 1}, {"ipx_dualize_strategy": 0}]
     if target is not None:
         options["objective_target"] = target
+    answer, deadline = Answer(-math.inf), time.perf_counter() + time_limit_s
+    for form in forms:
+        left = {"time_limit": min(max(deadline - time.perf_counter(), 1e-3), 1e9)}
+        answer = _solve_with(options | form | left, program, relaxed)
+        if answer.row_multiplier is not None or answer.is_out_of_time:
+            break
+    return answer
+
+
+def _solve_with(options: dict[str, Any], program: Program, relaxed: bool) -> Answer:
+    import highspy
+
+    solver = highspy.Highs()
     for name, value in options.items():
         solver.setOptionValue(name, value)
     failed = highspy.HighsStatus.kError
