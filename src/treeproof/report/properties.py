@@ -25,15 +25,13 @@ def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[
     n_proofs = sum(bool(record.get("evidence")) for record in records["properties"])
     carry = f"{n_proofs:,} of {len(records['properties']):,} answers carry a proof"
     strangers = [m for m in models if m.get("fingerprint") not in known]
+    categories = _categories(records["model"])
     return {
         "heading": "Difference of two models" if is_two else "Properties of every input",
         "models": " and ".join(_model(words) for words in models),
         "is_strange": bool(strangers),
         "trees": str(records.get("trees") or ""),
-        "cards": [
-            _card(record, _categories(records["model"]), is_two=is_two)
-            for record in records["properties"]
-        ],
+        "cards": [_card(record, categories, is_two=is_two) for record in records["properties"]],
         "proofs": f"{carry}, which was not checked for this page."
         if n_proofs
         else "The answers carry no proofs for others to check.",

@@ -8,10 +8,14 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from tests.oracle import brute_force
+from tests.strategies import Sizes, random_case
+from treeproof.engines.base import Budget
 from treeproof.engines.baselines import lp as engine
 from treeproof.engines.baselines import programs as module
 from treeproof.engines.baselines.lp import LpEngine
 from treeproof.engines.baselines.programs import ProgramSearch, solve
+from treeproof.search.radius import find_radius
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,25 @@ def test_classes_that_the_trees_rule_out_one_by_one_have_nothing_nearer(monkeypa
     np.testing.assert_array_equal(found, every)
     assert len(np.unique(found)) > 2
     assert 0 < sum(ruled_out) < len(ruled_out)
+
+
+def test_what_trees_rule_out_one_by_one_is_ruled_out_on_ties(monkeypatch):
+    is_beyond, n_ruled_out = engine._is_beyond, 0
+
+    def counted(*arguments):
+        nonlocal n_ruled_out
+        found = is_beyond(*arguments)
+        n_ruled_out += found
+        return found
+
+    monkeypatch.setattr(engine, "_is_beyond", counted)
+    sizes = Sizes(trees=7, depth=2, features=2, outputs=4, rows=1)
+    for number in range(800):
+        rng = np.random.default_rng([902, number])
+        query = random_case(rng, sizes, ask="radius", kind="argmax").query
+        lower = find_radius(tp.lp("distance"), query, Budget(time_limit_s=60.0)).lower[0]
+        assert lower <= brute_force.radius(query, 0).value, number
+    assert n_ruled_out > 3
 
 
 def test_a_program_that_shows_nothing_leaves_the_first_distance_that_means_something(monkeypatch):

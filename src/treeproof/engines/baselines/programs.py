@@ -132,8 +132,8 @@ def solve(
     for form in forms:
         left = {"time_limit": min(max(deadline - time.perf_counter(), 1e-3), 1e9)}
         answer = _solve_with(options | form | left, program, relaxed)
-        if answer.row_multiplier is not None or answer.is_out_of_time:
-            break
+        if answer.row_multiplier is not None or answer.is_out_of_time or answer.bound == math.inf:
+            break  # multipliers, no time, or no point at all: the other form would say the same
     return answer
 
 
