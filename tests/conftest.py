@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from treeproof.engines import evidence
 from treeproof.results.results import Results, withdraw
 
@@ -25,3 +27,9 @@ def _refused(results: Results, positions: Sequence[int], reasons: Sequence[str])
 
 
 evidence.withdraw = _refused
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run as machine code, and nothing stands in for them."""
+    monkeypatch.setenv("TREEPROOF_PLAIN", "never")

@@ -12,9 +12,7 @@ def called(inner: Any) -> Callable[..., Any]:
     def entry_point(*arguments: Any) -> Any:
         return inner(*arguments)
 
-    plain = getattr(inner, "py_func", inner)  # where nothing is compiled, it is the function itself
-    # By these names it is found again, as long as the sources of the inner kernel's package are
-    # the same.
-    entry_point.__module__ = plain.__module__
-    entry_point.__qualname__ = f"called_{plain.__qualname__}"
+    # By these names it is found again, as long as what the inner kernel is made of is the same.
+    entry_point.__module__ = inner.__module__
+    entry_point.__qualname__ = f"called_{inner.__qualname__}"
     return kernel(entry_point)

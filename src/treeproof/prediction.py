@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from os import PathLike, cpu_count
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ _FEW = 16
 
 _WORTH_THREADS = 1 << 18
 """Rows times trees that take longer than to start threads."""
+
+_Meaning = Callable[[FloatArray], NDArray[Any]]
 
 _TURNS = 4
 """How often each thread should still have its turn, when slices become smaller."""
@@ -128,10 +132,11 @@ class Model:
         """
         from treeproof.kernels.core.trees import reach_leaves, reach_packed
 
-        rows = self._rows(X)
-        leaves = np.empty((len(rows), self.ensemble.n_trees), dtype=np.int32)
-        self._run(rows, n_jobs, reach_leaves, reach_packed, leaves)
-        return self.ensemble.trees.leaf_source[leaves]
+        rows, ensemble = self._rows(X), self.ensemble
+        leaves = np.empty((len(rows), ensemble.n_trees), dtype=np.int32)
+        plain = partial(evaluate.leaf_rows, ensemble)
+        self._run(rows, n_jobs, (reach_leaves, reach_packed, plain), leaves)
+        return ensemble.trees.leaf_source[leaves]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model in treeproof's own format; loading it gives the same bits.
@@ -181,36 +186,48 @@ class Model:
     def _sums(self, rows: FloatArray, n_jobs: int) -> NDArray[np.floating]:
         from treeproof.kernels.core.trees import accumulate, accumulate_packed
 
-        start = np.array(self.ensemble.aggregation.start, self.ensemble.aggregation.precision)
+        ensemble = self.ensemble
+        start = np.array(ensemble.aggregation.start, ensemble.aggregation.precision)
         total = np.tile(start, (len(rows), 1))
-        self._run(rows, n_jobs, accumulate, accumulate_packed, total)
+
+        def plain(some: FloatArray) -> NDArray[np.floating]:
+            return evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, some))
+
+        self._run(rows, n_jobs, (accumulate, accumulate_packed, plain), total)
         return total
 
     def _run(
-        self,
-        rows: FloatArray,
-        n_jobs: int,
-        few: Callable[..., None],
-        many: Callable[..., None],
-        out: NDArray[Any],
+        self, rows: FloatArray, n_jobs: int, ways: tuple[Any, Any, _Meaning], out: NDArray[Any]
     ) -> None:
-        """Walk rows down the trees, one by one for few rows, in the packed layout for many."""
-        from treeproof.kernels.core.trees import buffer_for
+        """Walk rows down the trees, one by one for few rows, in the packed layout for many.
 
-        trees = self.ensemble.trees
+        Where there is no machine code for that, NumPy does it, as `evaluate` says.
+        """
+        from treeproof.kernels.core.plain import is_plain, spent
+        from treeproof.kernels.core.trees import buffer_for, room_for
+
+        few, many, plain = ways
+        ensemble, trees = self.ensemble, self.ensemble.trees
+        is_few = len(rows) < _FEW
+        kernel = few if is_few else many
         threads = thread_count(n_jobs)
-        if len(rows) < _FEW:
-            few(trees, rows, ZERO_BAND, out)
-            return
-        if len(rows) * self.ensemble.n_trees < _WORTH_THREADS:
+        if len(rows) * ensemble.n_trees < _WORTH_THREADS:
             threads = 1
-        packed = _packed(self.ensemble)
-        in_slices(
-            range(0, len(rows), _BLOCK),
-            threads,
-            lambda part: many(trees, packed, rows[part], ZERO_BAND, buffer_for(packed), out[part]),
-            smallest=_SMALL_BLOCK,
-        )
+
+        def arguments(part: slice, packed: Any) -> tuple[Any, ...]:
+            last = (rows[part], ZERO_BAND, *(() if is_few else (buffer_for(packed),)), out[part])
+            return (trees, *last) if is_few else (trees, packed, *last)
+
+        def run(part: slice) -> None:
+            if not is_plain(kernel):
+                kernel(*arguments(part, None if is_few else _packed(ensemble)))
+                return
+            began = perf_counter()
+            out[part] = plain(rows[part])
+            room = room_for(trees, ensemble.n_features)
+            spent(kernel, arguments(part, room), perf_counter() - began)
+
+        in_slices(range(0, len(rows), _BLOCK), threads, run, smallest=_SMALL_BLOCK)
 
 
 @cached_per_ensemble
@@ -269,8 +286,18 @@ def in_slices(
             is_failed = True
             raise
 
-    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
-        list(pool.map(run_next, parts))
+    from treeproof.kernels.core.interrupts import STOP
+
+    try:
+        with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+            try:
+                list(pool.map(run_next, parts))
+            except BaseException:  # Ctrl-C among them
+                # Sound: nobody sees the answers of searches that it ends.
+                is_failed, STOP[0] = True, 1
+                raise
+    finally:
+        STOP[0] = 0
 
 
 def _slices(rows: range, threads: int, smallest: int) -> list[slice]:

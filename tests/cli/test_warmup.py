@@ -5,13 +5,14 @@ PROGRAM = """
 import importlib, pkgutil
 import treeproof.kernels
 from treeproof.cli.warmup import compile_kernels
-from treeproof.kernels.core.cache import KernelCache
+from treeproof.kernels.core.cache import has_machine_code
+from treeproof.kernels.core.compiler import EntryPoint
 
 compile_kernels(everything=True)
 for module in pkgutil.walk_packages(treeproof.kernels.__path__, "treeproof.kernels."):
     for name, found in vars(importlib.import_module(module.name)).items():
-        if isinstance(getattr(found, "_cache", None), KernelCache) and not found.signatures:
-            print(f"{found.py_func.__module__}.{found.py_func.__name__}")
+        if isinstance(found, EntryPoint) and not has_machine_code(found.name, found.directory):
+            print(found.name)
 """
 
 

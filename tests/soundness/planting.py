@@ -72,7 +72,7 @@ def run_copy(program: str, package: Path, *arguments: int) -> subprocess.Complet
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)],
         cwd=ROOT,
-        env=dict(os.environ, NUMBA_DISABLE_JIT="1", PYTHONPATH=path),
+        env=dict(os.environ, TREEPROOF_PLAIN="always", PYTHONPATH=path),
         capture_output=True,
         text=True,
         timeout=1200,

@@ -1,7 +1,7 @@
 """The comparison with the oracle is itself tested: bugs planted in a copy of the engine are caught.
 
 Each bug is a change of text in the sources, applied to a temporary copy of the package. The copy
-runs interpreted (NUMBA_DISABLE_JIT), so nothing is compiled, on cases as in `test_exact`.
+runs interpreted (TREEPROOF_PLAIN=always), so nothing is compiled, on cases as in `test_exact`.
 """
 
 import pytest

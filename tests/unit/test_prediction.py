@@ -13,6 +13,8 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Decision, Ensemble
 from treeproof.prediction import Model, accumulators, in_slices
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 def ensemble_with(**wanted: Any) -> Ensemble:
     """The first random ensemble that has the wanted attributes."""

@@ -1,7 +1,5 @@
 """`treeproof demo`: from training to proofs to pages that compare two models."""
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -81,22 +79,14 @@ def command(out: str, jobs: int | None) -> None:
         raise InvalidInput(f"The folder '{out}' cannot be made: {error.strerror}.") from error
     began = time.perf_counter()
     say = console().print
-    say("The first run after an installation compiles the engine, which takes up to a minute.\n")
-    # While this process compiles what trains, another one compiles what proves; both use one cache.
-    program = "from treeproof.cli.warmup import compile_kernels; compile_kernels()"
-    helper = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)  # noqa: S603 - no input from outside
-    try:
-        pages = [_compare(task, folder, jobs or -1, helper) for task in TASKS]
-    finally:
-        helper.kill()
-        helper.wait()
+    pages = [_compare(task, folder, jobs or -1) for task in TASKS]
     _show_libraries()
     say(f"Done in {time.perf_counter() - began:.0f} s. Look at the reports in a browser:")
     for page in pages:
         say(f"  {page.resolve()}")
 
 
-def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[bytes]") -> Path:
+def _compare(task: Task, folder: Path, jobs: int) -> Path:
     """Train both models of a task, answer, check, and write the report."""
     import treeproof
     from treeproof.report.page import write_report
@@ -111,7 +101,6 @@ def _compare(task: Task, folder: Path, jobs: int, helper: "subprocess.Popen[byte
         began = time.perf_counter()
         model = _trained(names, train_rows, train_labels, eps, jobs)
         trained = time.perf_counter()
-        helper.wait()
         path = folder / f"{task.name}-{kind}.jsonl"
         results = ask(model, rows, labels, treeproof.LInf(low=0.0, high=1.0), evidence=True)
         results.save(path)

@@ -36,6 +36,13 @@ def command(everything: bool) -> None:
 
 def compile_kernels(*, everything: bool = False) -> None:
     """Ask one small question of each kind."""
+    from treeproof.kernels.core.plain import compiled_at_once
+
+    with compiled_at_once():
+        _ask_questions(everything=everything)
+
+
+def _ask_questions(*, everything: bool) -> None:
     import treeproof as tp
 
     rows, labels = [[0.25], [0.75]] * 10, [1, 0] * 10  # as the model says, or nothing is searched

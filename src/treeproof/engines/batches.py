@@ -24,6 +24,7 @@ from treeproof.kernels.core.emulation import (
     Forest,
     Semantics,
 )
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import UNDECIDED
 from treeproof.kernels.exact.row import Alternatives, Columns
 from treeproof.model.ensemble import ZERO_BAND, Ensemble
@@ -111,6 +112,10 @@ class BatchSearch:
         left_out = self.skip if skip is None else skip
 
         def search(part: slice) -> None:
+            for turn in turns(kernel, part):
+                search_turn(turn)
+
+        def search_turn(part: slice) -> None:
             if left_out[part].all():
                 return
             query, pricing = self._query, self._query.pricing

@@ -10,7 +10,6 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from treeproof.engines.base import Budget
 from treeproof.engines.batches import batch_of, forest_of, single_constraints
 from treeproof.engines.priced_evidence import Division, claim_text, record_part, within
 from treeproof.kernels.core.emulation import Conjunction
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NEAR_TIE,
@@ -29,12 +29,13 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
 )
 from treeproof.kernels.exact.clique_proof import record_by_cliques
+from treeproof.kernels.exact.priced_proof import record_priced
 from treeproof.kernels.exact.proof import RecordLimits, record_batch
 from treeproof.kernels.exact.row import Alternatives
 from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble, FloatArray
 from treeproof.model.sums import grid_exponent
-from treeproof.prediction import accumulators, thread_count
+from treeproof.prediction import accumulators, in_slices, thread_count
 from treeproof.query.constraints import LABEL_CHANGES, LABEL_IS_TARGET
 from treeproof.query.goals import ScoreChange
 from treeproof.query.prices import Pricing
@@ -169,9 +170,10 @@ def _recorded(
     found = [("[]", b"")] * len(query)
     for first in range(0, len(query), _CHUNK):
         part = slice(first, min(first + _CHUNK, len(query)))
-        if not claims[0][part].all():
-            for row, kept, proof in record_part(query, pricing, tools, part, claims, columns):
-                found[row] = kept, proof
+        for turn in turns(record_priced, part):
+            if not claims[0][turn].all():
+                for row, kept, proof in record_part(query, pricing, tools, turn, claims, columns):
+                    found[row] = kept, proof
     return found
 
 
@@ -209,8 +211,13 @@ class _Recorder:
         limits = self._limits._replace(nodes=min(self._limits.nodes, most_nodes))
         skip = ~self._is_open
 
-        def record(first: int) -> None:
-            part = slice(first, first + _CHUNK)
+        def record(part: slice) -> None:
+            for turn in turns(kernel, part):
+                if not skip[turn].all():
+                    record_turn(turn)
+
+        def record_turn(part: slice) -> None:
+            first = part.start
             batch = batch_of(self._query, self._sets, skip, part)
             status, seconds = self.status[part], self.seconds[part]
             data, ends = kernel(self._forest, self._alternatives, batch, limits, status, seconds)
@@ -220,9 +227,7 @@ class _Recorder:
                     self.records[first + number] = content[begin:end]
                 begin = end
 
-        firsts = [n for n in range(0, len(skip), _CHUNK) if not skip[n : n + _CHUNK].all()]
-        with ThreadPoolExecutor(thread_count(self._n_jobs)) as pool:
-            list(pool.map(record, firsts))
+        in_slices(range(0, len(skip), _CHUNK), thread_count(self._n_jobs), record)
         self.by_cliques[self._is_open] = kernel is record_by_cliques
         self._is_open &= self.status != PROVED
 

@@ -15,6 +15,7 @@ from treeproof.engines.exact import REASON, ExactEngine, limits_of
 from treeproof.engines.instance import lie_in_set
 from treeproof.engines.outcomes import mark_verified, mark_witnessed, write_witnesses
 from treeproof.errors import InvalidInput
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import FOUND, PROVED
 from treeproof.kernels.exact.reason_sets import ReasonColumns, Wishes, reason_batch
 from treeproof.kernels.exact.reasons import ALWAYS, ANY, NEVER, Units
@@ -230,6 +231,10 @@ def find_reasons(
     sides, limits = (query.reach.low, query.reach.high), limits_of(query, budget)
 
     def search(part: slice) -> None:
+        for turn in turns(reason_batch, part):
+            search_turn(turn)
+
+    def search_turn(part: slice) -> None:
         batch = batch_of(query, sides, query.already_broken, part)
         count = len(batch.rows)
         columns = ReasonColumns(

@@ -1,23 +1,24 @@
 import itertools
 import os
-import re
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from numba.core.runtime import _nrt_python as counters
 
-from treeproof.kernels.core import cache, compiler
+from treeproof.kernels.core import cache, compiler, machine_code
+from treeproof.kernels.exact.row import solve_batch
 
 KERNELS = cache._KERNELS
+
+
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 @pytest.fixture
@@ -27,7 +28,12 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(cache, "_KERNELS", folder)
     yield folder
-    cache._sources_hash.cache_clear()
+    forget_sources()
+
+
+def forget_sources() -> None:
+    cache._source.cache_clear()
+    cache.source_hash.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +49,7 @@ find_directory = cache.cache_directory.__wrapped__
 
 
 def source_hash(module: str = "core.trees") -> str:
-    cache._sources_hash.cache_clear()
+    forget_sources()
     return cache.source_hash(f"treeproof.kernels.{module}")
 
 
@@ -52,29 +58,47 @@ def test_the_directory_belongs_to_the_user(tmp_path: Path) -> None:
     assert stat.S_IMODE(find_directory().stat().st_mode) == 0o700
 
 
-def test_a_change_counts_for_the_kernels_that_may_import_it_and_no_others(copy: Path) -> None:
-    modules = ("core.trees", "exact.row", "exact.dual", "baselines.cliques", "training.growth")
-    for changed, concerned in (("exact/dual.py", "exact"), ("core/trees.py", "")):
-        before = [source_hash(module) for module in modules]
-        with (copy / changed).open("a") as file:
-            file.write("# changed\n")
-        for module, hashed in zip(modules, before, strict=True):
-            assert (source_hash(module) != hashed) == module.startswith(concerned)
-
-
-def test_a_renamed_file_and_another_version_count(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changed", "concerned"),
+    [
+        ("exact/dual.py", {"exact.row", "exact.dual"}),
+        ("core/bits.py", {"exact.row", "exact.hitting"}),
+        ("baselines/cliques.py", {"baselines.cliques"}),
+        ("core/compiler.py", {"core.trees", "exact.row", "exact.dual", "exact.hitting"}),
+    ],
+)
+def test_a_change_counts_for_the_kernels_that_are_made_of_it_and_no_others(
+    copy: Path, changed: str, concerned: set[str]
 ) -> None:
+    modules = ("core.trees", "exact.row", "exact.dual", "exact.hitting", "baselines.cliques")
+    before = [source_hash(module) for module in modules]
+    with (copy / changed).open("a") as file:
+        file.write("# changed\n")
+    found = {
+        module for module, one in zip(modules, before, strict=True) if source_hash(module) != one
+    }
+    assert found == (set(modules) if changed == "core/compiler.py" else concerned)
+
+
+def test_all_that_kernels_are_made_of_is_known_by_their_imports() -> None:
+    """Whatever an entry point calls stands in a module that its hash counts."""
+    machine_code.dispatcher_of(solve_batch)
+    for part in machine_code._parts(solve_batch.function):
+        name = part.__module__.removeprefix("treeproof.kernels.")
+        assert name in cache.sources_of("exact.row")
+
+
+def test_another_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     first = source_hash()
-    (copy / "core" / "clock.py").rename(copy / "core" / "renamed.py")
+    monkeypatch.setattr(cache, "version", lambda name: "0.0")
     second = source_hash()
-    monkeypatch.setattr(numba, "__version__", "0.0")
+    monkeypatch.setenv("TREEPROOF_QUICK_COMPILER", "0")
     assert len({first, second, source_hash()}) == 3
 
 
 def test_noalloc_kernels_count_no_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """A numba that ignores the private option, or has none, gives slower kernels that work."""
-    monkeypatch.setattr(cache, "cache_directory", lambda: None)
+    quick = pytest.importorskip("treeproof.kernels.core.quick_compiler")
 
     def instructions(decorator) -> str:  # type: ignore[no-untyped-def]
         @decorator
@@ -90,26 +114,43 @@ def test_noalloc_kernels_count_no_references(monkeypatch: pytest.MonkeyPatch) ->
             return largest(table)
 
         assert entry_point(np.array([[1.0], [3.0], [2.0]])) == 3.0
-        (compiled,) = largest.overloads.values()
+        (compiled,) = machine_code._KNOWN[largest].overloads.values()
         assert compiled.library._final_module is None  # parsed code takes much more memory
         return str(compiled.library._get_module_for_linking())
 
     counted = "NRT_incref"
-    assert compiler._BORROWED == {"_nrt": False}
+    assert quick.BORROWED == {"_nrt": False}
     assert counted in instructions(compiler.inner_kernel)
     assert counted not in instructions(compiler.noalloc_kernel)
     assert counted not in instructions(compiler.inlined_kernel)
-    monkeypatch.setattr(compiler, "_BORROWED", {})
+    monkeypatch.setattr(quick, "BORROWED", {})
+    machine_code._options.cache_clear()
     assert counted in instructions(compiler.noalloc_kernel)
+    machine_code._options.cache_clear()
 
 
-def test_only_versions_of_numba_that_were_tested_are_installed() -> None:
-    """Another one may give the private option another meaning; its bound rises with the tests."""
-    project = tomllib.loads((KERNELS.parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
-    (bounds,) = [d for d in project["project"]["dependencies"] if d.startswith("numba")]
-    least, below = re.fullmatch(r"numba>=(\d+\.\d+),<(\d+\.\d+)", bounds).groups()
-    installed = tuple(map(int, numba.__version__.split(".")[:2]))
-    assert tuple(map(int, least.split("."))) <= installed < tuple(map(int, below.split(".")))
+@pytest.mark.parametrize(
+    "reason", ["switched off", "not tested", "a part is missing", "a step is renamed"]
+)
+def test_without_the_quick_compiler_numba_compiles_the_same_sources(
+    reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if reason == "switched off":
+        monkeypatch.setenv("TREEPROOF_QUICK_COMPILER", "0")
+    elif reason == "not tested":
+        monkeypatch.setattr(machine_code, "TESTED", ((0, 1), (0, 2)))
+    elif reason == "a part is missing":
+        monkeypatch.setitem(sys.modules, "treeproof.kernels.core.quick_compiler", None)
+        monkeypatch.delattr("treeproof.kernels.core.quick_compiler", raising=False)
+    else:
+        monkeypatch.setattr("treeproof.kernels.core.quick_compiler._STEPS", {"Renamed"})
+    machine_code._options.cache_clear()
+    try:
+        for options in machine_code._options():
+            assert "pipeline_class" not in options
+    finally:
+        machine_code._options.cache_clear()
+    assert ("missing" in reason or "renamed" in reason) == ("which take longer" in caplog.text)
 
 
 def test_the_environment_may_choose_the_place(
@@ -154,8 +195,8 @@ PROGRAM = """
 import sys
 import numpy as np
 from treeproof.kernels.core.compiler import inner_kernel, kernel
-from treeproof.kernels.core import cache
-cache.Progress._QUIET = -1.0
+from treeproof.kernels.core import progress
+progress.QUIET_S = -1.0
 
 @inner_kernel
 def double(number):
@@ -166,7 +207,7 @@ def doubled(numbers):
     return double(numbers[0])
 
 assert doubled(np.array([3.0])) == 6.0
-print(sum(doubled.stats.cache_hits.values()))
+print(sum(doubled.machine_code.stats.cache_hits.values()))
 """
 
 
@@ -179,7 +220,11 @@ def run_program(folder: Path, copies: int = 1) -> list[tuple[str, str]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "kernels")},
+            env={
+                **os.environ,
+                "TREEPROOF_PLAIN": "never",
+                "NUMBA_CACHE_DIR": str(folder / "kernels"),
+            },
         )
         for _ in range(copies)
     ]
@@ -218,7 +263,7 @@ def test_kernels_that_cannot_be_kept_are_announced(
     assert "NUMBA_CACHE_DIR" in caplog.text
 
 
-def test_inner_kernels_have_no_machine_code_of_their_own_and_refuse_python() -> None:
+def test_inner_kernels_are_plain_functions_without_machine_code_of_their_own() -> None:
     @compiler.inner_kernel
     def double(number):  # type: ignore[no-untyped-def]
         return 2.0 * number
@@ -231,10 +276,9 @@ def test_inner_kernels_have_no_machine_code_of_their_own_and_refuse_python() -> 
         return first_doubled(numbers) + 1.0
 
     assert compiler.memory_kernel(whole)(np.array([3.0, 4.0])) == 7.0
-    assert not double.overloads[(numba.float64,)].library._compiled
-    for inner in (double, first_doubled):
-        with pytest.raises(TypeError, match="only_kernels_call"):
-            inner(np.array([1.0]) if inner is first_doubled else 1.0)
+    (compiled,) = machine_code._KNOWN[double].overloads.values()
+    assert not compiled.library._compiled
+    assert first_doubled(np.array([1.0])) == 2.0
 
 
 @pytest.fixture

@@ -118,6 +118,7 @@ def test_a_column_per_feature_and_direction() -> None:
     assert set(packed.column_missing[1:]) == {-np.inf, np.inf}
 
 
+@pytest.mark.usefixtures("compiled")
 def test_few_rows_need_no_layout_and_others_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 

@@ -25,6 +25,7 @@ from treeproof.errors import check_choice, check_integer
 from treeproof.kernels.baselines.levels import Options
 from treeproof.kernels.baselines.multilevel import RowAnswers, Task, bound_by_any, bound_by_sums
 from treeproof.kernels.baselines.parts import new_search
+from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import PROVED
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.query import Query
@@ -151,11 +152,12 @@ class MultilevelEngine:
         bound: Callable[..., int] = bound_by_sums if is_plain else bound_by_any
 
         def run(part: slice) -> None:
-            row, n_leaves = part.start, _LEAVES
-            while row < part.stop:
-                task = Task(question, options, *new_search(question, n_leaves), answers)
-                row = bound(task, row, part.stop)
-                n_leaves *= 2
+            for turn in turns(bound, part):
+                row, n_leaves = turn.start, _LEAVES
+                while row < turn.stop:
+                    task = Task(question, options, *new_search(question, n_leaves), answers)
+                    row = bound(task, row, turn.stop)
+                    n_leaves *= 2
 
         in_chunks(query, n_jobs, run)
         outcomes = Results.empty(n_rows, query.rows.shape[1])

@@ -21,6 +21,7 @@ from treeproof.engines.outcomes import (
 )
 from treeproof.errors import InternalError
 from treeproof.kernels.baselines.single_tree import NearestLeaves, new_walk, single_tree_rows
+from treeproof.kernels.core.plain import turns
 from treeproof.model import evaluate
 from treeproof.query.constraints import breaks_claim
 from treeproof.query.query import Query
@@ -78,7 +79,9 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, Nearest
 
     def run(part: slice) -> None:
         walk = new_walk(n_features, question.space.max_depth)
-        single_tree_rows(question, is_breaking, float(radius), walk, part.start, part.stop, found)
+        for rows in turns(single_tree_rows, part):
+            limits = float(radius), walk, rows.start, rows.stop
+            single_tree_rows(question, is_breaking, *limits, found)
 
     in_chunks(query, n_jobs, run)
     outcomes = Results.empty(n_rows, n_features)

@@ -69,8 +69,7 @@ def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
     """
     n_features = question.rows.values.shape[1]
     n_trees, depth = len(question.trees.tree_output), question.space.max_depth
-    plain: Any = new_buffer
-    room = plain.py_func(n_trees, n_features, depth, n_leaves, 4 * n_leaves)
+    room = new_buffer(n_trees, n_features, depth, n_leaves, 4 * n_leaves)
     n = n_trees + 2
     parts = Parts(
         begin=np.zeros(n, dtype=np.int64),

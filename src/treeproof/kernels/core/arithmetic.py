@@ -6,13 +6,38 @@ doubles that do not overlap, so that the sign of the largest one is the sign of 
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from treeproof.kernels.core.compiler import noalloc_kernel
+from treeproof.kernels.core.compiler import compiled_by, noalloc_kernel
 
 _SPLITTER = 134217729.0  # 2**27 + 1
 LARGEST = float(np.finfo(np.float64).max)
+
+
+def _compiled_ldexp() -> Callable[..., Any]:
+    return lambda number, exponent: math.ldexp(number, exponent)  # noqa: PLW0108 - numba's own
+
+
+def _compiled_exp() -> Callable[..., Any]:
+    return lambda exponent: math.exp(exponent)  # noqa: PLW0108 - numba's own
+
+
+@compiled_by(_compiled_ldexp)
+def ldexp(number, exponent):
+    """A number times a power of two; what is too large for a double is infinite."""
+    return np.float64(np.ldexp(np.float64(number), int(exponent)))
+
+
+@compiled_by(_compiled_exp)
+def exp(exponent):
+    """Exponential of a double by the C library; what is too large is infinite."""
+    try:
+        return np.float64(math.exp(exponent))
+    except OverflowError:
+        return np.float64(np.inf)
 
 
 @noalloc_kernel
@@ -80,7 +105,7 @@ def quotient_down(larger, smaller, rate):
     # Mantissas only, so that no product below under- or overflows.
     difference, difference_exponent = math.frexp(difference)
     # An error that would vanish keeps its sign: it only matters where all else is equal.
-    scaled = math.ldexp(error, -difference_exponent)
+    scaled = ldexp(error, -difference_exponent)
     error = math.copysign(max(abs(scaled), 2.0**-1000), error) if error != 0.0 else 0.0
     rate, rate_exponent = math.frexp(rate)
     quotient = difference / rate
@@ -95,11 +120,11 @@ def quotient_down(larger, smaller, rate):
         quotient = above
     is_exact = _sign_of_excess(quotient, rate, difference, error) == 0
     exponent = difference_exponent - rate_exponent + (1 if half < 1.0 else 0)
-    scaled = math.ldexp(quotient, exponent)
+    scaled = ldexp(quotient, exponent)
     if not np.isfinite(scaled):
         return LARGEST, False
     # The smallest doubles have fewer digits: the scaling itself may have rounded.
-    back = math.ldexp(scaled, -exponent)
+    back = ldexp(scaled, -exponent)
     if back > quotient:
         scaled = np.nextafter(scaled, 0.0)
     return scaled, is_exact and back == quotient

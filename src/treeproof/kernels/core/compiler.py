@@ -1,26 +1,19 @@
-"""Decorators for kernels: what Python calls is compiled and kept on disk, the rest is linked in."""
+"""Decorators for kernels: plain Python functions that a compiler can turn into machine code.
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
-from types import SimpleNamespace
-from typing import Any, TypeVar
+A decorated inner kernel is the Python function that it decorates: where it runs as plain Python it
+can be called, stepped through and profiled as any other. What Python calls is an `EntryPoint`,
+which runs machine code where that is there and plain Python until then
+(`treeproof.kernels.core.plain` decides). numba is imported when machine code is loaded or made, and
+not before.
+"""
 
-import llvmlite.binding as llvm
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, NamedTuple, TypeVar
+
 import numpy as np
-from numba import njit
-from numba.core import ir, types
-from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
-from numba.core.compiler_machinery import register_pass
-from numba.core.cpu import CPUTargetOptions
-from numba.core.lowering import Lower
-from numba.core.targetconfig import ConfigStack
-from numba.core.typed_passes import NativeLowering
 
-from treeproof.kernels.core.cache import KernelCache, progress
+from treeproof.kernels.core.cache import source_hash
 
 ONE = np.uint32(1)
 """Positions are unsigned in inner loops, because reading at a signed one costs twice as much: it
@@ -28,309 +21,72 @@ might count from the end. Adding this keeps them unsigned; adding a plain 1 woul
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_BORROWED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
-"""numba's private option for code that counts no references. A numba without it compiles the same
-code with counts, which is slower and nothing else."""
+
+class InnerKernel(NamedTuple):
+    """How a function that only kernels call is compiled."""
+
+    function: Callable[..., Any]
+    is_borrowing: bool  # neither allocates nor returns arrays: its arguments are not counted
+    is_inlined: bool
+    compiled: Callable[[], Callable[..., Any]] | None  # what stands for it in machine code
 
 
-class _Linked(JITCodeLibrary):  # type: ignore[misc]
-    """Code of an inner kernel: LLVM's intermediate form, to be linked into entry points.
+INNER_KERNELS: list[InnerKernel] = []
+"""All inner kernels of the modules that were imported, for the compiler to know."""
 
-    numba optimises and translates every function together with all that it calls, once for the
-    function and once more for each of its callers. What no Python code calls needs no machine code
-    of its own: it is optimised and translated where it ends up, once for each entry point.
+
+class EntryPoint:
+    """A kernel that Python calls: machine code where it is there, plain Python until then.
+
+    Attributes
+    ----------
+    function : callable
+        The kernel as plain Python.
+    machine_code : callable or None
+        What runs in its place, once it is loaded in this process.
+    is_kept : bool
+        Whether machine code is kept on disk.
+    name, directory : str
+        By which its machine code is found on disk.
+    place : tuple of str
+        Its module, and its name there.
+    plain_s : float
+        Seconds that this process has spent in the kernel as plain Python.
     """
 
-    codegen = SimpleNamespace(set_env=lambda name, environment: None)  # nothing runs by itself
-    _final_module: Any
+    def __init__(self, function: Callable[..., Any], *, is_kept: bool) -> None:
+        update_wrapper(self, function)
+        self.function, self.is_kept = function, is_kept
+        self.place = (function.__module__, function.__qualname__)
+        self.name = ".".join(self.place)
+        # Now, because sources may change while this process goes on with what it has imported.
+        self.directory = source_hash(function.__module__) if is_kept else ""
+        self.machine_code: Callable[..., Any] | None = None
+        self.plain_s = 0.0
 
-    def _optimize_functions(self, module: Any) -> None:
-        """Shorten what numba wrote; the rest is left to the entry point."""
-        module.data_layout = self._codegen._data_layout
-        builder = llvm.create_pass_builder(
-            self._codegen._tm, llvm.create_pipeline_tuning_options(speed_level=1)
-        )
-        steps = llvm.create_new_module_pass_manager()
-        steps.add_sroa_pass()
-        steps.add_instruction_combine_pass()
-        steps.add_refprune_pass()
-        steps.run(module, builder)
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the kernel."""
+        if self.machine_code is not None:
+            return self.machine_code(*arguments)
+        from treeproof.kernels.core import plain
 
-    def finalize(self) -> None:
-        """Link, optimise and translate nothing; keep the code as bytes, which are much smaller."""
-        self._finalize_dynamic_globals()
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == llvm.Linkage.external:
-                function.linkage = "linkonce_odr"  # every entry point has its own copy
-        self._bitcode = self._final_module.as_bitcode()
-        self._final_module = None
-        self._finalized = True
-
-    def _get_module_for_linking(self) -> Any:
-        """Parse the code, anew for every entry point."""
-        return llvm.parse_bitcode(self._bitcode)
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Address of what Python calls in place of an inner kernel: it refuses all arguments."""
-        self._ensure_finalized()
-        return _refusal_address()
-
-
-class _EntryPoint(JITCodeLibrary):  # type: ignore[misc]
-    """Machine code of an entry point and of all inner kernels that it needs."""
-
-    def finalize(self) -> None:
-        """Link every inner kernel once, after all that call it; optimise; translate.
-
-        LLVM drops what nothing calls when it is linked, so callers come first.
-        """
-        ordered: dict[Any, None] = {}
-
-        def visit(library: Any) -> None:
-            if isinstance(library, _Linked):
-                for callee in library._linking_libraries:
-                    if callee not in ordered:
-                        visit(callee)
-            ordered[library] = None
-
-        for library in self._linking_libraries:
-            if library not in ordered:
-                visit(library)
-        self._linking_libraries: list[Any] = list(reversed(ordered))
-        super().finalize()
-
-    def _verify_declare_only_symbols(self) -> None:
-        """Refuse code with a call of nothing."""
-        missing = [
-            function.name
-            for function in self._final_module.functions
-            if function.is_declaration and function.name.startswith("_ZN")
-        ]
-        if missing:
-            raise AssertionError(f"These kernels were not linked: {missing}.")
-
-    def _optimize_final_module(self) -> None:
-        """Optimise as numba does, but unroll and vectorise no loops.
-
-        Most loops are short; that code takes a third of the time to translate and gains nothing.
-        """
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
-        builder = llvm.create_pass_builder(self._codegen._tm, options)
-        # The first pass brings references that are counted and given up together, to be pruned.
-        first, its_builder = self._codegen._module_pass_manager(opt=0, cost="cheap")
-        first.run(self._final_module, its_builder)
-        steps = builder.getModulePassManager()
-        steps.add_refprune_pass()
-        steps.run(self._final_module, builder)
-
-
-@cache
-def _refusal_address() -> int:
-    @njit
-    def kernel_that_only_kernels_call():  # pragma: no cover - refuses its arguments
-        return 0
-
-    kernel_that_only_kernels_call.compile(())
-    compiled = kernel_that_only_kernels_call.overloads[()]
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cpython_wrapper_name))
-
-
-class _Lower(Lower):  # type: ignore[misc]
-    """numba's translation of a function to LLVM, with fewer copies of groups of arrays.
-
-    numba gives variables that are used in several blocks a place in memory, copies whole groups
-    there and back, and counts references to each of their arrays.
-
-    Sound: arguments are borrowed. The caller holds them until the call returns, and copies of them
-    are counted. A variable without counted references that is assigned in one place, from which all
-    its uses are reached, is that value.
-    """
-
-    def _find_singly_assigned_variable(self) -> None:
-        super()._find_singly_assigned_variable()
-        blocks = self.blocks.values()
-        steps = [step for block in blocks for step in block.find_insts(ir.Assign)]
-        times = Counter(step.target.name for step in steps)
-        once = {name for name, count in times.items() if count == 1}
-        self._borrowed = once & {
-            step.target.name for step in steps if isinstance(step.value, ir.Arg)
-        }
-        dominators = compute_cfg_from_blocks(self.blocks).dominators()
-        variables = compute_use_defs(self.blocks)
-        places = {name: place for place, names in variables.defmap.items() for name in names}
-        for place, names in variables.usemap.items():
-            for name in names & once:
-                if places[name] >= place or places[name] not in dominators[place]:
-                    once.remove(name)
-        self._singly_assigned_vars |= {name for name in once if not self._is_counted(name)}
-
-    def _is_counted(self, name: str) -> bool:
-        """Whether references to what a variable holds are counted."""
-        if not self.context.enable_nrt or name in self._borrowed:
-            return False
-        return bool(self.context.data_model_manager[self.typeof(name)].contains_nrt_meminfo())
-
-    def lower_assign(self, type_: Any, statement: Any) -> Any:
-        """Value of an assignment."""
-        if statement.target.name in self._borrowed:
-            value = self.fnargs[statement.value.index]
-            own = self.typeof(f"arg.{statement.value.name}")
-            return self.context.cast(self.builder, value, own, type_)
-        return super().lower_assign(type_, statement)
-
-    def delvar(self, name: str) -> None:
-        """End the life of a variable, which matters where references are counted."""
-        if self._is_counted(name):
-            super().delvar(name)
-
-
-class _Lowering(NativeLowering):  # type: ignore[misc]
-    """numba's last step, with a library of our own."""
-
-    lowering_class = _Lower
-    library: type[JITCodeLibrary]
-
-    def run_pass(self, state: Any) -> bool:
-        """Translate a typed function."""
-        progress.step()
-        if state.library is None:
-            state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
-            state.library.enable_object_caching()
-        return bool(super().run_pass(state))
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LinkedLowering(_Lowering):
-    _name = "linked_lowering"
-    library = _Linked
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _EntryLowering(_Lowering):
-    _name = "entry_lowering"
-    library = _EntryPoint
-
-
-class _SharedFlags(Flags):  # type: ignore[misc]
-    """What numba's own functions are compiled with, wherever kernels call them.
-
-    numba compares all options of all callers, and compiles a function again for each set of them.
-    """
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
-@cache
-def _shared_flags() -> _SharedFlags:
-    flags = _SharedFlags()
-    CPUTargetOptions.parse_as_flags(flags, _COMMON | {"nopython": True})
-    return flags
-
-
-_KNOWN: dict[Any, Any] = {}
-
-
-@contextmanager
-def _remembered_types(context: Any) -> Iterator[None]:
-    """Ask numba once for the result of one of its functions with arguments of given types."""
-    ask = context.resolve_function_type
-
-    def resolve(function: Any, arguments: Any, keywords: Any) -> Any:
-        if keywords or not isinstance(function, types.Function):
-            return ask(function, arguments, keywords)
-        if (function, arguments) not in _KNOWN:
-            _KNOWN[function, arguments] = ask(function, arguments, keywords)
-        return _KNOWN[function, arguments]
-
-    before = vars(context).get("resolve_function_type")
-    if before is None:
-        context.resolve_function_type = resolve
-    try:
-        yield
-    finally:
-        if before is None:
-            del context.resolve_function_type
-
-
-_STEPS = {
-    "TranslateByteCode",
-    "FixupArgs",
-    "IRProcessing",
-    "GenericRewrites",
-    "ReconstructSSA",
-    "NopythonTypeInference",
-    "PreLowerStripPhis",
-    "IRLegalization",
-    "NativeLowering",
-    "NoPythonBackend",
-}
-"""The steps of numba that plain loops over arrays need; others look for what no kernel has, such as
-closures, contexts, exceptions with values and expressions over whole arrays."""
-
-
-class _Compiler(CompilerBase):  # type: ignore[misc]
-    """numba's own steps, without those that kernels do not need and with another last one."""
-
-    lowering: type[_Lowering]
-
-    def _compile_core(self) -> Any:
-        with ConfigStack().enter(_shared_flags()), _remembered_types(self.state.typingctx):
-            (steps,) = self.define_pipelines()
-            steps.run(self.state)
-        self.state.pipeline = None
-        return self.state.cr
-
-    def define_pipelines(self) -> list[Any]:
-        """List the steps."""
-        steps = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        steps.passes = [
-            (self.lowering if step is NativeLowering else step, words)
-            for step, words in steps.passes
-            if step.__name__ in _STEPS
-        ]
-        steps.finalize()
-        return [steps]
-
-
-class _EntryCompiler(_Compiler):
-    lowering = _EntryLowering
-
-
-class _LinkedCompiler(_Compiler):
-    lowering = _LinkedLowering
-
-
-_COMMON = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_INNER = _COMMON | {
-    "no_cpython_wrapper": True,
-    "pipeline_class": _LinkedCompiler,
-}
-
-
-def memory_kernel(function: Function) -> Function:
-    """Compile what Python calls, anew in every process; the GIL is free while it runs."""
-    return njit(**_COMMON, pipeline_class=_EntryCompiler)(function)
+        return plain.call(self, arguments)
 
 
 def kernel(function: Function) -> Function:
-    """Compile what Python calls, on its first call, and keep it on disk."""
-    dispatcher: Any = memory_kernel(function)
-    dispatcher._cache = KernelCache(function)
-    return dispatcher
+    """Make an entry point of what Python calls; its machine code is kept on disk."""
+    return EntryPoint(function, is_kept=True)  # type: ignore[return-value]
 
 
-def _inner(function: Function, **options: Any) -> Function:
-    progress.expected += 1
-    return njit(**options, **_INNER)(function)
+def memory_kernel(function: Function) -> Function:
+    """Make an entry point whose machine code is made anew in every process."""
+    return EntryPoint(function, is_kept=False)  # type: ignore[return-value]
 
 
 def inner_kernel(function: Function) -> Function:
     """Compile what only kernels call, as a part of each `kernel` that it ends up in."""
-    return _inner(function)
+    INNER_KERNELS.append(InnerKernel(function, False, False, None))
+    return function
 
 
 def noalloc_kernel(function: Function) -> Function:
@@ -339,7 +95,8 @@ def noalloc_kernel(function: Function) -> Function:
     Its arrays are borrowed from the caller, so they are not counted: a call with structures of many
     arrays costs a tenth of what it costs a plain kernel. Slices of arguments are fine.
     """
-    return _inner(function, **_BORROWED)
+    INNER_KERNELS.append(InnerKernel(function, True, False, None))
+    return function
 
 
 def inlined_kernel(function: Function) -> Function:
@@ -347,4 +104,19 @@ def inlined_kernel(function: Function) -> Function:
 
     Handing over structures of many arrays costs more than a short kernel does.
     """
-    return _inner(function, forceinline=True, **_BORROWED)
+    INNER_KERNELS.append(InnerKernel(function, True, True, None))
+    return function
+
+
+def compiled_by(make: Callable[[], Callable[..., Any]]) -> Callable[[Function], Function]:
+    """Let another function stand for an inner kernel in machine code.
+
+    For what plain Python and machine code have to do in different ways, with the same results. The
+    other function is made when numba is there.
+    """
+
+    def decorate(function: Function) -> Function:
+        INNER_KERNELS.append(InnerKernel(function, True, True, make))
+        return function
+
+    return decorate

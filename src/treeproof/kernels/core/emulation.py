@@ -1,10 +1,10 @@
 """The library's own arithmetic at one point given in cells: sums, links, labels."""
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import exp
 from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, RankSpace
 from treeproof.kernels.core.compiler import ONE, noalloc_kernel
 from treeproof.kernels.core.softmax import IS_KNOWN, softmax_label
@@ -165,8 +165,8 @@ def lead(mine, other, slack, semantics):
         return UNSURE
     if semantics.link == SIGMOID:
         # Sound: sums and quotients of doubles keep the order of what they are formed from.
-        far = math.exp(-semantics.link_scale * min(mine, other))
-        near = math.exp(-semantics.link_scale * max(mine, other))
+        far = exp(-semantics.link_scale * min(mine, other))
+        near = exp(-semantics.link_scale * max(mine, other))
         if 1.0 / (1.0 + EXP_ABOVE * near) <= 1.0 / (1.0 + EXP_BELOW * far):
             is_equal = 1.0 / (1.0 + EXP_BELOW * near) == 1.0 / (1.0 + EXP_ABOVE * far)
             return 0 if is_equal else UNSURE

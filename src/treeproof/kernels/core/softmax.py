@@ -1,35 +1,53 @@
 """The label that a softmax gives, with the C library's own exponentials, as libraries form it."""
 
+import ctypes
 import math
 import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
-import numba
 import numpy as np
-from numba import types
 
-from treeproof.kernels.core.compiler import noalloc_kernel
+from treeproof.kernels.core.compiler import compiled_by, noalloc_kernel
 
 IS_KNOWN = sys.platform != "win32"
 """Whether the C library's exponentials can be called by name."""
 
-if numba.config.DISABLE_JIT or not IS_KNOWN:
 
-    @noalloc_kernel
-    def exponential(exponent, is_single):
-        """Exponential, rounded to float32 if asked to."""
-        if is_single:
-            return np.float64(np.float32(math.exp(np.float32(exponent))))
-        return math.exp(exponent)
+def _compiled_exponential() -> Callable[..., Any]:
+    from numba import types
 
-else:
+    if not IS_KNOWN:
+        return lambda exponent, is_single: (
+            np.float64(np.float32(math.exp(np.float32(exponent))))
+            if is_single
+            else math.exp(exponent)
+        )
     # Called by name, so that compiled code that uses them can be kept on disk.
-    _expf = types.ExternalFunction("expf", types.float32(types.float32))
-    _exp = types.ExternalFunction("exp", types.float64(types.float64))
+    single = types.ExternalFunction("expf", types.float32(types.float32))
+    double = types.ExternalFunction("exp", types.float64(types.float64))
+    return lambda exponent, is_single: (
+        np.float64(single(np.float32(exponent))) if is_single else double(exponent)
+    )
 
-    @noalloc_kernel
-    def exponential(exponent, is_single):
-        """Exponential by the C library, in float32 if asked to."""
-        return np.float64(_expf(np.float32(exponent))) if is_single else _exp(exponent)
+
+@cache
+def _c_library() -> Any:
+    library = ctypes.CDLL(None)
+    library.expf.argtypes, library.expf.restype = [ctypes.c_float], ctypes.c_float
+    library.exp.argtypes, library.exp.restype = [ctypes.c_double], ctypes.c_double
+    return library
+
+
+@compiled_by(_compiled_exponential)
+def exponential(exponent, is_single):
+    """Exponential by the C library, in float32 if asked to."""
+    if IS_KNOWN:
+        return np.float64((_c_library().expf if is_single else _c_library().exp)(exponent))
+    if is_single:
+        return np.float64(np.float32(math.exp(np.float32(exponent))))
+    return np.float64(math.exp(exponent))
 
 
 @noalloc_kernel

@@ -112,11 +112,11 @@ class PackedTrees(NamedTuple):
     column_missing: NDArray[np.float64]  # (n_columns,) what NaN becomes in each column
 
 
-def pack_trees(trees: Any, n_features: int) -> PackedTrees:
-    """Lay out trees (TreeArrays) for `accumulate_packed` and `reach_packed`."""
+def room_for(trees: Any, n_features: int) -> PackedTrees:
+    """Arrays for the layout of trees (TreeArrays), which `pack_trees` fills."""
     n_nodes, n_trees = len(trees.feature), len(trees.tree_output)
     most = min(2 * n_features, n_nodes) + 1
-    packed = PackedTrees(
+    return PackedTrees(
         root=np.empty(n_trees, np.uint32),
         depth=np.empty(n_trees, np.int32),
         is_plain=np.empty(n_trees, np.uint8),
@@ -127,6 +127,11 @@ def pack_trees(trees: Any, n_features: int) -> PackedTrees:
         column_feature=np.full(most, -1, np.int32),
         column_missing=np.zeros(most, np.float64),
     )
+
+
+def pack_trees(trees: Any, n_features: int) -> PackedTrees:
+    """Lay out trees (TreeArrays) for `accumulate_packed` and `reach_packed`."""
+    packed, n_nodes = room_for(trees, n_features), len(trees.feature)
     column_of = np.full(2 * n_features, -1, np.int32)
     place = np.empty(n_nodes, np.uint32)
     level = np.zeros(n_nodes, np.int32)

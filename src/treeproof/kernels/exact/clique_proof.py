@@ -6,6 +6,7 @@ and has to find the same pieces left, so a node takes three bytes.
 
 import numpy as np
 
+from treeproof.kernels.core.bits import BIT, count_bits, highest_bit
 from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
@@ -18,7 +19,6 @@ from treeproof.kernels.core.status import (
 )
 from treeproof.kernels.exact.forest_cliques import cover, open_prefix
 from treeproof.kernels.exact.piece_graph import (
-    BIT,
     CLASSES,
     LEVEL,
     LIST,
@@ -28,9 +28,7 @@ from treeproof.kernels.exact.piece_graph import (
     WEIGHT,
     WIDTH,
     bytes_of_graph,
-    count_bits,
     find_pieces,
-    highest_bit,
     join_pieces,
     new_state,
 )

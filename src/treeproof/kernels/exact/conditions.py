@@ -5,10 +5,9 @@ floors, and so is any sum of them with weights >= 0. A box is closed by whatever
 a sum below its floor; which ones do differs from box to box.
 """
 
-import math
-
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import exp
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.compiler import ONE, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import combination_up, gain_of_leaf, summation_slack
@@ -217,7 +216,7 @@ def lighten(weight, value, step, new_weight):
         farthest = max(farthest, abs(value[number] - mean))
     total = 0.0
     for number in range(len(weight)):
-        factor = math.exp(-step * (value[number] - mean) / farthest)
+        factor = exp(-step * (value[number] - mean) / farthest)
         new_weight[number] = weight[number] * factor
         total += new_weight[number]
     for number in range(len(weight)):

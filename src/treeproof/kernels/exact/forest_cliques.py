@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.bits import BIT, LAST, SIX, count_bits, highest_bit, lowest_bit
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN
@@ -44,11 +45,9 @@ from treeproof.kernels.exact.judging import (
     point_distance,
 )
 from treeproof.kernels.exact.piece_graph import (
-    BIT,
     CHOSEN,
     CLASSES,
     FRAME,
-    LAST,
     LEVEL,
     LIMIT,
     LIST,
@@ -60,7 +59,6 @@ from treeproof.kernels.exact.piece_graph import (
     PIECE,
     REST,
     ROOT,
-    SIX,
     SIZE,
     START,
     TOP,
@@ -70,13 +68,10 @@ from treeproof.kernels.exact.piece_graph import (
     WORK,
     bytes_of_graph,
     cost_of_frame,
-    count_bits,
     enter_frame,
     fill_mask,
     find_pieces,
-    highest_bit,
     join_pieces,
-    lowest_bit,
     new_state,
 )
 from treeproof.kernels.exact.primal import NODES

@@ -4,11 +4,11 @@ As proof.py, without trimmed boxes. With two needs, a box may change the weight 
 and one in which every tree that counts has a single pair of leaves is left to the reader's sums.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import grown
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
@@ -150,7 +150,7 @@ def put_met(problem, state, recorder, tape, n_bytes):
         for segment in range(
             start + state.span[pair, LOW] + ONE, start + state.span[pair, HIGH] + ONE
         ):
-            put(tape, np.int64(math.ldexp(state.multiplier[segment], -exponent)), n_bytes)
+            put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
     return tape
 
 

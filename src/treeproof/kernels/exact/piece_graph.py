@@ -8,57 +8,15 @@ graph is in `treeproof.kernels.exact.forest_cliques`.
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import sorted_order
 from treeproof.kernels.core.balls import cell_distance
+from treeproof.kernels.core.bits import BIT, LAST, SIX, count_bits, lowest_bit
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.leaves import Leaves
-
-if numba.config.DISABLE_JIT:
-
-    def lowest_bit(bits):
-        """Position of the lowest bit that is set; there must be one."""
-        return np.uint64((int(bits) & -int(bits)).bit_length() - 1)
-
-    def highest_bit(bits):
-        """Position of the highest bit that is set; there must be one."""
-        return np.uint64(int(bits).bit_length() - 1)
-
-    def count_bits(bits):
-        """How many bits are set."""
-        return int(bits).bit_count()
-
-else:
-    # One instruction each; in plain arithmetic they would be most of the search.
-    _WORD = types.uint64(types.uint64)
-    _IS_UNDEFINED_FOR_ZERO = ir.Constant(ir.IntType(1), 1)
-
-    @intrinsic
-    def lowest_bit(context, bits):
-        """Position of the lowest bit that is set; there must be one."""
-        return _WORD, lambda _, b, sign, a: b.cttz(a[0], _IS_UNDEFINED_FOR_ZERO)
-
-    @intrinsic
-    def highest_bit(context, bits):
-        """Position of the highest bit that is set; there must be one."""
-        return _WORD, lambda _, b, sign, a: b.xor(
-            b.ctlz(a[0], _IS_UNDEFINED_FOR_ZERO), ir.Constant(ir.IntType(64), 63)
-        )
-
-    @intrinsic
-    def count_bits(context, bits):
-        """How many bits are set."""
-        return types.int64(types.uint64), lambda _, b, sign, a: b.ctpop(a[0])
-
-
-BIT, SIX, LAST = np.uint64(1), np.uint64(6), np.uint64(63)
-"""Bit v & LAST of word v >> SIX of a mask stands for vertex v."""
 
 PRECISION = 46
 """Bits of the sum of all magnitudes that weights keep."""
@@ -102,12 +60,12 @@ def weigh(leaves, base, floor):
         gross += largest
     _, exponent = math.frexp(gross)
     margin = (n_trees + 8) * 2.0**-52 * gross
-    missing = math.ldexp(floor - total - margin, PRECISION - exponent)
+    missing = ldexp(floor - total - margin, PRECISION - exponent)
     divisor = np.int64(0)
     for tree in range(n_trees):
         for leaf in range(leaves.leaf_start[tree], leaves.leaf_start[tree + 1]):
             difference = excess(leaves.leaf_gain[leaf], least[tree], exponent)
-            weight[leaf] = np.int64(math.ceil(math.ldexp(difference, PRECISION - exponent)))
+            weight[leaf] = np.int64(math.ceil(ldexp(difference, PRECISION - exponent)))
             rest = weight[leaf]
             while rest != 0:
                 divisor, rest = rest, divisor % rest
@@ -136,8 +94,8 @@ def excess(gain, least, exponent):
     """
     if gain == least:
         return 0.0
-    one = math.ldexp(gain, COARSE - exponent)
-    other = math.ldexp(least, COARSE - exponent)
+    one = ldexp(gain, COARSE - exponent)
+    other = ldexp(least, COARSE - exponent)
     if one == math.floor(one) and other == math.floor(other):
         return gain - least
     return gain - least + 2.0**-50 * (abs(gain) + abs(least))

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
@@ -84,8 +85,8 @@ MARGIN = 2.0**-43
 def settle_price(problem, state, quest):
     """Make α a number of few digits; returns the bound."""
     mantissa, exponent = math.frexp(state.weight[0])
-    digits = np.rint(math.ldexp(mantissa, PRICE_BITS))
-    set_price(problem, state, quest, math.ldexp(digits, exponent - PRICE_BITS))
+    digits = np.rint(ldexp(mantissa, PRICE_BITS))
+    set_price(problem, state, quest, ldexp(digits, exponent - PRICE_BITS))
     bound, _ = refresh(problem, state)
     return bound
 
@@ -99,7 +100,7 @@ def put_price(state, recorder, tape):
     tape = with_bytes(tape, 7)
     mantissa, exponent = math.frexp(price)
     put(tape, PRICE, 1)
-    put(tape, np.int64(np.rint(math.ldexp(mantissa, PRICE_BITS))), 4)
+    put(tape, np.int64(np.rint(ldexp(mantissa, PRICE_BITS))), 4)
     put(tape, exponent - PRICE_BITS, 2)
     recorder.weight[0] = price
     return tape

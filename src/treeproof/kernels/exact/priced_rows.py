@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import exp
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.cells import FIXED
 from treeproof.kernels.core.clock import seconds_now
@@ -181,7 +182,7 @@ def first_limit(space, prices):
         if least < np.inf:
             total += math.log(least)
             count += 1
-    return FEW_CHANGES * math.exp(total / count) if count > 0 else np.inf
+    return FEW_CHANGES * exp(total / count) if count > 0 else np.inf
 
 
 @inner_kernel

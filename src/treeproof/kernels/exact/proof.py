@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import copy_into, sorted_order
 from treeproof.kernels.core.cells import new_box, new_region
 from treeproof.kernels.core.clock import seconds_now
@@ -178,8 +179,8 @@ def round_multipliers(problem, state, recorder, n_bytes):
     exponent = max(exponent, recorder.least)
     recorder.exponent[0] = exponent
     for segment in range(len(multiplier)):
-        steps = np.rint(math.ldexp(multiplier[segment], -exponent))
-        multiplier[segment] = math.ldexp(steps, exponent)
+        steps = np.rint(ldexp(multiplier[segment], -exponent))
+        multiplier[segment] = ldexp(steps, exponent)
 
 
 @inner_kernel
@@ -198,7 +199,7 @@ def put_multipliers(problem, state, recorder, tape, n_bytes):
         stop = problem.pairs[pair + 1, SEGMENT_START]
         # The first segment is 0 by convention; where it lies outside the box, so it is already.
         for segment in range(start + 1, stop):
-            put(tape, np.int64(math.ldexp(state.multiplier[segment], -exponent)), n_bytes)
+            put(tape, np.int64(ldexp(state.multiplier[segment], -exponent)), n_bytes)
     return tape
 
 
@@ -212,7 +213,7 @@ def closes_rounded(problem, state, recorder, floor, margin):
         recorder.kept[index] = state.multiplier[index]
     for n_bytes in (1, 2, 4):
         round_multipliers(problem, state, recorder, n_bytes)
-        step = math.ldexp(1.0, recorder.exponent[0])
+        step = ldexp(1.0, recorder.exponent[0])
         # Rounding errors mostly cancel: a quarter of a step per pair is a fair guess of their sum.
         if n_bytes == 4 or 0.25 * step * problem.n_pairs < margin:
             bound, error = refresh(problem, state)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.cells import CellBox
 from treeproof.kernels.core.clock import seconds_now
@@ -151,7 +152,7 @@ def build_pair(forest, aim, box, leaves, slack):
             n_relations += 1
     # A power of two is subtracted again without error; pairs outside of the set then lose more
     # than any pair can gain.
-    bonus = math.ldexp(1.0, 2 + math.frexp(largest_sum(leaves))[1]) if n_relations else 0.0
+    bonus = ldexp(1.0, 2 + math.frexp(largest_sum(leaves))[1]) if n_relations else 0.0
     offset = n_relations * bonus
     if aim.mode == VALUE:
         joint = with_relations(leaves, copies, box, bonus, 1.0, 1.0)

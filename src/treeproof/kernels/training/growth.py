@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.kernels.core.arrays import record_type
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.training.histograms import add_rows
 from treeproof.kernels.training.sampling import random_bits
 from treeproof.kernels.training.search import search_pair, stable_partition
 from treeproof.kernels.training.splits import leaf_weight
 
-NODE = np.dtype(
+NODE = record_type(
     [
         ("left", np.int64),  # children; -1 unless the node was split
         ("right", np.int64),
@@ -35,7 +36,7 @@ NODE = np.dtype(
 )
 """A node of a tree that is being grown; children have larger numbers than their parent."""
 
-STATE = np.dtype(
+STATE = record_type(
     [(name, np.int64) for name in ("n_nodes", "stack_size", "n_free", "small", "large", "searched")]
 )
 """Where growth stands: `small` and `large` are children to be searched, -1 for none."""

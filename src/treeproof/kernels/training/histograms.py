@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.kernels.core.arrays import record_type
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 from treeproof.kernels.training.splits import GRADIENT, HESSIAN, LOWER, UPPER
 
-FEATURE = np.dtype(
+FEATURE = record_type(
     [
         ("first_bin", np.int64),  # its bins are first_bin <= bin < end_bin; none if it is constant
         ("end_bin", np.int64),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.kernels.core.arithmetic import ldexp
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 
 GRID_BITS = 52
@@ -62,7 +63,7 @@ def grid_step(total):
     if total <= 0.0:
         return 1.0
     _, exponent = math.frexp(total)
-    return math.ldexp(1.0, max(exponent - GRID_BITS + 1, -1000))
+    return ldexp(1.0, max(exponent - GRID_BITS + 1, -1000))
 
 
 @kernel

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treeproof.kernels.core.arrays import record_type
 from treeproof.kernels.core.compiler import noalloc_kernel
 
 LOWER, UPPER, GRADIENT, HESSIAN, GAIN, CEILING = range(6)
 
-SPLIT = np.dtype(
+SPLIT = record_type(
     [
         ("gain", np.float64),  # MINIMUM_GAIN where no split was found
         ("threshold", np.float64),  # a float32 number; values below it go left
