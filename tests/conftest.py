@@ -14,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Read when a library is imported: its threads would wait for each other on the cores that other
 workers of pytest are using, which takes many times as long."""
 
+os.environ.setdefault("TREEPROOF_PLAIN", "never")
+"""Which code is tested must not depend on what is compiled; `make test-plain` says otherwise."""
+
 _MEMORY = Path("/dev/shm")
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
     # Thousands of damaged models are written over each other, and run files are flushed row by

@@ -28,6 +28,7 @@ MAX_HOPS = 10
 LONGER_ON_PURPOSE: dict[str, str] = {}
 """``module:function`` of functions beyond the limit, each with the reason."""
 
+COMPILERS = {"kernels/core/machine_code.py", "kernels/core/quick_compiler.py"}
 OWN_PROCESS = "kernels/core/background.py"
 """Where this package talks to a process that it has started itself, through pipes."""
 FORBIDDEN_IMPORTS = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
@@ -122,7 +123,7 @@ def test_kernels_are_compiled_in_one_place() -> None:
     assert_none(
         source.name
         for source in sources()
-        if (decorator.search(source.text) and source.name != "kernels/core/compiler.py")
+        if (decorator.search(source.text) and source.name not in COMPILERS)
         or (numba.search(source.text) and not source.is_kernel)
     )
 

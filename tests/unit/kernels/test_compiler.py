@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numba.core.runtime import _nrt_python as counters
 
-from treeproof.kernels.core import cache, compiler, machine_code
+from treeproof.kernels.core import cache, compiler, machine_code, progress
 from treeproof.kernels.exact.row import solve_batch
 
 KERNELS = cache._KERNELS
@@ -175,7 +175,8 @@ def test_where_nothing_is_writable_kernels_compile_in_memory(
     (tmp_path / "cache").write_text("no directory")
     (tmp_path / "temporary" / f"treeproof-{os.getuid()}").write_text("no directory")
     assert find_directory() is None
-    monkeypatch.setattr(cache, "cache_directory", lambda: None)
+    for module in (cache, machine_code, progress):
+        monkeypatch.setattr(module, "cache_directory", lambda: None)
 
     @compiler.kernel
     def add(a, b):  # type: ignore[no-untyped-def]
@@ -258,7 +259,8 @@ def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
 def test_kernels_that_cannot_be_kept_are_announced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(cache, "cache_directory", lambda: None)
+    for module in (cache, machine_code, progress):
+        monkeypatch.setattr(module, "cache_directory", lambda: None)
     assert compiler.kernel(lambda number: number + 1.0)(1.0) == 2.0
     assert "NUMBA_CACHE_DIR" in caplog.text
 

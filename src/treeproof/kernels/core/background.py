@@ -170,8 +170,6 @@ def serve() -> None:
     from treeproof.kernels.core.machine_code import compile_for
     from treeproof.kernels.core.progress import progress
 
-    with contextlib.suppress(AttributeError, OSError):
-        os.nice(5)  # who asked goes on meanwhile
     orders: list[bytes] = []
     came = threading.Condition()
     threading.Thread(target=_receive, args=(orders, came), daemon=True).start()

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from treeproof.errors import InvalidInput
 from treeproof.kernels.core.cache import has_machine_code
 from treeproof.kernels.core.clock import TooSlow, current
 from treeproof.kernels.core.compiler import EntryPoint
@@ -40,7 +41,7 @@ def mode() -> str:
     """What ``TREEPROOF_PLAIN`` says."""
     said = os.environ.get("TREEPROOF_PLAIN", "auto") or "auto"
     if said not in {"auto", "never", "always"}:
-        raise ValueError(f"TREEPROOF_PLAIN must be 'auto', 'never' or 'always'. Got {said!r}.")
+        raise InvalidInput(f"TREEPROOF_PLAIN must be 'auto', 'never' or 'always'. Got {said!r}.")
     return said
 
 
