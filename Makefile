@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 
-.PHONY: help install demo docs paper test lint format test-fast test-slow test-versions wheel clean
+.PHONY: help install demo docs paper test lint format test-fast test-plain test-slow test-versions wheel clean
 
 help:
 	@echo "make demo       train two models, prove, check and compare them in a report"
@@ -17,6 +17,7 @@ help:
 	@echo "                in the folder TREEPROOF_PAPER_DATA (see experiments/README.md)"
 	@echo "make test       every check: format, lint, types, import contracts, tests"
 	@echo "make test-fast  the tests alone"
+	@echo "make test-plain  kernel tests as plain Python: nothing is compiled"
 	@echo "make test-slow  long random soundness runs and full-size models"
 	@echo "make test-versions  models of the oldest and newest releases of the libraries"
 	@echo "make lint       format, lint, types and import contracts alone"
@@ -67,6 +68,10 @@ test-versions: install
 
 wheel: install
 	$(BIN)/python scripts/build-wheel
+
+# Kernels as plain Python: breakpoints and profilers work in them, and nothing is compiled.
+test-plain: install
+	TREEPROOF_PLAIN=always $(BIN)/pytest -m "not slow" -n auto --dist worksteal tests/unit/kernels tests/unit/engines
 
 lint: install
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
