@@ -15,6 +15,7 @@ from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
 from treeproof.query.description import plain
 from treeproof.results.changes import MISSING, Change, changes_between, in_words
 from treeproof.results.numbers import column_formats, digits_above, digits_below, number
+from treeproof.results.run_file import as_shown
 from treeproof.results.run_file import number as plain_number
 from treeproof.results.threat import own_limit
 
@@ -66,7 +67,7 @@ def changes_of(record: Record, header: Record) -> list[Change]:
     row, witness = (
         [plain_number(value) for value in record[side]] for side in ("values", "witness")
     )
-    return changes_between(header, row, witness)
+    return changes_between(header, row, witness, as_shown(list(witness), record))
 
 
 def _has_attacker(header: Record) -> bool:
@@ -106,7 +107,7 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
     def cells(record: Record) -> list[Any]:
         said = [
             f"{change.name if names else change.features[0]}:"
-            f" {' → '.join(MISSING if v is None else str(v) for v in change[2:])}"
+            f" {' → '.join(MISSING if v is None else str(v) for v in (change.before, change.after))}"
             for change in changes_of(record, header)
         ]
         witness = record["witness"] or [None] * n_features
