@@ -107,8 +107,9 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
     def cells(record: Record) -> list[Any]:
         said = [
             f"{change.name if names else change.features[0]}:"
-            f" {' → '.join(MISSING if v is None else str(v) for v in (change.before, change.after))}"
+            f" {' → '.join(MISSING if side is None else str(side) for side in sides)}"
             for change in changes_of(record, header)
+            for sides in [(change.before, change.after)]
         ]
         witness = record["witness"] or [None] * n_features
         record = record | {"attacked": is_attacked(record, header)}

@@ -100,6 +100,10 @@ def solve(
 
     Progress is told with the number of boxes just done.
     """
+    if is_idle(models, question):
+        if on_progress is not None:
+            on_progress(len(ranges.low))
+        return [_never_found() for _ in ranges.low]
     if cells is None:
         cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
@@ -134,6 +138,32 @@ def solve(
 
     in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
     return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
+
+
+def is_idle(models: PairModels, question: PairQuestion) -> bool:
+    """Whether two decisions are asked for, of rows that no tree tells apart.
+
+    Sound: rows that agree in every feature that is tested reach the same leaves, so their sums are
+    the same bits, and so are their decisions.
+    """
+    tested = models.joint.trees.feature
+    return question.kind != "value" and not np.isin(question.changed, tested).any()
+
+
+def _never_found() -> PairOutcome:
+    """The answer about a pair that cannot exist, without a search."""
+    return PairOutcome(
+        verdict=Verdict.VERIFIED,
+        reason=UnknownReason.NONE,
+        lower=math.nan,
+        upper=math.nan,
+        exact=False,
+        witness=None,
+        seconds=0.0,
+        nodes=0,
+        leaves=0,
+        proved=-math.inf,
+    )
 
 
 def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArray, IntArray]:
