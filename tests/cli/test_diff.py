@@ -42,7 +42,7 @@ def test_the_same_model_is_proved_to_be_the_same(run: Run, files: tuple[Path, Pa
     result = run("diff", files[0], files[0], "--delta", "0")
     assert result.exit_code == 0
     assert "the same: proved for every row" in result.output
-    assert "all 4 trees are the same" in result.output or "trees are the same" in result.output
+    assert "trees are the same" in result.output
 
 
 def test_a_changed_leaf_is_a_failed_gate_with_a_row(run: Run, files: tuple[Path, Path]) -> None:

@@ -52,8 +52,8 @@ class TreeDifferences:
         said = ", ".join(f"{count} in {kind}" if not kind.startswith("only") else f"{count} {kind}"
                          for kind, count in kinds.items())  # fmt: skip
         return (
-            f"{self.n_same} of {self.n_first} and {self.n_second} trees are the same;"
-            f" they differ since round {self.since_round}: {said}"
+            f"{self.n_same} of {self.n_first} and {self.n_second} trees have the same splits and"
+            f" leaves, the others from round {self.since_round} on do not: {said}"
         )
 
 

@@ -17,7 +17,7 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
-from treeproof.model.score_meaning import sure_scores
+from treeproof.model.score_meaning import require_own_score, sure_scores
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
 from treeproof.query.pairs import (
@@ -79,6 +79,7 @@ class Inquiry:
 
     def subject(self, ensemble: Ensemble) -> tuple[Ranges, Ensemble]:
         """The rows that are asked about, with groups folded, and the model over them."""
+        require_own_score(ensemble)
         inner = accept_float64_rows(ensemble)
         ranges = resolve_ranges(inner, self.domain, self.X, self.missing, takes_groups=True)
         if self.evidence and ranges.rules:
