@@ -468,7 +468,10 @@ def _check_witness(
             breaks = any(p.sign * float(both[0][0, p.output]) > p.limit for p in fits)
             require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
             return
-        values = [p.sign * (scores[1][p.outputs[1]] - scores[0][p.outputs[0]]) for p in fits]
+        values = [
+            p.sign * (Fraction(scores[1][p.outputs[1]]) - Fraction(scores[0][p.outputs[0]]))
+            for p in fits
+        ]
         require(lower <= max(values), "witness: it does not reach the lower bound")
         if evidence.verdict == "falsified":
             require(max(values) > parts[0].limit, "witness: it does not break the property")

@@ -20,7 +20,9 @@ _OBJECTIVES = {
     "catboost": {
         **dict.fromkeys(("Poisson", "Tweedie"), LOGARITHM),
         **dict.fromkeys(("RMSE", "MAE"), VALUE),
-        "Logloss": LOG_ODDS, "CrossEntropy": LOG_ODDS, "MultiClass": CLASS_SCORE,
+        "Logloss": LOG_ODDS,
+        "CrossEntropy": LOG_ODDS,
+        "MultiClass": CLASS_SCORE,
     },
     "lightgbm": {
         **dict.fromkeys(("poisson", "gamma", "tweedie"), LOGARITHM),

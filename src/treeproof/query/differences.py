@@ -73,7 +73,9 @@ def compared_scores(first: Ensemble, second: Ensemble) -> Compared:
         return Compared((), "the score of an isolation forest is no sum over its trees")
     steps = next(filter(None, map(later_steps, (first, second))), "")
     if steps:
-        return Compared((), f"scores of an ONNX model are its sums after {steps}, which is not followed")
+        return Compared(
+            (), f"scores of an ONNX model are its sums after {steps}, which is not followed"
+        )
     if one.name and other.name and one != other:
         return Compared((), f"scores of the first model are {one}, those of the second {other}")
     if first.n_outputs == second.n_outputs:
