@@ -1,7 +1,6 @@
 """Rows of a run as people and programs read them: which ones, in which order, with names."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from treeproof.runs.runner import Runner
 
 _DIGITS = 6
-_SAME = 1e-9
-"""Bounds of costs may differ in bits that nobody is shown."""
 _ROW_COLUMNS = (
     *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
     *("seconds", "reason"),
@@ -173,10 +170,8 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
 
 
 def _bounds(record: Record) -> tuple[float, float]:
-    """Both bounds of a row with the digits that are shown; open ones no nearer than proved."""
+    """Both bounds of a row with the digits that are shown, no nearer than proved."""
     lower, upper = (plain_number(record[name]) for name in ("lower", "upper"))
-    if math.isclose(lower, upper, rel_tol=_SAME):
-        return lower, upper
     return digits_below(lower, _DIGITS), digits_above(upper, _DIGITS)
 
 

@@ -169,7 +169,7 @@ def radius_words(run: RunView, i: int) -> str:
     if run.is_attack and not run.broken[i]:
         return f"≤ {number(digits_above(upper))}"
     if run.results.asks_radius and run.results.exact[i]:
-        return number(lower)
+        return number(digits_below(lower))
     if math.isinf(upper):
         return f"≥ {number(digits_below(lower))}"
     if lower == 0.0:

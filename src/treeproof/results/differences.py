@@ -170,9 +170,9 @@ class DiffResult:
         }
         lines = [words[self.verdict]]
         if self.scores is not None:
-            bounds = f"{self.lower:.7g}"
-            if self.lower != self.upper:
-                ends = digits_below(self.lower, 7), digits_above(self.upper, 7)
+            ends = digits_below(self.lower, 7), digits_above(self.upper, 7)
+            bounds = f"{ends[0]:.7g}"
+            if ends[0] != ends[1]:
                 bounds = f"between {ends[0]:.7g} and {ends[1]:.7g}"
             lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:.3g})")
             lines += _told(self.scores)
