@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from treeproof.results.numbers import ColumnFormat, ShownChange
+from treeproof.results.numbers import ColumnFormat, ShownChange, plainly
 
 MISSING = "missing"
 _SEPARATORS = "_=[.:|/ -"
@@ -144,4 +144,4 @@ def _figure(value: Any) -> str:
 
 def _in_full(value: Any) -> str:
     """A value with every digit that tells it from others."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else _figure(value)
+    return plainly(value) if isinstance(value, float) else _figure(value)

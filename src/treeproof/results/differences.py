@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treeproof.query.description import plain
-from treeproof.results.numbers import digits_above, digits_below
+from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.properties import FloatArray, PropertyResult
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -170,10 +170,9 @@ class DiffResult:
         }
         lines = [words[self.verdict]]
         if self.scores is not None:
-            ends = digits_below(self.lower, 7), digits_above(self.upper, 7)
-            bounds = f"{ends[0]:.7g}"
-            if ends[0] != ends[1]:
-                bounds = f"between {ends[0]:.7g} and {ends[1]:.7g}"
+            ends = (digits_below(self.lower, 7), digits_above(self.upper, 7))
+            lower, upper = map(plainly, ends)
+            bounds = lower if lower == upper else f"between {lower} and {upper}"
             lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:.3g})")
             lines += _told(self.scores)
         if self.labels is not None:

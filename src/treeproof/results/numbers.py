@@ -58,6 +58,11 @@ def exactly(value: float) -> str:
     return _typeset(grouped if decimals == "0" else f"{grouped}.{decimals}")
 
 
+def plainly(value: float) -> str:
+    """Write a number with every digit that tells it from other doubles, as programs read it."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def digits_below(value: float, digits: int = _DIGITS) -> float:
     """A proved lower bound with so many digits, and whole thousands: never above what it is."""
     return _directed(value, digits, ROUND_FLOOR)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.query.description import plain
-from treeproof.results.numbers import digits_above, digits_below, exactly
+from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
@@ -119,17 +119,18 @@ class PropertyResult:
             f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")
         ]
         if self.quantity and not math.isnan(self.upper):
-            lower, upper = digits_below(self.lower, 7), digits_above(self.upper, 7)
-            bounds = f"{lower:.7g}" if lower == upper else f"{lower:.7g} to {upper:.7g}"
+            ends = (digits_below(self.lower, 7), digits_above(self.upper, 7))
+            lower, upper = map(plainly, ends)
+            bounds = lower if lower == upper else f"{lower} to {upper}"
             if self.upper == math.inf:
-                bounds = f"at least {lower:.7g}"
+                bounds = f"at least {lower}"
             lines.append(f"  {self.quantity}: {bounds}")
         if self.witness is not None and self.scores is not None:
             for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):
                 if number and not self.changed:
                     break
                 values = ", ".join(
-                    f"{name} {exactly(row[self.feature_names.index(name)])}"
+                    f"{name} {plainly(row[self.feature_names.index(name)])}"
                     for name in self.changed
                 )
                 label = "" if self.labels is None else f", label {self.labels[number]}"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.results.curves import attacked_rows, count_broken, count_certified
-from treeproof.results.numbers import counted, digits_above, digits_below
+from treeproof.results.numbers import counted, digits_above, digits_below, plainly
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
@@ -176,7 +176,7 @@ def _format(stats: RunningStats, directed: Callable[[float, int], float]) -> str
     # A mean with infinite ones among them says nothing.
     named = {"mean": stats.mean, "median": stats.median, "least": stats.least}
     said = [
-        f"{name} {directed(value, _DIGITS):.{_DIGITS}g}"
+        f"{name} {plainly(directed(value, _DIGITS))}"
         for name, value in named.items()
         if name != "mean" or stats.largest < np.inf
     ]
