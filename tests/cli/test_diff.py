@@ -97,7 +97,7 @@ def test_the_report_shows_both_models(run: Run, files: tuple[Path, Path], tmp_pa
     assert run("diff", *files, "--out", out).exit_code == 1
     section = property_section(out, ())
     assert section["heading"] == "Difference of two models"
-    assert "since round 0" in section["trees"]
+    assert "from round 0 on" in section["trees"]
     # With fewer digits the row might not tell the models apart.
     record = json.loads(out.read_text())["properties"][0]["witness"]["rows"][0]
     shown = {name: float(cells[0].replace(",", "").replace("−", "-"))

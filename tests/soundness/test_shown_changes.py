@@ -22,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardSc
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from treeproof.checker.answers import RunChecker
 from treeproof.cli.shown_rows import changes_of
 from treeproof.report.page import write_report
 from treeproof.report.rows import card, table_columns
@@ -174,3 +175,27 @@ def test_what_is_shown_changes_the_answer(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_shown_of_many_rows_changes_the_answer(name: str, tmp_path: Path) -> None:
     assert sum(check(name, seed, tmp_path, 50)[0] for seed in range(1, 11)) > 5_000
+
+
+@pytest.mark.parametrize("perturbation", [tp.LInf(), tp.L1(), tp.LInf(40.0), tp.L1(60.0)])
+def test_the_checker_replays_what_is_shown(perturbation: Any) -> None:
+    frame, y = payments(3)
+    frame = frame[NUMBERS].assign(share=np.round(frame.share, 3))
+    model = tp.load(MODELS["xgboost"]().fit(frame, y))
+    ask = tp.radius if perturbation.eps is None else tp.verify
+    results = ask(model, frame[:20], None, perturbation, evidence=True)
+    checker = RunChecker(results.header, model.ensemble)
+    records = list(row_records(results))
+    assert {check.status for check in checker.check_all(records)} == {"accepted"}
+    forged = []
+    for record in records:
+        if record.get("shown"):
+            feature = next(iter(record["shown"]))
+            own = float(record["values"][int(feature)])
+            shown = [record["shown"] | {feature: value} for value in (own, 1e9, -1e9)]
+            shown += [record["shown"] | {"17": 1.0}, {"amount": 1.0}]
+            forged += [record | {"shown": other} for other in shown]
+    assert len(forged) > 10
+    n_rejected = [check.status for check in checker.check_all(forged)].count("rejected")
+    # Where several features change, or any large number does, a forged one may break it as well.
+    assert n_rejected > len(forged) // 2

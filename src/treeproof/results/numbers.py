@@ -268,6 +268,8 @@ def column_formats(rows: NDArray[np.float64]) -> list[ColumnFormat]:
 
 
 def _on_grid(column: NDArray[np.float64], decimals: int) -> bool:
+    # Larger numbers are whole, and scaling them might overflow.
+    column = column[column < 2.0**53]
     beside = np.abs(column - np.round(column, decimals))
     # Never as wide as half a step, at which every value would be on the grid.
     tolerance = np.minimum(_CLOSE * column, 1e-3 * 10.0**-decimals)

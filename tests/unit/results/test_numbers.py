@@ -175,6 +175,12 @@ def test_the_shortest_number_of_an_interval_is_inside(near, low, high, places, f
     assert shown is None or low <= float(str(shown)) < high
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_are_whole():
+    assert column_format([1.7e308, 2.0, 3.0]).decimals == 0
+    assert column_format([1.7e308, 2.25, 3.0]).decimals == 2
+
+
 def test_every_column_has_its_own_format():
     rows = np.array([[1.0, 0.25], [2.0, 0.75]])
     assert [form.decimals for form in column_formats(rows)] == [0, 2]
