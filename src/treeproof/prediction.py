@@ -17,6 +17,7 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import ZERO_BAND, Ensemble, FloatArray, IntArray, cached_per_ensemble
 from treeproof.model.inspection import describe, summary_lines
 from treeproof.model.rows import numeric_rows
+from treeproof.model.score_meaning import require_own_score
 
 _BLOCK, _SMALL_BLOCK = 1024, 64
 _FEW = 16
@@ -97,6 +98,7 @@ class Model:
         """
         scores = self._scores(X, n_jobs)
         if self.ensemble.decision.kind == "score":
+            require_own_score(self.ensemble)
             return scores[:, 0] if scores.shape[1] == 1 else scores
         return _label_array(self.classes)[evaluate.label_indices(self.ensemble, scores)]
 

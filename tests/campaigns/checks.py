@@ -1,5 +1,6 @@
 """Whether treeproof's answers are those of the library: bounds, verdicts, witnesses, features."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -146,6 +147,11 @@ def row_problems(asked: Asked, found: Any) -> Iterator[Problem]:
         place = table.flat(table.states(point[np.newaxis]))[0]
         if found.witness_label[row] != classes[table.labels[place]]:
             yield row, f"the witness is said to be {found.witness_label[row]}"
+    if found.shown is not None:
+        typed = dataclasses.replace(found, witness=table.cast(found.shown))
+        for row, holds in _breaks(asked, typed, _witnesses(asked, typed)).items():
+            if not holds:
+                yield row, f"what is shown breaks nothing: {found.shown[row].tolist()}"
 
 
 def radius_problems(asked: Asked, found: Any, *, complete: bool = True) -> Iterator[Problem]:

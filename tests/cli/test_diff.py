@@ -42,7 +42,7 @@ def test_the_same_model_is_proved_to_be_the_same(run: Run, files: tuple[Path, Pa
     result = run("diff", files[0], files[0], "--delta", "0")
     assert result.exit_code == 0
     assert "the same: proved for every row" in result.output
-    assert "all 4 trees are the same" in result.output or "trees are the same" in result.output
+    assert "trees are the same" in result.output
 
 
 def test_a_changed_leaf_is_a_failed_gate_with_a_row(run: Run, files: tuple[Path, Path]) -> None:
@@ -97,7 +97,7 @@ def test_the_report_shows_both_models(run: Run, files: tuple[Path, Path], tmp_pa
     assert run("diff", *files, "--out", out).exit_code == 1
     section = property_section(out, ())
     assert section["heading"] == "Difference of two models"
-    assert "since round 0" in section["trees"]
+    assert "from round 0 on" in section["trees"]
     # With fewer digits the row might not tell the models apart.
     record = json.loads(out.read_text())["properties"][0]["witness"]["rows"][0]
     shown = {name: float(cells[0].replace(",", "").replace("−", "-"))

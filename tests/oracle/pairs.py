@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,11 +110,23 @@ def allowed(
 
 def largest_difference(
     grid: Grid, output: int, changed: Sequence[int], pairs: NDArray[np.bool_], sign: float = 1.0
-) -> float:
+) -> Fraction | float:
     """Largest score of the second row minus that of the first one, of pairs that are allowed."""
-    score = by_change(grid, grid.scores[:, output].astype(np.float64), changed)
-    difference = sign * (score[:, np.newaxis, :] - score[:, :, np.newaxis])
-    return float(difference[:, pairs].max())
+    score = sign * by_change(grid, grid.scores[:, output].astype(np.float64), changed)
+    first, second = np.broadcast_arrays(score[:, :, np.newaxis], score[:, np.newaxis, :])
+    return largest_of(first[:, pairs], second[:, pairs])
+
+
+def largest_of(first: NDArray[Any], second: NDArray[Any]) -> Fraction | float:
+    """Largest difference of two doubles each, without rounding; minus infinity of none."""
+    difference = second - first
+    best = difference.max(initial=-math.inf)
+    if not math.isfinite(best):
+        return float(best)
+    # A difference that is rounded is wrong by less than a step of its last digit.
+    near = difference >= best - 2.0 * np.spacing(abs(best))
+    found = set(zip(first[near].tolist(), second[near].tolist(), strict=True))
+    return max(Fraction(other) - Fraction(one) for one, other in found)
 
 
 def differs(grid: Grid, changed: Sequence[int]) -> bool:

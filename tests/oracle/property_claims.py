@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import treeproof as tp
 from tests.oracle.brute_force import thresholds
+from tests.oracle.pairs import largest_of
 from tests.random_domains import obeys
 from treeproof.errors import TreeproofError
 from treeproof.model import evaluate
@@ -224,7 +225,7 @@ class Rows:
         relation: str = "",
         widths: list[Fraction] | None = None,
         sign: float = 1.0,
-    ) -> float:
+    ) -> Fraction | float:
         """Largest value of the second row minus that of the first one, of pairs that there are."""
         if not changed:
             return 0.0
@@ -232,14 +233,16 @@ class Rows:
         fits = self.by_change(self.is_allowed, changed)
         if not relation:
             most = np.where(fits, second, -np.inf).max(axis=1)
-            return float((most - np.where(fits, first, np.inf).min(axis=1)).max())
+            return largest_of(np.where(fits, first, np.inf).min(axis=1), most)
         if fits.shape[1] > MOST_CHANGES:
             raise TooLarge
-        together, best = self.related(changed, relation, widths or []), -math.inf
+        together = self.related(changed, relation, widths or [])
+        best: Fraction | float = -math.inf
         for one, other, is_there in zip(first, second, fits, strict=True):
             both = together & is_there[:, np.newaxis] & is_there[np.newaxis]
             if both.any():
-                best = max(best, float((other[np.newaxis] - one[:, np.newaxis])[both].max()))
+                pair = np.broadcast_arrays(one[:, np.newaxis], other[np.newaxis])
+                best = max(best, largest_of(*(side[both] for side in pair)))
         return best
 
     def crosses(self, changed: list[int], is_one: Table, is_other: Table) -> bool:
@@ -462,7 +465,7 @@ def _value(rows: Rows, said: Claimed, answer: dict[str, Any]) -> list[str]:
 
 
 def _bounds(
-    answer: dict[str, Any], lower: float, upper: float, truth: float, models: list[Ensemble]
+    answer: dict[str, Any], lower: float, upper: float, truth: Any, models: list[Ensemble]
 ) -> list[str]:
     wrong = [] if not lower > truth else [f"lower: {lower}, {truth}"]
     wrong += [] if not upper < truth else [f"upper: {upper}, {truth}"]
@@ -548,14 +551,14 @@ def _difference(
             raise Meaningless("no distance")
         outputs = [score.shape[1] for score in rows.scores]
         own = [s if len(set(outputs)) == 1 else s[:, -1:] for s in rows.scores]
-        gaps = np.abs(own[1] - own[0])[rows.is_allowed]
-        truth = float(gaps.max(initial=0.0))
+        one, other = (score[rows.is_allowed] for score in own)
+        truth = max(largest_of(one, other), largest_of(other, one), 0.0)
         wrong += _bounds(answer, lower, upper, truth, models)
         is_broken = truth > delta
         if pair is not None:
             both = [evaluate.margins(m, pair[:1])[0].astype(np.float64) for m in models]
             both = both if len(set(outputs)) == 1 else [score[-1:] for score in both]
-            gap = float(np.abs(both[1] - both[0]).max())
+            gap = max(largest_of(*both), largest_of(*both[::-1]))
             is_short = verdict == "falsified" and not gap > delta
             wrong += ["witness: lower"] if lower > gap or is_short else []
     else:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def check_groups(seed: int) -> None:
     changed = list(groups[0][0]) if rng.random() < 0.6 or not plain else []
     changed = sorted([*changed, *(f for f in plain if not changed or rng.random() < 0.3)])
     together = pairs_of(rows, changed)
-    truth = max(own[other] - own[one] for one, other in together)
+    truth = max(Fraction(own[other]) - Fraction(own[one]) for one, other in together)
     result = tp.largest_change(model, changed, box, label=label, evidence=seed % 4 == 0)
     check_bounds(ensemble, result, truth, (seed, groups, "largest_change"))
     assert result.witness is None or lies_in(result.witness, groups), (seed, result)
@@ -113,7 +114,7 @@ def check_groups(seed: int) -> None:
     if numbers:
         rising = [(a, b) for a, b in pairs_of(rows, numbers[:1])
                   if rows[b, numbers[0]] >= rows[a, numbers[0]]]  # fmt: skip
-        truth = max(own[one] - own[other] for one, other in rising)
+        truth = max(Fraction(own[one]) - Fraction(own[other]) for one, other in rising)
         result = tp.prove(model, tp.Monotone(numbers[0], label=label), box)
         check_bounds(ensemble, result, truth, (seed, groups, "Monotone"))
         check_verdict(result, truth > 0.0, (seed, groups, "Monotone"))

@@ -1,7 +1,6 @@
 """Properties within rules against all pairs of rows that obey, on small models rich in ties."""
 
 import itertools
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -43,13 +42,14 @@ class Rows:
             ones = points[:, columns].sum(axis=1)
             self.obeys &= (ones == 1) if exactly else (ones <= 1)
 
-    def largest(self, column: Any, changed: list[int], allowed: Any, sign: float = 1.0) -> float:
+    def largest(self, column: Any, changed: list[int], allowed: Any, sign: float = 1.0) -> Any:
         """The largest difference of two rows that obey, and that a change leads from and to."""
         score = pairs.by_change(self.grid, column.astype(np.float64), changed)
         fits = pairs.by_change(self.grid, self.obeys, changed)
         both = fits[:, np.newaxis, :] & fits[:, :, np.newaxis] & allowed
-        difference = sign * (score[:, np.newaxis, :] - score[:, :, np.newaxis])
-        return float(difference[both].max(initial=-math.inf))
+        first, second = sign * score[:, :, np.newaxis], sign * score[:, np.newaxis, :]
+        first, second, both = np.broadcast_arrays(first, second, both)
+        return pairs.largest_of(first[both], second[both])
 
     def crosses(self, changed: list[int], is_one: Any, is_other: Any) -> bool:
         """Whether a change alone leads from a row of one kind to one of another."""

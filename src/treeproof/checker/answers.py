@@ -55,21 +55,24 @@ class _Case:
     claim: Claim | None = None
     own: FloatArray | None = None
     point: FloatArray | None = None
+    short: FloatArray | None = None
     unproved = ""
-    moves: Moves
-    place: int
 
     def __init__(self, record: Any, values: Any, label: schema.Label) -> None:
         self.record, self.values, self.label = record, values, label
         self.number, self.status, self.reason = -1, "", ""
         self.ways: list[Way] = []
         self.found: dict[str, _Found] = {}
+        self.moves: dict[str, tuple[Moves, int]] = {}
 
     def settle(self, status: str, reason: str = "") -> None:
         self.status, self.reason = status, reason
 
     def point_found(self, name: str, what: str) -> _Found:
-        """What the model says of the row ('own') or the witness ('point'), which must be a row."""
+        """What the model says of the row ('own'), the witness ('point') or what is shown ('short').
+
+        It must be a row of the model.
+        """
         require(name in self.found, f"{what}: one value per feature")
         require(not self.found[name].wrong, f"{what}: {self.found[name].wrong}")
         return self.found[name]
@@ -142,12 +145,14 @@ class RunChecker:
                     case.settle("rejected", reason)
         else:
             self._each(proved, self._prove_priced)
-        witnessed = [c for c in cases if not c.status and c.has_witness and "point" in c.found]
-        if witnessed and self.tariff is None:
-            points = np.array([case.point for case in witnessed])
-            moves = Moves(self.forest, [c.claim for c in witnessed if c.claim is not None], points)
-            for number, case in enumerate(witnessed):
-                case.moves, case.place = moves, number
+        for name in ("point", "short") if self.tariff is None else ():
+            witnessed = [c for c in cases if not c.status and c.has_witness and name in c.found]
+            if witnessed:
+                points = np.array([getattr(case, name) for case in witnessed])
+                claims = [case.claim for case in witnessed if case.claim is not None]
+                moves = Moves(self.forest, claims, points)
+                for number, case in enumerate(witnessed):
+                    case.moves[name] = moves, number
         self._each(cases, self._check_witness)
         return [RowCheck(case.number, case.status, case.reason) for case in cases]
 
@@ -189,12 +194,19 @@ class RunChecker:
         elif case.claim is not None:
             # A row without any value is its own witness, and is written as none.
             case.point = np.full(len(case.claim.row), np.nan)
+        if row.shown and case.point is not None:
+            case.short = case.point.copy()
+            for feature, value in row.shown.items():
+                require(feature.isdecimal(), f"shown: {feature!r} is no feature")
+                case.short[int(feature)] = value
+            # Whoever types it in meets the rounding of the model's input.
+            case.short = evaluate.cast_rows(self.forest.ensemble, case.short)
 
     def _evaluate(self, cases: list[_Case]) -> None:
         """Let the plain model evaluate all rows and witnesses that are rows of it."""
         ensemble, n = self.forest.ensemble, self.forest.ensemble.n_features
-        for own, name in ((True, "own"), (False, "point")):
-            used = [c for c in cases if not c.status and (own or c.has_witness)]
+        for name in ("own", "point", "short"):
+            used = [c for c in cases if not c.status and (name == "own" or c.has_witness)]
             used = [c for c in used if getattr(c, name) is not None and len(getattr(c, name)) == n]
             if not used:
                 continue
@@ -221,6 +233,7 @@ class RunChecker:
         if not case.has_witness:
             nothing = row.witness is None and row.witness_distance is None
             nothing &= row.witness_label in (None, msgspec.UNSET)
+            nothing &= not row.shown
             require(nothing, "record: an answer without an upper bound has no witness")
         if kind == "none" and not case.has_witness:
             require(claim is None, "record: it has evidence, and claims nothing")
@@ -347,14 +360,7 @@ class RunChecker:
         if not case.has_witness or claim is None:
             case.settle("accepted")
             return
-        found = case.point_found("point", "witness")
-        name, value = claim.goal
-        if name == "within":
-            least, most = _floats(value)
-            require(not least <= found.score <= most, "witness: its score is in the range")
-        else:
-            broken = (found.label == value) == (name == "avoid")
-            require(broken, f"witness: its label is {found.label}")
+        found = self._judge(case, claim, "point", "witness")
         if row.witness_label is not msgspec.UNSET:
             is_named = bool(question.classes) and row.witness is not None
             mine = question.classes[found.label] if is_named else None
@@ -366,7 +372,8 @@ class RunChecker:
         if self.tariff is not None:
             self._check_cost(self.tariff, case)
             return
-        moves, at = case.moves, case.place
+        self._check_shown(case, claim)
+        moves, at = case.moves["point"]
         distance = moves.distance(at)
         same = _number(row.witness_distance) == distance
         require(same, f"witness: its distance is {distance!r}")
@@ -388,10 +395,49 @@ class RunChecker:
         moves.check_in_ball(at, distance, radius)
         case.settle("accepted")
 
+    def _judge(self, case: _Case, claim: Claim, name: str, what: str) -> _Found:
+        """Reject a point that does not break the claim; return what the model says of it."""
+        found = case.point_found(name, what)
+        goal, value = claim.goal
+        if goal == "within":
+            least, most = _floats(value)
+            require(not least <= found.score <= most, f"{what}: its score is in the range")
+        else:
+            broken = (found.label == value) == (goal == "avoid")
+            require(broken, f"{what}: its label is {found.label}")
+        return found
+
+    def _check_shown(self, case: _Case, claim: Claim) -> None:
+        """Reject short numbers that break nothing when they are typed in, or lie outside the set.
+
+        Of a radius, which is asked for, only bounds and directions matter to them.
+        """
+        if case.short is None:
+            return
+        label = self._judge(case, claim, "short", "shown").label
+        require(label == case.found["point"].label, f"shown: its label is {label}")
+        question, own = self.question, case.own
+        radius = math.inf if question.asks_radius else question.eps_of(case.row)
+        if self.tariff is not None:
+            require(own is not None, "shown: one value per feature")
+            values = [] if own is None else own.tolist()
+            cost, least = self.tariff.check_witness(values, case.short.tolist(), self._bounds(case))
+            if not question.is_box and radius < math.inf:
+                budget = Fraction(radius) ** self.tariff.power
+                require(cost <= budget or least < budget, "shown: it costs too much")
+        elif question.is_box:
+            moves, at = case.moves["short"]
+            moves.check_in_box(at, claim)
+        else:
+            moves, at = case.moves["short"]
+            moves.check_in_ball(at, moves.distance(at), radius)
+
     def _check_cost(self, tariff: Tariff, case: _Case) -> None:
         """Derive what a witness costs, and the bound that it shows."""
         question, row = self.question, case.row
         require(case.own is not None and case.point is not None, "witness: one value per feature")
+        if case.claim is not None:
+            self._check_shown(case, case.claim)
         own, point = ([] if v is None else v.tolist() for v in (case.own, case.point))
         cost, least = tariff.check_witness(own, point, self._bounds(case))
         distance = root(cost, tariff.power, up=True)

@@ -108,7 +108,10 @@ class Cells:
                 starts = _thresholds(ensemble, nodes, domain, feature)
                 least = domain.numbers_from(feature, -math.inf)
                 # Sound: without a threshold between any two of its numbers, one stands for all.
-                first = next((n for n in (least, domain.high[feature]) if math.isfinite(n)), 0.0)
+                # It is one of them: where both ends are the same infinity, that is the only one.
+                first = (
+                    least if math.isfinite(least) else min(max(0.0, least), domain.high[feature])
+                )
                 points = [domain.numbers_below(feature, starts[0]) if starts else first, *starts]
                 # All thresholds are above the lower end, and none is above the upper one.
                 ends = (0, len(starts))
@@ -204,7 +207,9 @@ def _codes(ensemble: Ensemble, domain: Domain, feature: int, *, is_free: bool) -
         known = known_codes(ensemble, feature)
         least = max(math.ceil(domain.low[feature]) if math.isfinite(domain.low[feature]) else 0, 0)
         high = float(domain.high[feature])
-        most = known if math.isinf(high) else min(math.floor(high), max(least, known + 1))
+        most = (
+            max(known, least) if math.isinf(high) else min(math.floor(high), max(least, known + 1))
+        )
         codes |= {float(code) for code in range(least, most + 1)}
     require(bool(codes), "claim: the domain holds no code of a category")
     return sorted(codes)

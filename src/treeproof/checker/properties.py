@@ -171,6 +171,10 @@ def _check(models: PairModels, evidence: Evidence) -> Checked:
     require(len(evidence.statements) == len(parts), "claim: one proof for each part")
     room = Fraction(0)
     for part, statement in zip(parts, evidence.statements, strict=True):
+        if part.ways is not None and not np.isin(part.changed, models.joint.trees.feature).any():
+            # Sound: no tree tells the rows of such a pair apart, so both get the same decision.
+            require(not statement.proof, "proof: no tree tests what changes")
+            continue
         reached, own_room = _reached(models, domain, part, statement)
         room = max(room, own_room)
         if part.is_range:
@@ -464,7 +468,10 @@ def _check_witness(
             breaks = any(p.sign * float(both[0][0, p.output]) > p.limit for p in fits)
             require(evidence.verdict != "falsified" or breaks, "witness: it breaks nothing")
             return
-        values = [p.sign * (scores[1][p.outputs[1]] - scores[0][p.outputs[0]]) for p in fits]
+        values = [
+            p.sign * (Fraction(scores[1][p.outputs[1]]) - Fraction(scores[0][p.outputs[0]]))
+            for p in fits
+        ]
         require(lower <= max(values), "witness: it does not reach the lower bound")
         if evidence.verdict == "falsified":
             require(max(values) > parts[0].limit, "witness: it does not break the property")

@@ -195,6 +195,7 @@ class Row(_Closed):
     key: str = ""
     id: Label = None
     eps: Real | None = None
+    shown: dict[str, float] = {}
 
 
 # Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two

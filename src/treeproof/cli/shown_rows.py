@@ -1,7 +1,6 @@
 """Rows of a run as people and programs read them: which ones, in which order, with names."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
 from treeproof.query.description import plain
 from treeproof.results.changes import MISSING, Change, changes_between, in_words
 from treeproof.results.numbers import column_formats, digits_above, digits_below, number
+from treeproof.results.run_file import as_shown
 from treeproof.results.run_file import number as plain_number
 from treeproof.results.threat import own_limit
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from treeproof.runs.runner import Runner
 
 _DIGITS = 6
-_SAME = 1e-9
-"""Bounds of costs may differ in bits that nobody is shown."""
 _ROW_COLUMNS = (
     *("row", "label", "verdict", "lower", "upper", "exact", "attained", "witness_distance"),
     *("seconds", "reason"),
@@ -66,7 +64,7 @@ def changes_of(record: Record, header: Record) -> list[Change]:
     row, witness = (
         [plain_number(value) for value in record[side]] for side in ("values", "witness")
     )
-    return changes_between(header, row, witness)
+    return changes_between(header, row, witness, as_shown(list(witness), record))
 
 
 def _has_attacker(header: Record) -> bool:
@@ -106,8 +104,9 @@ def print_csv_rows(records: Iterable[Record], header: Record) -> None:
     def cells(record: Record) -> list[Any]:
         said = [
             f"{change.name if names else change.features[0]}:"
-            f" {' → '.join(MISSING if v is None else str(v) for v in change[2:])}"
+            f" {' → '.join(MISSING if side is None else str(side) for side in sides)}"
             for change in changes_of(record, header)
+            for sides in [(change.before, change.after)]
         ]
         witness = record["witness"] or [None] * n_features
         record = record | {"attacked": is_attacked(record, header)}
@@ -171,10 +170,8 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
 
 
 def _bounds(record: Record) -> tuple[float, float]:
-    """Both bounds of a row with the digits that are shown; open ones no nearer than proved."""
+    """Both bounds of a row with the digits that are shown, no nearer than proved."""
     lower, upper = (plain_number(record[name]) for name in ("lower", "upper"))
-    if math.isclose(lower, upper, rel_tol=_SAME):
-        return lower, upper
     return digits_below(lower, _DIGITS), digits_above(upper, _DIGITS)
 
 

@@ -116,7 +116,8 @@ class PairCells:
         ends = self._last_below(feature, cuts)
         first = ends[0] if len(cuts) else least
         if not len(cuts) and not math.isfinite(first):
-            first = most if math.isfinite(most) else 0.0
+            # Any number of the ranges stands for all; infinite ends may leave infinity alone.
+            first = min(max(0.0, least), most) if least <= most else 0.0
         values = np.concatenate([[first], cuts])
         rows = ranges.rows
         if ranges.missing[feature] or (rows is not None and np.isnan(rows[:, feature]).any()):
@@ -156,8 +157,9 @@ class PairCells:
             least = max(np.ceil(ranges.low[:, feature].min()), 0.0)
             most = np.floor(ranges.high[:, feature].max())
             # Sound: codes beyond those that the model knows are in no set, so one stands for all;
-            # a side that is infinite means the codes that there are.
-            most = known if np.isinf(most) else min(most, max(least, known + 1.0))
+            # a side that is infinite means the codes that there are, of a column that nothing looks
+            # at any one.
+            most = max(known, least) if np.isinf(most) else min(most, max(least, known + 1.0))
             others = codes[~np.isin(codes, np.arange(least, most + 1.0))]
             if len(others):
                 raise InvalidInput(
@@ -262,6 +264,8 @@ def short_number(low: float, high: float) -> float:
     """A double between two, with few digits: whole where that is possible."""
     if low <= 0.0 <= high:
         return 0.0
+    if low == high:
+        return low
     if not (math.isfinite(low) and math.isfinite(high)):
         end = low if math.isfinite(low) else high
         whole = math.ceil(end) if end == low else math.floor(end)

@@ -11,7 +11,7 @@ import numpy as np
 from treeproof.checker.properties import PREFIX, check_property
 from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
-from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of, magnitude
+from treeproof.engines.properties import aim_of, boxes_of, forest_of, is_idle, limits_of, magnitude
 from treeproof.errors import CertificateRejected
 from treeproof.kernels.core.status import PROVED
 from treeproof.kernels.exact.pair_proof import record_pair
@@ -31,6 +31,8 @@ def record(
     budget: Budget,
 ) -> dict[str, Any] | None:
     """A statement about one box: no value from `bound` on, or no pair at all; None at a limit."""
+    if is_idle(models, question):
+        return {"exponent": 0, "bound": float(bound).hex(), "proof": ""}
     cells = PairCells(models.joint, ranges.only(box), question.changed)
     forest = forest_of(models, cells, question)
     low, high, _ = boxes_of(cells, question)

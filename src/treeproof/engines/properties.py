@@ -31,14 +31,16 @@ from treeproof.kernels.exact.property import (
 from treeproof.model.ensemble import FloatArray, IntArray
 from treeproof.model.joined import PairModels
 from treeproof.prediction import in_slices, thread_count
-from treeproof.query.pairs import PairQuestion, Ranges
+from treeproof.query.pairs import PairQuestion, Ranges, ends_of
+from treeproof.query.rounding import round_up
 from treeproof.results.verdict import UnknownReason, Verdict
 
 MOST_LEAVES = 8_000_000
 """Leaves of all difference trees of a question."""
-CLOSE_ENOUGH, ROOM = 1e-7, 1e-8
-"""Parts of the sums' magnitude: by which a value may miss the optimum; by which the gain of each
-row may exceed its proved bound, so that a proof on record, with rounded numbers, has room."""
+CLOSE_ENOUGH, WITH_PROOF, ROOM = 1e-12, 1e-7, 1e-8
+"""Parts of the sums' magnitude: by which a value may miss the optimum, alone and where a proof is
+recorded; by which the gain of each row may exceed its proved bound, so that a proof on record, with
+rounded numbers, has room."""
 
 _MODE = {"value": VALUE, "both": BOTH, "labels": LABELS}
 _ENDS_WHEN = {"optimal": OPTIMAL, "below": BELOW, "decided": DECIDED}
@@ -94,12 +96,18 @@ def solve(
     *,
     n_jobs: int = 1,
     cells: PairCells | None = None,
+    leaves_room: bool = True,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[PairOutcome]:
     """Answer a question about every box; `cells` are worked out where none are given.
 
+    Bounds leave room for a proof on record, with rounded numbers, unless none is wanted.
     Progress is told with the number of boxes just done.
     """
+    if is_idle(models, question):
+        if on_progress is not None:
+            on_progress(len(ranges.low))
+        return [_never_found() for _ in ranges.low]
     if cells is None:
         cells = PairCells(models.joint, ranges, question.changed)
     forest = forest_of(models, cells, question)
@@ -117,8 +125,8 @@ def solve(
         seconds=np.zeros(n_boxes),
     )
     scale = magnitude(models, question)
-    gap = 0.5 * question.step or CLOSE_ENOUGH * scale
-    room = 0.0 if question.step else ROOM * scale
+    gap = 0.5 * question.step or (WITH_PROOF if leaves_room else CLOSE_ENOUGH) * scale
+    room = 0.0 if question.step or not leaves_room else ROOM * scale
 
     def search(part: slice) -> None:
         batch = PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy())
@@ -134,6 +142,32 @@ def solve(
 
     in_slices(range(0, n_boxes, 16), thread_count(n_jobs), search)
     return [_outcome(models, cells, question, columns, box, room) for box in range(n_boxes)]
+
+
+def is_idle(models: PairModels, question: PairQuestion) -> bool:
+    """Whether two decisions are asked for, of rows that no tree tells apart.
+
+    Sound: rows that agree in every feature that is tested reach the same leaves, so their sums are
+    the same bits, and so are their decisions.
+    """
+    tested = models.joint.trees.feature
+    return question.kind != "value" and not np.isin(question.changed, tested).any()
+
+
+def _never_found() -> PairOutcome:
+    """The answer about a pair that cannot exist, without a search."""
+    return PairOutcome(
+        verdict=Verdict.VERIFIED,
+        reason=UnknownReason.NONE,
+        lower=math.nan,
+        upper=math.nan,
+        exact=False,
+        witness=None,
+        seconds=0.0,
+        nodes=0,
+        leaves=0,
+        proved=-math.inf,
+    )
 
 
 def boxes_of(cells: PairCells, question: PairQuestion) -> tuple[IntArray, IntArray, IntArray]:
@@ -284,8 +318,8 @@ def _outcome(
         proved=float(columns.upper[box]) + (2.0 * room or 0.5 * question.step),
     )
     if question.kind == "value":
-        _bound_value(models, question, columns, box, sums, outcome)
-        is_sought, is_excluded = outcome.lower > question.limit, outcome.upper <= question.limit
+        value = _bound_value(models, question, columns, box, sums, outcome)
+        is_sought, is_excluded = value > question.limit, outcome.upper <= question.limit
     else:
         is_sought = sums is not None and question.is_found(models, sums)
         is_excluded = status == PROVED
@@ -305,29 +339,34 @@ def _bound_value(
     box: int,
     sums: Sequence[NDArray[np.floating]] | None,
     outcome: PairOutcome,
-) -> None:
-    """Bounds of the deployed value: the replayed pair, and the proved bound with its slack."""
-    lower = 0.0 if question.changed else -math.inf
+) -> Fraction | float:
+    """Bounds of the deployed value: the replayed pair, and the proved bound with its slack.
+
+    Returns the largest value that is known, which the lower bound may be rounded down from.
+    """
+    value: Fraction | float = 0.0 if question.changed else -math.inf
     if sums is not None:
-        value = question.value_of(models, sums)
-        if value > lower:
-            lower = value
+        found = question.value_of(models, sums)
+        if found > value:
+            value = found
         else:
             outcome.witness = None
+    lower, least_upper = ends_of(value)
     upper, slack = float(columns.upper[box]), float(columns.slack[box])
     if question.step > 0.0 and math.isfinite(upper):
         # Sound: all values are multiples of the step, so that the largest one is, too.
         number = math.floor(Fraction(upper) / Fraction(question.step))
-        upper = float(number * Fraction(question.step))
+        upper = round_up(number * Fraction(question.step))
     # Sound: each operation rounds by less than one float, and each is followed by one more.
     upper = float(np.nextafter(upper + slack, np.inf)) if slack else upper
     if question.rate != 1.0 and upper != 0.0:
         upper = float(np.nextafter(upper * question.rate, np.inf))
-    outcome.lower, outcome.upper = lower, max(upper, lower)
+    outcome.lower, outcome.upper = lower, max(upper, least_upper)
     outcome.exact = int(columns.status[box]) == PROVED and not (
         question.ends_when != "optimal"
-        and outcome.upper > outcome.lower + slack * question.rate * 2.0
+        and outcome.upper > least_upper + slack * question.rate * 2.0
     )
+    return value
 
 
 def _witness(

@@ -235,22 +235,24 @@ def _huge(ensemble: Ensemble) -> FloatArray:
 
 
 def _fill_categories(ensemble: Ensemble, rows: FloatArray, random: np.random.Generator) -> None:
-    """Codes in the columns of categorical features; a third of them unseen or no code at all."""
+    """Codes in the columns of categorical features; a third of them unseen or no code at all.
+
+    Columns whose encoder refuses what is unseen hold none, whether a tree tests them or not.
+    """
     trees = ensemble.trees
+    for feature, accepted in ensemble.required.items():
+        if accepted:
+            rows[:, feature] = random.choice(np.array(accepted, dtype=np.float64), size=len(rows))
     nodes = np.flatnonzero((trees.flags & CATEGORICAL) > 0)
     for feature in np.unique(trees.feature[nodes]):
+        if ensemble.required.get(int(feature)):
+            continue
         sets = trees.category_set[nodes[trees.feature[nodes] == feature]]
         codes = trees.categories_in(np.unique(sets))
         known = ensemble.categories.get(int(feature))
         if known or not codes.size:
             codes = np.arange(max(len(known or ()), 1))
-        accepted = ensemble.required.get(int(feature))
-        if accepted:
-            codes = np.array(accepted)
         column = random.choice(codes.astype(np.float64), size=len(rows))
-        if accepted:
-            rows[:, feature] = column
-            continue
         last = int(codes[-1])
         beyond = [last + 1, last + 40, last + 0.5, 31.0, 32.0, 1e6, 1e30]
         strange = [*beyond, -1.0, -0.5, -7.0, 0.7, 1.9]

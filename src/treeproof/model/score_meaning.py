@@ -9,13 +9,24 @@ from treeproof.errors import UnsupportedQuery
 from treeproof.model.ensemble import Ensemble
 
 LOG_ODDS, PROBABILITY, CLASS_SCORE = "log-odds", "probability", "score before a softmax"
+VALUE, LOGARITHM = "the predicted value", "the logarithm of the predicted value"
 _OBJECTIVES = {
     "xgboost": {
+        **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), LOGARITHM),
+        **dict.fromkeys(("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror"), VALUE),
         **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), LOG_ODDS),
         **dict.fromkeys(("multi:softprob", "multi:softmax"), CLASS_SCORE),
     },
-    "catboost": {"Logloss": LOG_ODDS, "CrossEntropy": LOG_ODDS, "MultiClass": CLASS_SCORE},
+    "catboost": {
+        **dict.fromkeys(("Poisson", "Tweedie"), LOGARITHM),
+        **dict.fromkeys(("RMSE", "MAE"), VALUE),
+        "Logloss": LOG_ODDS,
+        "CrossEntropy": LOG_ODDS,
+        "MultiClass": CLASS_SCORE,
+    },
     "lightgbm": {
+        **dict.fromkeys(("poisson", "gamma", "tweedie"), LOGARITHM),
+        **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "mape"), VALUE),
         **dict.fromkeys(("binary", "cross_entropy", "xentropy"), LOG_ODDS),
         **dict.fromkeys(("multiclass", "softmax"), CLASS_SCORE),
     },
@@ -43,6 +54,9 @@ def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
         # onnxruntime takes sums without a negative part for probabilities.
         is_probability = is_single and ensemble.decision.cut > 0.25
         return ScoreMeaning(PROBABILITY if is_probability else "")
+    if library == "ONNX":
+        steps = later_steps(ensemble)
+        return ScoreMeaning(f"a sum after {steps}" if steps else VALUE)
     is_pipeline = library == "scikit-learn pipeline"
     if (is_pipeline or library == "scikit-learn") and objective.startswith("classification, "):
         criterion = objective.removeprefix("classification, ")
@@ -52,10 +66,34 @@ def score_meaning(ensemble: Ensemble) -> ScoreMeaning:
         # Of several classes it might also be a single tree, whose leaves are probabilities.
         return ScoreMeaning(LOG_ODDS if criterion == "log_loss" and is_single else "")
     name, _, options = objective.partition(" ")
+    if "sqrt" in options.split():
+        return ScoreMeaning("the root of the predicted value")
     known = _OBJECTIVES.values() if is_pipeline else [_OBJECTIVES.get(library, {})]
     found = next((names[name] for names in known if name in names), "")
     rates = [option.partition(":")[2] for option in options.split() if "sigmoid:" in option]
     return ScoreMeaning(found, float(rates[0]) if rates and found == LOG_ODDS else 1.0)
+
+
+def later_steps(ensemble: Ensemble) -> str:
+    """What an ONNX model without labels makes of its sums, and is not followed; mostly nothing."""
+    if ensemble.provenance.library != "ONNX" or ensemble.classes:
+        return ""
+    _, transform, *steps = ensemble.provenance.objective.split(", ")
+    # onnxruntime ignores all transforms but one for a single target.
+    if transform == "PROBIT" or (transform != "NONE" and ensemble.n_outputs > 1):
+        steps.insert(0, transform)
+    return ", ".join(steps)
+
+
+def require_own_score(ensemble: Ensemble) -> None:
+    """Refuse questions about a score that the model only gives after further steps."""
+    steps = later_steps(ensemble)
+    if steps:
+        raise UnsupportedQuery(
+            "Scores must be the sums of the trees. Got an ONNX model whose scores are its sums"
+            f" after {steps}, which is not followed. Export the model with its sums, or ask about"
+            " the model that it was exported from."
+        )
 
 
 def sure_scores(

@@ -11,6 +11,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery, listed_values, near
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.model.links import smallest_true
+from treeproof.model.score_meaning import require_own_score
 from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.rounding import round_up
@@ -55,6 +56,7 @@ def alternatives_of(
     if goal is None:
         goal = KeepsLabel()
     if isinstance(goal, ScoreWithin | ScoreChange):
+        require_own_score(ensemble)
         return _score_alternatives(ensemble, goal, accumulators)
     if ensemble.decision.kind == "score":
         raise UnsupportedQuery(

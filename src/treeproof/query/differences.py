@@ -12,7 +12,7 @@ from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.joined import PairModels
 from treeproof.model.rows import numeric_rows
-from treeproof.model.score_meaning import LOG_ODDS, PROBABILITY, score_meaning
+from treeproof.model.score_meaning import LOG_ODDS, PROBABILITY, later_steps, score_meaning
 from treeproof.model.sums import accumulator_grid, largest_leaves
 from treeproof.query.constraints import (
     alternatives_of,
@@ -71,6 +71,11 @@ def compared_scores(first: Ensemble, second: Ensemble) -> Compared:
     one, other = score_meaning(first), score_meaning(second)
     if "isolation" in (first.aggregation.finish, second.aggregation.finish):
         return Compared((), "the score of an isolation forest is no sum over its trees")
+    steps = next(filter(None, map(later_steps, (first, second))), "")
+    if steps:
+        return Compared(
+            (), f"scores of an ONNX model are its sums after {steps}, which is not followed"
+        )
     if one.name and other.name and one != other:
         return Compared((), f"scores of the first model are {one}, those of the second {other}")
     if first.n_outputs == second.n_outputs:

@@ -353,6 +353,8 @@ def known_codes(ensemble: Ensemble, feature: int, *, must_tell: bool = False) ->
         return codes
     if ensemble.required.get(feature):
         return np.array(sorted(ensemble.required[feature]), dtype=np.float64)
+    if _is_unread(ensemble, feature):
+        return np.array([0.0, 1.0])
     trees = ensemble.trees
     testing = (trees.feature == feature) & ((trees.flags & CATEGORICAL) > 0)
     if must_tell and not testing.any():
@@ -364,11 +366,22 @@ def known_codes(ensemble: Ensemble, feature: int, *, must_tell: bool = False) ->
     return trees.categories_in(np.unique(trees.category_set[testing])).astype(np.float64)
 
 
+def _is_unread(ensemble: Ensemble, feature: int) -> bool:
+    """Whether nothing looks at a column, such as one that a pipeline drops.
+
+    Sound: it may hold anything, and one category is to the model as good as another; they are
+    numbered as they are given.
+    """
+    return ensemble.categories.get(feature, None) == ()
+
+
 def codes_of(given: Any, ensemble: Ensemble, feature: int) -> FloatArray:
     """Codes of categories that are given by name, or by code where the model has no names."""
     named = list(ensemble.categories.get(feature, ()))
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         given = [given]
+    if _is_unread(ensemble, feature):
+        return np.arange(len(given), dtype=np.float64)
     codes = []
     for category in given:
         if category in named:

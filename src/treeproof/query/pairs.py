@@ -38,7 +38,7 @@ from treeproof.query.properties import (
     SmallNeighbourhood,
     Stable,
 )
-from treeproof.query.rounding import move_rounded_down
+from treeproof.query.rounding import move_rounded_down, round_down, round_up
 from treeproof.query.rules import Comparison, Rule, refuse_broken_rules
 
 
@@ -120,8 +120,10 @@ class PairQuestion:
             return gains[0] >= self.need[0] and gains[1] >= self.need[1]
         return self.value_of(models, sums) > self.limit
 
-    def value_of(self, models: PairModels, sums: Sequence[NDArray[np.floating]]) -> float:
-        """The deployed value of a pair."""
+    def value_of(
+        self, models: PairModels, sums: Sequence[NDArray[np.floating]]
+    ) -> Fraction | float:
+        """The deployed value of a pair, exactly where both scores are finite."""
         if self.scores is None:
             return float(sums[0][0].astype(np.float64) @ self.first)
         one, other = (
@@ -130,7 +132,16 @@ class PairQuestion:
                 (models.first, models.second), sums, self.outputs, strict=True
             )
         )
+        if math.isfinite(one) and math.isfinite(other):
+            return Fraction(self.scores[0]) * Fraction(one) + Fraction(self.scores[1]) * Fraction(
+                other
+            )
         return self.scores[0] * one + self.scores[1] * other
+
+
+def ends_of(value: Fraction | float) -> tuple[float, float]:
+    """Largest double that is not above a value, and smallest one not below it."""
+    return (round_down(value), round_up(value)) if isinstance(value, Fraction) else (value, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import RunView, row_name
-from treeproof.results.changes import MISSING
 from treeproof.results.curves import certified_at_lower
 from treeproof.results.numbers import digits_above, digits_below, number
 from treeproof.results.threat import units_of
@@ -148,21 +147,15 @@ def changes_of(run: RunView, i: int, most: int) -> tuple[list[dict[str, str]], i
 
 def _change(run: RunView, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
-    row, witness = run.rows[i], run.results.witness[i]
     axis = run.axis_of[feature]
-    said = run.naming.change(axis, row[list(axis)].tolist(), witness[list(axis)].tolist())
-    if not (isinstance(said.before, float) and isinstance(said.after, float)):
-        before, after = (
-            run.formats[feature].text(side) if isinstance(side, float) else side or MISSING
-            for side in (said.before, said.after)
-        )
-        return {"name": said.name, "original": before, "changed": after, "difference": ""}
-    change = run.formats[feature].change(row[feature], witness[feature])
+    rows = run.rows[i], run.results.witness[i], run.results.as_shown[i]
+    said = run.naming.change(axis, *(row[list(axis)].tolist() for row in rows))
+    shown = said.written(run.formats[feature])
     return {
-        "name": run.feature_name(feature),
-        "original": change.before,
-        "changed": change.after,
-        "difference": change.difference,
+        "name": said.name,
+        "original": shown.before,
+        "changed": shown.after,
+        "difference": shown.difference,
     }
 
 
@@ -176,7 +169,7 @@ def radius_words(run: RunView, i: int) -> str:
     if run.is_attack and not run.broken[i]:
         return f"≤ {number(digits_above(upper))}"
     if run.results.asks_radius and run.results.exact[i]:
-        return number(lower)
+        return number(digits_below(lower))
     if math.isinf(upper):
         return f"≥ {number(digits_below(lower))}"
     if lower == 0.0:

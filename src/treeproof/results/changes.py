@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from treeproof.results.numbers import ColumnFormat
+from treeproof.results.numbers import ColumnFormat, ShownChange, plainly
 
 MISSING = "missing"
 _SEPARATORS = "_=[.:|/ -"
@@ -14,28 +14,51 @@ _MOST_SAID = 3
 
 
 class Change(NamedTuple):
-    """One feature, or group of features, that a witness changes."""
+    """One feature, or group of features, that a witness changes.
+
+    `after` is the witness's own value, `shown` what people read: a short number near it. All
+    changes of a row, typed in as shown, break the claim as the witness does.
+    """
 
     name: str
     features: tuple[int, ...]
     before: Any  # a number, a text for categories and groups, None where it is missing
     after: Any
+    shown: Any
 
     def __str__(self) -> str:
         """As in ``age: 41 → 42``."""
-        return f"{self.name}: {_figure(self.before)} → {_figure(self.after)}"
+        before, shown = _figure(self.before), _in_full(self.shown)
+        if before == shown and self.before != self.shown:
+            before = _in_full(self.before)
+        return f"{self.name}: {before} → {shown}"
+
+    def written(self, column: ColumnFormat) -> ShownChange:
+        """Both values as they are written in a column, and by how much they differ."""
+        if isinstance(self.before, float) and isinstance(self.shown, float):
+            return column.change(self.before, self.shown)
+        before = column.text(self.before) if isinstance(self.before, float) else self.before
+        shown = column.in_full(self.shown) if isinstance(self.shown, float) else self.shown
+        return ShownChange(before or MISSING, shown or MISSING, "")
 
 
 def changes_between(
-    header: Mapping[str, Any], values: Sequence[float], witness: Sequence[float]
+    header: Mapping[str, Any],
+    values: Sequence[float],
+    witness: Sequence[float],
+    shown: Sequence[float] | None = None,
 ) -> list[Change]:
-    """What differs between a row and its witness, in the order of features."""
+    """What differs between a row and its witness, in the order of features.
+
+    `shown` is the witness in short numbers; without it, those of the witness are written in full.
+    """
     naming = Naming(header)
+    rows = values, witness, witness if shown is None else shown
     found = []
     for features in naming.axes(len(values)):
-        before, after = ([float(row[f]) for f in features] for row in (values, witness))
+        before, after, short = ([float(row[f]) for f in features] for row in rows)
         if any(map(_differ, before, after)):
-            found.append(naming.change(features, before, after))
+            found.append(naming.change(features, before, after, short))
     return found
 
 
@@ -59,17 +82,13 @@ class Naming:
         """Name of a feature, or its number."""
         return self._names[feature] if feature < len(self._names) else f"feature {feature}"
 
-    def change(
-        self, features: tuple[int, ...], before: Sequence[float], after: Sequence[float]
-    ) -> Change:
-        """Say what a feature or a group was and became."""
+    def change(self, features: tuple[int, ...], *sides: Sequence[float]) -> Change:
+        """Say what a feature or a group was and became, and how that is shown."""
         if features[0] not in self._group_of:
-            name = self.feature(features[0])
-            return Change(
-                name, features, *(self._value(features[0], v) for v in (before[0], after[0]))
-            )
+            values = (self._value(features[0], side[0]) for side in sides)
+            return Change(self.feature(features[0]), features, *values)
         name, choices = self._group(features)
-        return Change(name, features, *(_chosen(choices, side) for side in (before, after)))
+        return Change(name, features, *(_chosen(choices, side) for side in sides))
 
     def axis(self, feature: int) -> str:
         """Name of a feature, or of the group that it belongs to."""
@@ -102,15 +121,9 @@ def in_words(changes: Sequence[Change], formats: Sequence[ColumnFormat]) -> str:
     """Say what is changed, numbers in the precision of their columns; of many the first."""
     said = []
     for change in changes[:_MOST_SAID]:
-        pair, written = (change.before, change.after), formats[change.features[0]]
-        if all(isinstance(side, float) for side in pair):
-            shown = written.change(*pair)
-            said.append(f"{change.name}: {shown.before} → {shown.after} ({shown.difference})")
-        else:
-            before, after = (
-                written.text(side) if isinstance(side, float) else side or MISSING for side in pair
-            )
-            said.append(f"{change.name}: {before} → {after}")
+        shown = change.written(formats[change.features[0]])
+        by = f" ({shown.difference})" if shown.difference else ""
+        said.append(f"{change.name}: {shown.before} → {shown.after}{by}")
     more = len(changes) - _MOST_SAID
     return ", ".join(said) + (f", … and {more} more" if more > 0 else "")
 
@@ -127,3 +140,8 @@ def _figure(value: Any) -> str:
     if value is None:
         return MISSING
     return value if isinstance(value, str) else f"{value:.7g}"
+
+
+def _in_full(value: Any) -> str:
+    """A value with every digit that tells it from others."""
+    return plainly(value) if isinstance(value, float) else _figure(value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treeproof.query.description import plain
-from treeproof.results.numbers import digits_above, digits_below
+from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.properties import FloatArray, PropertyResult
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -52,8 +52,8 @@ class TreeDifferences:
         said = ", ".join(f"{count} in {kind}" if not kind.startswith("only") else f"{count} {kind}"
                          for kind, count in kinds.items())  # fmt: skip
         return (
-            f"{self.n_same} of {self.n_first} and {self.n_second} trees are the same;"
-            f" they differ since round {self.since_round}: {said}"
+            f"{self.n_same} of {self.n_first} and {self.n_second} trees have the same splits and"
+            f" leaves, the others from round {self.since_round} on do not: {said}"
         )
 
 
@@ -170,10 +170,9 @@ class DiffResult:
         }
         lines = [words[self.verdict]]
         if self.scores is not None:
-            bounds = f"{self.lower:.7g}"
-            if self.lower != self.upper:
-                ends = digits_below(self.lower, 7), digits_above(self.upper, 7)
-                bounds = f"between {ends[0]:.7g} and {ends[1]:.7g}"
+            ends = (digits_below(self.lower, 7), digits_above(self.upper, 7))
+            lower, upper = map(plainly, ends)
+            bounds = lower if lower == upper else f"between {lower} and {upper}"
             lines.append(f"  largest difference of a score: {bounds} (allowed: {self.delta:.3g})")
             lines += _told(self.scores)
         if self.labels is not None:

@@ -16,7 +16,7 @@ from treeproof.results.curves import (
     has_radii,
     resisting_share,
 )
-from treeproof.results.numbers import column_formats, number
+from treeproof.results.numbers import column_formats, digits_above, digits_below, number
 from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
@@ -27,6 +27,7 @@ FloatArray = NDArray[np.float64]
 
 _N_RADII = 400
 _SHADE = 0.18
+_DIGITS = 6
 ROWS_SHOWN = 5
 _LEFT, _TOP, _WIDE, _HIGH = 44, 8, 360, 120
 """The small curve of notebooks, in pixels."""
@@ -184,7 +185,7 @@ def results_html(results: Results) -> str:
     columns = ["row", "id", "label", "verdict", "eps", "lower", "upper"]
     columns = [name for name in columns if _is_known(getattr(results, name))]
     rows = [
-        [_cell(getattr(results, name)[i]) for name in columns] + list(said)
+        [_cell(name, getattr(results, name)[i]) for name in columns] + list(said)
         for i, said in zip(order, _changes(results, order), strict=True)
     ]
     note = f"{len(order)} of {len(results)} rows, {chosen}." if len(order) < len(results) else ""
@@ -257,5 +258,9 @@ def _curve_svg(results: Results) -> str:
     )
 
 
-def _cell(value: Any) -> str:
-    return number(value, 6) if isinstance(value, float) else str(value)
+def _cell(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    # Bounds hold as they are shown.
+    directed = {"lower": digits_below, "upper": digits_above}.get(name)
+    return number(directed(value, _DIGITS) if directed else value, _DIGITS)

@@ -23,6 +23,11 @@ _FINEST = 8
 _SAMPLE = 10_000
 """Values of a column that are looked at."""
 
+MOST_PLACES = 17
+"""Decimals beyond those of a column after which a number is written with all its digits."""
+
+_EXACT = Context(prec=400)
+
 _CLOSE = 2.0**-23
 """Relative distance to the grid at which a value lies on it, since a float32 would."""
 
@@ -53,6 +58,11 @@ def exactly(value: float) -> str:
     return _typeset(grouped if decimals == "0" else f"{grouped}.{decimals}")
 
 
+def plainly(value: float) -> str:
+    """Write a number with every digit that tells it from other doubles, as programs read it."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def digits_below(value: float, digits: int = _DIGITS) -> float:
     """A proved lower bound with so many digits, and whole thousands: never above what it is."""
     return _directed(value, digits, ROUND_FLOOR)
@@ -71,6 +81,25 @@ def _directed(value: float, digits: int, rounding: str) -> float:
     shortest = Decimal(repr(float(value)))
     kept = max(digits, shortest.adjusted() + 1)
     return float(Context(prec=kept, rounding=rounding).create_decimal(shortest))
+
+
+def decimal_within(near: float, low: float, high: float, places: int) -> Decimal | None:
+    """The number of fewest decimals in [low, high), of those nearest to `near`; or None.
+
+    It has `places` decimals or more. Sound: it is read back as a double and compared, so what is
+    written lies inside, whatever rounding does.
+    """
+    if not abs(near) < 2.0**53:
+        return None
+    exact = Decimal(near)
+    for digits in range(places, places + MOST_PLACES + 1):
+        step = Decimal(1).scaleb(-digits)
+        shown = exact.quantize(step, context=_EXACT)
+        if not low <= float(shown) < high:
+            shown += step if float(shown) < low else -step
+        if low <= float(shown) < high:
+            return shown
+    return None
 
 
 def counted(n: int, what: str) -> str:
@@ -146,16 +175,27 @@ class ColumnFormat:
         """Write a value."""
         return self._text(value, self._decimals_of(value))
 
+    def places(self, near: float) -> int:
+        """Decimals that a number of this column has where no more are needed."""
+        if self.decimals is not None:
+            return self.decimals
+        return _DIGITS - 1 - (math.floor(math.log10(abs(near))) if near else 0)
+
     def change(self, before: float, after: float) -> ShownChange:
-        """Write two values so that they look different where they are, and their difference."""
-        decimals = max(self._decimals_of(before), self._decimals_of(after))
-        texts = [self._text(value, decimals) for value in (before, after)]
-        while texts[0] == texts[1] and before != after and decimals < 17:
+        """Write two values so that they look different where they are, and their difference.
+
+        The second is written with all its digits: whoever types it in means that very number. The
+        first is the row's own, and is rounded.
+        """
+        last = self.in_full(after)
+        decimals = max(self._decimals_of(before), len(last.partition(".")[2]))
+        texts = [self._text(before, decimals), last]
+        while texts[0] == texts[1] and before != after and decimals < MOST_PLACES:
             decimals += 1
-            texts = [self._text(value, decimals) for value in (before, after)]
+            texts[0] = self._text(before, decimals)
         if texts[0] == texts[1] and before != after:
             # A step so small that no decimals show it, such as LightGBM's 1e-35 beside zero.
-            texts = [exactly(value) for value in (before, after)]
+            texts[0] = exactly(before)
         if not (math.isfinite(before) and math.isfinite(after)):
             return ShownChange(texts[0], texts[1], number(after - before))
         shown = [Decimal(text.replace(",", "").replace("−", "-")) for text in texts]
@@ -163,6 +203,19 @@ class ColumnFormat:
         is_tiny = "e" in texts[0] + texts[1]
         text = number(float(moved)) if is_tiny else _typeset(_trimmed(f"{moved:,f}"))
         return ShownChange(texts[0], texts[1], text if text.startswith("−") else f"+{text}")
+
+    def in_full(self, value: float) -> str:
+        """A value with every digit that it has, padded to the decimals of the column."""
+        if not math.isfinite(value):
+            return self._text(value, 0)
+        if self.decimals is None:
+            texts = (number(value, digits) for digits in range(_DIGITS, MOST_PLACES))
+            return next((text for text in texts if _read(text) == value), exactly(value))
+        text = self._text(value, self.decimals)
+        if _read(text) == value:
+            return text
+        shortest = Decimal(repr(float(value)))
+        return _typeset(f"{shortest:,f}") if shortest.adjusted() > -_FINEST else exactly(value)
 
     def _decimals_of(self, value: float) -> int:
         """Decimals that a value needs: those of its column, or a few more beside its grid."""
@@ -215,6 +268,8 @@ def column_formats(rows: NDArray[np.float64]) -> list[ColumnFormat]:
 
 
 def _on_grid(column: NDArray[np.float64], decimals: int) -> bool:
+    # Larger numbers are whole, and scaling them might overflow.
+    column = column[column < 2.0**53]
     beside = np.abs(column - np.round(column, decimals))
     # Never as wide as half a step, at which every value would be on the grid.
     tolerance = np.minimum(_CLOSE * column, 1e-3 * 10.0**-decimals)
@@ -223,6 +278,11 @@ def _on_grid(column: NDArray[np.float64], decimals: int) -> bool:
 
 def _trimmed(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _read(text: str) -> float:
+    """The number that a text shows."""
+    return float(text.replace(",", "").replace("−", "-"))
 
 
 def _typeset(text: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.query.description import plain
-from treeproof.results.numbers import digits_above, digits_below
+from treeproof.results.numbers import digits_above, digits_below, plainly
 from treeproof.results.verdict import UnknownReason, Verdict
 
 FloatArray = NDArray[np.float64]
@@ -33,7 +33,8 @@ class PropertyResult:
         nothing larger than `upper` exists. NaN without a quantity.
     exact : bool
         Whether the search was closed: the bounds differ by no more than the rounding of the model's
-        own sums.
+        own sums and a trillionth of the largest sum that leaves of all trees could have (a
+        ten-millionth with evidence, whose numbers are rounded).
     witness : float64 (2, n_features) or None
         A pair of rows: what breaks the property, or reaches `lower`. Of questions about single
         rows both are the same. None where there is none, or two equal rows would do.
@@ -118,19 +119,19 @@ class PropertyResult:
             f"{name}({options}): {self.verdict}" + (f" ({self.reason})" if self.reason else "")
         ]
         if self.quantity and not math.isnan(self.upper):
-            bounds = f"{self.lower:.7g}"
-            if not self.exact:
-                lower, upper = digits_below(self.lower, 7), digits_above(self.upper, 7)
-                bounds = f"{lower:.7g} to {upper:.7g}"
-                if self.upper == math.inf:
-                    bounds = f"at least {lower:.7g}"
+            ends = (digits_below(self.lower, 7), digits_above(self.upper, 7))
+            lower, upper = map(plainly, ends)
+            bounds = lower if lower == upper else f"{lower} to {upper}"
+            if self.upper == math.inf:
+                bounds = f"at least {lower}"
             lines.append(f"  {self.quantity}: {bounds}")
         if self.witness is not None and self.scores is not None:
             for number, (row, score) in enumerate(zip(self.witness, self.scores, strict=True)):
                 if number and not self.changed:
                     break
                 values = ", ".join(
-                    f"{name} {row[self.feature_names.index(name)]:g}" for name in self.changed
+                    f"{name} {plainly(row[self.feature_names.index(name)])}"
+                    for name in self.changed
                 )
                 label = "" if self.labels is None else f", label {self.labels[number]}"
                 said = ", ".join(f"{value:.7g}" for value in score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Decimal
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from treeproof.files import replacing
 from treeproof.model.inspection import plain_value
 from treeproof.query.description import plain
 from treeproof.results.features import FeatureTable
-from treeproof.results.numbers import column_format, counted
+from treeproof.results.numbers import column_format, counted, decimal_within
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -28,9 +28,6 @@ Tables = list[Floats]
 
 _DIGITS = 6
 """Significant digits of the end of an interval that are looked at."""
-_MOST_PLACES = 17
-"""Decimals after which the row's own value is the end."""
-_EXACT = Context(prec=400)
 _SAVED = (
     *("values", "features", "kept", "sufficient", "minimal", "intervals", "widest"),
     *("size_lower_bound", "sets", "complete", "changes", "change_rows", "changes_minimal"),
@@ -248,7 +245,8 @@ class Reasons(FeatureTable):
         names = (self.header.get("model") or {}).get("categories", {}).get(str(feature), ())
         if value in range(len(names)):
             return f"= {names[int(value)]!r}"
-        return _equals(value)
+        precision = (self.header.get("model") or {}).get("input_precision")
+        return _equals(value, is_single=precision == "float32")
 
     def _tells(self, feature: int, point: Floats) -> bool:
         """Whether a feature says what a group of the domain is: the one that is 1, or the first."""
@@ -390,13 +388,14 @@ def _joined(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _equals(value: float) -> str:
+def _equals(value: float, *, is_single: bool) -> str:
     """That a feature has a value, in as few digits as tell it from all others of its precision."""
     if math.isnan(value):
         return "is missing"
     with np.errstate(over="ignore"):
         single = np.float32(value)
-    text = str(single if float(single) == value else float(value))
+    # A model that rounds its input reads the digits of a float32 as that very float32.
+    text = str(single if is_single and float(single) == value else float(value))
     return f"= {text.removesuffix('.0')}"
 
 
@@ -411,15 +410,10 @@ def _inwards(end: float, value: float, decimals: int | None) -> str | None:
     exponent = Decimal(f"{end:.{_DIGITS}g}").normalize().as_tuple().exponent
     places = max(-int(exponent) - 1, decimals or 0, 0)
     # The lower end belongs to the interval, the upper one does not.
-    is_lower = end <= value
-    for digits in range(places, _MOST_PLACES + 1 if abs(end) < 2.0**53 else 0):
-        step = Decimal(1).scaleb(-digits)
-        shown = Decimal(end).quantize(step, context=_EXACT)
-        if (float(shown) < end) if is_lower else (float(shown) >= end):
-            shown += step if is_lower else -step
-        number = float(shown)
-        if end <= number <= value if is_lower else value <= number < end:
-            text = f"{shown:f}"
-            text = text.rstrip("0").rstrip(".") if "." in text else text
-            return "0" if text == "-0" else text
+    low, high = (end, math.nextafter(value, math.inf)) if end <= value else (value, end)
+    shown = decimal_within(end, low, high, places)
+    if shown is not None:
+        text = f"{shown:f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text == "-0" else text
     return repr(value).removesuffix(".0")

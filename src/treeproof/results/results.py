@@ -65,6 +65,9 @@ class Results:
         Class label that the model gives each unchanged row; None for scores.
     witness_label : object (n_rows,), optional
         Class label that the model gives the witness; None without a witness, and for scores.
+    shown : float64 (n_rows, n_features), optional
+        The witness as people are shown it: in the decimals of each column, or as many more as are
+        needed to break the claim as well. Replayed; NaN where there is no witness.
     evidence : object (n_rows,), optional
         Proof of each answer, as text that a checker reads; None where there is none.
     id : object (n_rows,), optional
@@ -89,6 +92,7 @@ class Results:
     values: FloatArray | None = None
     predicted: NDArray[Any] | None = None
     witness_label: NDArray[Any] | None = None
+    shown: FloatArray | None = None
     evidence: NDArray[Any] | None = None
     id: NDArray[Any] | None = None
     eps: FloatArray | None = None
@@ -187,13 +191,19 @@ class Results:
         -------
         list of Change
             Name, value before and after of every feature that differs; one-hot groups of a domain
-            are one feature, categories have their names, and printed one reads ``age: 41 → 42``.
-            Empty where there is no witness.
+            are one feature, categories have their names, and printed one reads ``age: 41 → 42``,
+            in short numbers that break the claim when all of them are typed in. Empty where there
+            is no witness.
         """
         witness = self.witness[position]
         if self.values is None or np.isnan(witness).all():
             return []
-        return changes_between(self.header, self.values[position], witness)
+        return changes_between(self.header, self.values[position], witness, self.as_shown[position])
+
+    @property
+    def as_shown(self) -> FloatArray:
+        """The witnesses in short numbers; of files that have none, as they are."""
+        return self.witness if self.shown is None else self.shown
 
     def to_frame(self, library: str | None = None) -> Any:
         """One line per row as a data frame.
@@ -209,7 +219,7 @@ class Results:
             Every column of the results but the witness, whose changes are better read in `witness`;
             with an attacker's class, which rows are `attacked`: the others stay as they are.
         """
-        hidden = ("witness", "values", "predicted", "witness_label", "evidence")
+        hidden = ("witness", "values", "predicted", "witness_label", "shown", "evidence")
         shown = [n for n in _COLUMNS if n not in hidden and getattr(self, n) is not None]
         columns = {n: getattr(self, n).tolist() for n in sorted(shown, key="id".__ne__)}
         if self.header.get("question", {}).get("attacker_class") is not None:
@@ -321,6 +331,8 @@ def withdraw(results: Results, positions: Sequence[int], reasons: Sequence[str])
     results.upper[at] = np.where(is_box, np.nan, np.inf)
     results.exact[at] = results.attained[at] = False
     results.witness[at] = results.witness_distance[at] = np.nan
+    if results.shown is not None:
+        results.shown[at] = np.nan
     for column in (results.witness_label, results.evidence):
         if column is not None:
             column[at] = None

@@ -56,6 +56,7 @@ class _Row(msgspec.Struct, kw_only=True):
     statistics: dict[str, Any]
     values: list[_Value] | None = None
     eps: _Number | msgspec.UnsetType = msgspec.UNSET
+    shown: dict[str, float] = {}
 
 
 class _Model(msgspec.Struct, kw_only=True):
@@ -122,11 +123,17 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         # A row without any value that breaks its own claim is written as no witness, so no label.
         labels = zip(has_witness, columns["witness_label"], strict=True)
         columns["witness_label"] = [label if has_one else None for has_one, label in labels]
+    # Of the witness as it is shown only what differs from it: mostly nothing, or few features.
+    shown = (results.as_shown != results.witness) & ~np.isnan(results.as_shown)
+    differs = shown.any(axis=1).tolist()
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
     names = tuple(columns)
     for i, cells in enumerate(zip(*columns.values(), strict=True)):
         record = {"record": "row"} | dict(zip(names, cells, strict=True))
         record["statistics"] = {name: values[i] for name, values in counted.items()}
+        if differs[i]:
+            features = np.flatnonzero(shown[i]).tolist()
+            record["shown"] = {str(f): float(results.as_shown[i, f]) for f in features}
         yield record
 
 
@@ -286,13 +293,15 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     """Answers of row records that are not checked here."""
     n_features = int(header["model"]["n_features"])
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
+    witness = _matrix(rows, "witness", n_features)
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
         verdict=_objects(rows, "verdict"),
         exact=np.array([record["exact"] for record in rows], dtype=bool),
         attained=np.array([record["attained"] for record in rows], dtype=bool),
-        witness=_matrix(rows, "witness", n_features),
+        witness=witness,
+        shown=_shown(rows, witness),
         reason=_objects(rows, "reason"),
         statistics={name: _counted(rows, name) for name in names},
         header=header,
@@ -304,6 +313,20 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         },
         **{name: _numbers(rows, name) for name in _BOUNDS},
     )
+
+
+def as_shown(witness: Any, record: dict[str, Any]) -> Any:
+    """Replace in the witness of a record, in place, what is shown shorter."""
+    for feature, value in (record.get("shown") or {}).items():
+        witness[int(feature)] = value
+    return witness
+
+
+def _shown(rows: list[dict[str, Any]], witness: FloatArray) -> FloatArray:
+    shown = witness.copy()
+    for values, record in zip(shown, rows, strict=True):
+        as_shown(values, record)
+    return shown
 
 
 def _counted(rows: list[dict[str, Any]], name: str) -> NDArray[Any]:

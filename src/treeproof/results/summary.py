@@ -1,7 +1,7 @@
 """`RunSummary`: counts and averages of answers that come block by block and are not kept."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.results.curves import attacked_rows, count_broken, count_certified
-from treeproof.results.numbers import counted
+from treeproof.results.numbers import counted, digits_above, digits_below, plainly
 
 if TYPE_CHECKING:
     from treeproof.results.results import Results
@@ -18,6 +18,8 @@ FloatArray = NDArray[np.float64]
 
 EXACT_UP_TO = 1_000_000
 """Medians of more numbers than this are taken from bins, to a relative 0.1 %."""
+
+_DIGITS = 6
 
 _BIN_SHIFT = 42
 """Bits of a double below its first ten binary places: what numbers of one bin may differ in."""
@@ -145,13 +147,13 @@ class RunSummary:
             lines = [
                 f"{rows}: radius exact on {self.n_exact:,}, already broken"
                 f" {self.verdicts['falsified']:,}, undecided {self.verdicts['unknown']:,}",
-                f"lower bound: {_format(self.lower)}",
+                f"lower bound: {_format(self.lower, digits_below)}",
             ]
             if self.n_never:
                 lines.append(f"no allowed change breaks {counted(self.n_never, 'row')}")
             if self.upper.count:
                 over = counted(self.upper.count, "row")
-                lines.append(f"upper bound: {_format(self.upper)} ({over})")
+                lines.append(f"upper bound: {_format(self.upper, digits_above)} ({over})")
         else:
             lines = [
                 f"{rows}: {self.verdicts['verified']:,} verified,"
@@ -170,10 +172,15 @@ class RunSummary:
         return lines
 
 
-def _format(stats: RunningStats) -> str:
+def _format(stats: RunningStats, directed: Callable[[float, int], float]) -> str:
     # A mean with infinite ones among them says nothing.
-    mean = "" if stats.largest == np.inf else f"mean {stats.mean:.6g}, "
-    return f"{mean}median {stats.median:.6g}, least {stats.least:.6g}".replace("inf", "∞")
+    named = {"mean": stats.mean, "median": stats.median, "least": stats.least}
+    said = [
+        f"{name} {plainly(directed(value, _DIGITS))}"
+        for name, value in named.items()
+        if name != "mean" or stats.largest < np.inf
+    ]
+    return ", ".join(said).replace("inf", "∞")
 
 
 def _time(seconds: float) -> str:

@@ -30,6 +30,7 @@ from treeproof.query.perturbations import (
     in_order,
     warn_of_categories,
 )
+from treeproof.results.numbers import column_formats
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
@@ -227,10 +228,13 @@ class Runner:
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
         refuse_bounds_per_row(self.question, "A run")
-        look = next(iter(self.source.parts())).take(slice(0, 1))
+        start = next(iter(self.source.parts()))
+        look = start.take(slice(0, 1))
         check_rows(self.question, self.model.ensemble, look)
         self.header = run_header(self.question, self.model, look)
         self.header["data"] = self.source.describe()
+        # Witnesses are shown alike in every batch.
+        self.question = replace(self.question, formats=column_formats(start.values))
         self.tally = RunSummary(self.question.kind == "radius", self.radii)
         if self.check is not None:
             self.check(self.header)

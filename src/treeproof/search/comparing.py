@@ -201,6 +201,7 @@ class _Comparison:
                 part,
                 n_jobs=self.inquiry.n_jobs,
                 cells=self.cells,
+                leaves_room=self.inquiry.evidence,
                 on_progress=self.tell,
             )
             self.spent_s += sum(outcome.seconds for outcome in found)

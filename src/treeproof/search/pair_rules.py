@@ -21,7 +21,7 @@ from treeproof.engines.properties import PairOutcome, solve
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import FloatArray
 from treeproof.model.joined import PairModels
-from treeproof.query.pairs import PairQuestion, Ranges
+from treeproof.query.pairs import PairQuestion, Ranges, ends_of
 from treeproof.query.rules import Comparison, Rule
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.boxes import BoxSearch, Part, Steps
@@ -99,7 +99,7 @@ class PairSearch(BoxSearch):
         self.is_value = question.kind == "value"
         self.best: FloatArray | None = None
         # Two equal rows have a value of 0.
-        self.value = 0.0 if question.changed else -math.inf
+        self.value: Fraction | float = 0.0 if question.changed else -math.inf
         self.gap = 0.0
         self.is_found = False
         self.is_open = False
@@ -137,7 +137,7 @@ class PairSearch(BoxSearch):
         left = max(self.deadline - time.perf_counter(), 1e-3)
         cells = PairCells(self.models.joint, ranges, question.changed)
         budget = replace(self.budget, time_limit_s=left)
-        found = solve(self.models, ranges, question, budget, cells=cells)
+        found = solve(self.models, ranges, question, budget, cells=cells, leaves_room=False)
         return [
             child
             for number, (part, outcome) in enumerate(zip(parts, found, strict=True))
@@ -237,11 +237,11 @@ class PairSearch(BoxSearch):
         is_late = self.reason in (UnknownReason.TIME_LIMIT, UnknownReason.NODE_LIMIT)
         if self.root is None or (self.is_value and math.isinf(self.lower) and self.lower > 0):
             raise InvalidInput("Some input of the domain must obey its rules. Got none that does.")
-        upper, question = math.nan, self.question
-        value = self.value if self.is_value else math.nan
+        question, lower, upper = self.question, math.nan, math.nan
         if self.is_value:
-            upper = max(-self.lower, value)
-            is_sought, is_excluded = value > question.limit, upper <= question.limit
+            lower, least_upper = ends_of(self.value)
+            upper = max(-self.lower, least_upper)
+            is_sought, is_excluded = self.value > question.limit, upper <= question.limit
         else:
             is_sought, is_excluded = self.is_found, not (self.is_open or is_late)
         # Where all parts are closed, only rounding is left between a value and its limit.
@@ -252,7 +252,7 @@ class PairSearch(BoxSearch):
         return PairOutcome(
             verdict=verdict,
             reason=reason,
-            lower=value,
+            lower=lower,
             upper=upper,
             exact=self.is_value and not (self.is_open or is_late or self.is_found),
             witness=self.best,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treeproof.engines.base import Budget
+from treeproof.engines.exact import ExactEngine
 from treeproof.engines.properties import PairOutcome, solve
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
@@ -17,9 +18,11 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import fold, unfold_rows
 from treeproof.model.inspection import plain_value
 from treeproof.model.joined import PairModels, one_model
-from treeproof.model.score_meaning import sure_scores
+from treeproof.model.score_meaning import require_own_score, sure_scores
+from treeproof.query.build import build_query
 from treeproof.query.description import describe
 from treeproof.query.domain import Features
+from treeproof.query.goals import ScoreWithin
 from treeproof.query.pairs import (
     PairQuestion,
     Ranges,
@@ -79,6 +82,7 @@ class Inquiry:
 
     def subject(self, ensemble: Ensemble) -> tuple[Ranges, Ensemble]:
         """The rows that are asked about, with groups folded, and the model over them."""
+        require_own_score(ensemble)
         inner = accept_float64_rows(ensemble)
         ranges = resolve_ranges(inner, self.domain, self.X, self.missing, takes_groups=True)
         if self.evidence and ranges.rules:
@@ -97,6 +101,8 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
     with inquiry.telling(len(questions), ranges) as tell:
         for question in questions:
             answers.append(_answer(subject, ranges, question, inquiry, tell))
+            if isinstance(claim, ScoreRange):
+                _judge_ends(ensemble, claim, ranges, question, inquiry, answers[-1])
             if all(any(part[box].verdict == Verdict.FALSIFIED for part in answers)
                    for box in range(len(ranges.low))):  # fmt: skip
                 break
@@ -212,12 +218,52 @@ def _answer(
         outcomes = solve_within_rules(models, ranges, question, inquiry.budget, on_progress=tell)
     else:
         outcomes = solve(
-            models, ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs, on_progress=tell
-        )
+            models, ranges, question, inquiry.budget, n_jobs=inquiry.n_jobs,
+            leaves_room=inquiry.evidence, on_progress=tell,
+        )  # fmt: skip
     for outcome in outcomes:
         if outcome.witness is not None:
             outcome.witness = unfold_rows(outcome.witness, ranges.groups)
     return outcomes
+
+
+def _judge_ends(
+    ensemble: Ensemble,
+    claim: ScoreRange,
+    ranges: Ranges,
+    question: PairQuestion,
+    inquiry: Inquiry,
+    parts: list[PairOutcome],
+) -> None:
+    """Decide, in place, ends of a range that are nearer to a score than sums round.
+
+    Difference trees bound sums in real numbers. The exact engine takes the last boxes apart until
+    it adds up leaves as the model does; it answers for rows of plain numbers.
+    """
+    is_tested = np.isin(np.arange(ensemble.n_features), ensemble.trees.feature)
+    others = bool(ranges.rules or ranges.groups or ranges.values) or ranges.integer.any()
+    others |= ((ranges.missing | ensemble.is_categorical) & is_tested).any()
+    if (
+        others
+        or ensemble.n_outputs > 1
+        or (ranges.rows is not None and np.isnan(ranges.rows).any())
+    ):
+        return
+    is_top = question.first[question.outputs[0]] > 0.0
+    goal = ScoreWithin(high=claim.high) if is_top else ScoreWithin(low=claim.low)
+    for box in [b for b, part in enumerate(parts) if part.reason == UnknownReason.ROUNDING]:
+        low, high = ranges.low[box], ranges.high[box]
+        row = np.clip(0.0, low, high)[np.newaxis]
+        query = build_query(ensemble, row, None, Box(low, high), goal=goal, arithmetic="float64")
+        found = ExactEngine().verify(query, inquiry.budget)
+        part = parts[box]
+        part.seconds += float(found.seconds[0])
+        part.verdict, part.reason = Verdict(found.verdict[0]), UnknownReason(found.reason[0])
+        if part.verdict == Verdict.VERIFIED:
+            # Sound: every sum that the model gives is within the limit, which is one of its floats.
+            part.upper = min(part.upper, question.limit)
+        elif part.verdict == Verdict.FALSIFIED:
+            part.witness = np.repeat(found.witness, 2, axis=0)
 
 
 def feature_names(ensemble: Ensemble) -> tuple[str, ...]:

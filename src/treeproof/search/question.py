@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -22,17 +23,20 @@ from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import Ball, Box, PerRow, require_perturbation, with_limit
 from treeproof.query.query import Query, categorical_features
+from treeproof.results.numbers import ColumnFormat, column_formats
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
 from treeproof.search.progress import Progress, telling
+from treeproof.search.shown import shown_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One question, in a form that can be sent to workers.
 
-    `kind` says whether a verdict or the minimal perturbation is asked for; all else is explained
-    at `treeproof.verify` and `treeproof.radius`.
+    `kind` says whether a verdict or the minimal perturbation is asked for. `formats` are those of
+    the columns in which witnesses are shown, by default those of the rows themselves. All else is
+    explained at `treeproof.verify` and `treeproof.radius`.
     """
 
     kind: Literal["verify", "radius"]
@@ -46,6 +50,7 @@ class Question:
     node_limit: int = 2**62
     memory_limit_mb: float = 4096.0
     evidence: bool = False
+    formats: Sequence[ColumnFormat] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no perturbation, engine or limit, before a model is loaded."""
@@ -88,7 +93,9 @@ class Question:
         if roots is not None:
             lower = found.lower if self.kind == "radius" else np.full(len(found), np.inf)
             divisions = {row: division_of(roots[row], rules, lower[row]) for row in roots}
-        return assemble_results(query, found, self._words(engine), proving, n_jobs, divisions)
+        return assemble_results(
+            query, found, self._words(engine), proving, n_jobs, divisions, self.formats
+        )
 
     @property
     def _own_limits(self) -> PerRow | None:
@@ -103,14 +110,14 @@ class Question:
         limits = self._limits_of(X)
         rows = numeric_rows(model.ensemble, X, allow_empty=False)
         labels = None if y is None else np.asarray(y)
+        formats = column_formats(rows) if self.formats is None else self.formats
         pieces, places = [], []
         with telling(progress, len(rows)) as tell:
             for limit in np.unique(limits):
                 chosen = np.flatnonzero(limits == limit)
                 own = None if labels is None else labels[chosen]
-                pieces.append(
-                    self._at(float(limit)).answer(model, rows[chosen], own, n_jobs=n_jobs)
-                )
+                asked = dataclasses.replace(self._at(float(limit)), formats=formats)
+                pieces.append(asked.answer(model, rows[chosen], own, n_jobs=n_jobs))
                 places.append(chosen)
                 if tell is not None:
                     tell(len(chosen))
@@ -215,11 +222,13 @@ def assemble_results(
     evidence: Budget | None = None,
     n_jobs: int = 1,
     divisions: dict[int, Any] | None = None,
+    formats: Sequence[ColumnFormat] | None = None,
 ) -> Results:
     """Give what an engine found its rows and labels, the model's identity and the question.
 
     With limits for it, evidence is recorded, and answers that the checker does not accept are
-    withdrawn; `divisions` tell the parts of rows whose domain has rules.
+    withdrawn; `divisions` tell the parts of rows whose domain has rules. Witnesses are shown in the
+    `formats` of their columns.
     """
     # Kernels are imported where they are needed: questions are read where nothing is answered, too.
     from treeproof.engines.evidence import record_evidence, withdraw_unaccepted
@@ -230,6 +239,10 @@ def assemble_results(
             query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs, divisions=divisions
         )
     predicted = np.full(len(query), None, dtype=object)
+    shown, has_witness = found.witness.copy(), np.flatnonzero(~np.isnan(found.witness).all(axis=1))
+    if has_witness.size:
+        formats = column_formats(query.rows) if formats is None else formats
+        shown[has_witness] = shown_points(query, has_witness, found.witness[has_witness], formats)
     results = dataclasses.replace(
         found,
         label=query.class_labels(query.labels),
@@ -239,6 +252,7 @@ def assemble_results(
         header=header_record(model_words(query), question | query.description),
         # A copy: rows that need no rounding may be the caller's own array.
         values=query.rows.copy(),
+        shown=shown,
         predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
     )
     if evidence is not None:

@@ -19,7 +19,6 @@ from treeproof.kernels.core.plain import turns
 from treeproof.kernels.core.status import FOUND, PROVED
 from treeproof.kernels.exact.reason_sets import ReasonColumns, Wishes, reason_batch
 from treeproof.kernels.exact.reasons import ALWAYS, ANY, NEVER, Units
-from treeproof.model import evaluate
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import in_slices, thread_count
@@ -27,13 +26,14 @@ from treeproof.query.description import describe, plain
 from treeproof.query.names import feature_number, in_feature_order
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
-from treeproof.results.numbers import column_format
+from treeproof.results.numbers import column_formats
 from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.progress import Progress, telling
 from treeproof.search.question import assemble_results, model_words
+from treeproof.search.shown import shown_points
 
 FloatArray = NDArray[np.float64]
 
@@ -264,7 +264,13 @@ def find_reasons(
 
 
 def describe_reasons(query: Query, results: Reasons, wanted: Wanted) -> None:
-    """Say in results what was asked."""
+    """Say in results what was asked, and give changes the numbers in which they are shown."""
+    counts = [len(points) for points in results.change_rows]
+    if sum(counts):
+        owners = np.repeat(np.arange(len(query)), counts)
+        points = np.concatenate(results.change_rows)
+        points = shown_points(query, owners, points, column_formats(query.rows))
+        results.change_rows = np.split(points, np.cumsum(counts)[:-1])
     words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
     results.question = words | results.question
     results.header = header_record(model_words(query), words | query.description)
@@ -500,40 +506,10 @@ def _why(status: int) -> str:
     return str(REASON.get(status, UnknownReason.SOLVER_FAILED).value)
 
 
-def _write_short(query: Query, row: int, point: FloatArray) -> None:
-    """Give changed features of a point the values of fewest decimals in their cells, in place.
-
-    People read these points. Of the values of a cell that have the decimals of the column, or a few
-    more, the nearest to the row's own is taken; where there is none, the point stays.
-    """
-    values = query.rows[row]
-    low, high = query.reach.low[row], query.reach.high[row]
-    for feature in np.flatnonzero((point != values) & ~np.isnan(values)).tolist():
-        cuts = cuts_of(query.ensemble).of(feature)
-        cell = int(np.searchsorted(cuts, point[feature], side="right"))
-        first = max(low[feature], cuts[cell - 1] if cell else -np.inf)
-        end = cuts[cell] if cell < len(cuts) else np.inf
-        decimals = column_format(query.rows[:, feature]).decimals or 0
-        is_up = point[feature] > values[feature]
-        edge = first if is_up else min(end, high[feature])
-        if not abs(edge) < 2.0**53:
-            continue
-        for places in range(decimals, decimals + 3):
-            near = round(edge, places)
-            if near < edge if is_up else near >= end:
-                near += 10.0**-places if is_up else -(10.0**-places)
-            near = evaluate.cast_rows(query.ensemble, np.array([round(near, places)]))[0]
-            if first <= near <= high[feature] and near < end:
-                point[feature] = near
-                break
-
-
 def _confirm(query: Query, found: list[_FoundRow]) -> None:
     """Replay the points of all rows by the plain model, and see that they lie in the domain."""
     for row in found:
         row.fill_points(query.rows[row.row])
-        for number, _, _ in row.changes:
-            _write_short(query, row.row, row.points[number])
     counts = [len(row.points) for row in found]
     if not sum(counts):
         return

@@ -8,6 +8,8 @@ import onnxruntime
 import pytest
 from catboost import CatBoostClassifier
 from onnx import TensorProto, helper
+from skl2onnx import to_onnx
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import treeproof as tp
 from tests.stress_rows import stress_rows
@@ -384,3 +386,14 @@ def test_an_attribute_with_values_of_two_types_is_refused():
 def test_hostile_bytes_are_refused(content):
     with pytest.raises(TreeproofError):
         load_bytes(content, LoadOptions(), source="hostile")
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeRegressor, DecisionTreeClassifier])
+def test_trees_that_are_single_leaves_load(kind):
+    y = [1.0, 2.0, 3.0, 4.0] if kind is DecisionTreeRegressor else [1, 1, 1, 0]
+    source = to_onnx(kind().fit(np.zeros((4, 2)), y), np.zeros((1, 2), np.float32))
+    model = tp.load(source)
+    assert (model.ensemble.trees.feature < 0).all()
+    assert model.predict(np.ones((2, 2))).tolist() == (
+        [2.5] * 2 if model.classes == () else [1] * 2
+    )

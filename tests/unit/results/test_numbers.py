@@ -8,6 +8,7 @@ from treeproof.results.numbers import (
     column_format,
     column_formats,
     counted,
+    decimal_within,
     digits_above,
     digits_below,
     duration,
@@ -113,12 +114,13 @@ def test_times_for_people():
 def test_whole_numbers_are_written_whole():
     days = column_format([2922, 17, 365.0, np.nan])
     assert days.change(2922, 2915) == ("2,922", "2,915", "−7")
-    assert days.change(2922, 2914.99999) == ("2,922", "2,915", "−7")
-    # A witness between whole numbers is shown as one, and one just beside another looks different.
+    # What a row becomes has all its digits: whoever types it in means that very number.
+    assert days.change(2922, 2914.99999) == ("2,922", "2,914.99999", "−7.00001")
     assert days.change(2922, 2914.5) == ("2,922", "2,914.5", "−7.5")
     assert days.change(17, 16.999999) == ("17", "16.999999", "−0.000001")
     assert days.change(0, 1.00000004e-35) == ("0", "1.00000004e−35", "+1e−35")
     assert days.change(3, 3 + 2**-51) == ("3", "3.0000000000000004", "+0.0000000000000004")
+    assert days.change(2922.4, 2922.0) == ("2,922.4", "2,922", "−0.4")
     assert days.text(math.nan) == "missing"
     assert days.text(-1e-9) == "0"
 
@@ -150,6 +152,33 @@ def test_differences_are_those_of_what_is_shown():
             )
             assert other - one == pytest.approx(moved, abs=1e-9 * scale)
             assert change.before != change.after
+
+
+@pytest.mark.parametrize(
+    ("near", "low", "high", "places", "found"),
+    [
+        (500.0000305, 500.0000305, 620.0, 2, "500.01"),
+        (499.9999695, 480.0, 499.9999695, 2, "499.99"),
+        (5.2, 5.2, 5.4, 0, "5.2"),
+        (5.2, 5.2, 7.0, 0, "6"),
+        (0.25, 0.25, 0.5, 2, "0.25"),
+        (0.25, 0.1, 0.25, 2, "0.24"),
+        (3.0, 3.0, math.nextafter(3.0, 4.0), 0, "3"),
+        (0.1, math.nextafter(0.1, 0.0), 0.1, 1, "None"),  # no step of 17 decimals is as small
+        (1e300, 1e300, math.inf, 0, "None"),
+        (1.0, 1.0, 1.0, 0, "None"),
+    ],
+)
+def test_the_shortest_number_of_an_interval_is_inside(near, low, high, places, found):
+    shown = decimal_within(near, low, high, places)
+    assert str(shown) == found
+    assert shown is None or low <= float(str(shown)) < high
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_are_whole():
+    assert column_format([1.7e308, 2.0, 3.0]).decimals == 0
+    assert column_format([1.7e308, 2.25, 3.0]).decimals == 2
 
 
 def test_every_column_has_its_own_format():

@@ -142,3 +142,17 @@ def test_groups_that_are_none_are_refused(groups):
     query = asked(3)
     with pytest.raises(InvalidInput, match=r"groups|feature number"):
         Wanted.of(query.ensemble, groups=groups)
+
+
+def test_no_set_is_found_twice():
+    n_several = 0
+    for seed in range(4):
+        rng = np.random.default_rng(99003 + seed)
+        rows, y = rng.integers(0, 4, (40, 3)).astype(float), rng.integers(0, 2, 40)
+        model = RandomForestClassifier(5, max_depth=3, random_state=3).fit(rows, y)
+        for n_sets in (2, 5):
+            found = tp.reasons(tp.load(model), rows, minimum=True, n_sets=n_sets, n_changes=2)
+            for sets in (*found.sets, *found.changes):
+                assert len({tuple(features) for features in sets}) == len(sets)
+                n_several += len(sets) > 1
+    assert n_several > 100

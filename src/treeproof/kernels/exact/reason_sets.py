@@ -92,6 +92,24 @@ def with_points(asked, known, changed):
     return changed
 
 
+@noalloc_kernel
+def drop_repeated(family):
+    """Take back the last set of a family where it is known; the better status stays.
+
+    The lightest set is sought under all points that are known, and may be found again.
+    """
+    last = family.size[0] - 1
+    for number in range(last):
+        is_same = True
+        for unit in range(family.member.shape[1]):
+            is_same = is_same and family.member[number, unit] == family.member[last, unit]
+        if is_same:
+            if family.number[last] == PROVED:
+                family.number[number] = PROVED
+            family.size[0] = last
+            return
+
+
 @inner_kernel
 def try_units(asked, gathered, chosen, of_chosen, of_others):
     """Ask whether the answer stays when units are freed, and learn from it; see `begin`.
@@ -116,6 +134,7 @@ def try_units(asked, gathered, chosen, of_chosen, of_others):
         for unit in range(len(member)):
             is_in = asked.place[unit] != FREE and asked.place[unit] != STAYS
             member[unit] = 1 if is_in else 0
+        drop_repeated(sufficient)
     changed = with_points(asked, known, gathered.changed)
     return answer, Gathered(known, changed, sufficient, gathered.changes)
 

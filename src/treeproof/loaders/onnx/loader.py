@@ -120,7 +120,7 @@ def load_bytes(content: bytes, options: LoadOptions, *, source: str, sha256: str
             library_version=f"ai.onnx.ml {graph.opsets.get(ML, 1)}",
             source=source,
             file_sha256=sha256,
-            objective=f"{trees_node.op}, {sums.transform}",
+            objective=", ".join([trees_node.op, sums.transform, *words]),
             notes=_notes(graph, sums, words),
         ),
     )
@@ -184,7 +184,9 @@ def _after(
                 values[name] = found
     labels = [(n, v) for n in graph.outputs if isinstance(v := values.get(n), Label)]
     scores = [v for n in graph.outputs if isinstance(v := values.get(n), Score)]
-    words = tuple(dict.fromkeys(word for score in scores for word in score.words))
+    # Of a model without labels the scores are the answer, so every step counts.
+    followed = [score.words if labels else score.steps for score in scores]
+    words = tuple(dict.fromkeys(word for steps in followed for word in steps))
     if len(labels) > 1:
         raise UnsupportedModel("An ONNX model must give one label. Got several outputs of labels.")
     if not labels:

@@ -320,6 +320,8 @@ class Score:
     """Whether they have the order of the sums, one column per class."""
     words: tuple[str, ...] = ()
     """Operators on the way that are not followed."""
+    steps: tuple[str, ...] = ()
+    """All operators on the way that change values."""
 
 
 @dataclass(frozen=True)
@@ -351,11 +353,11 @@ def follow_score(
             raise UnsupportedModel("ArgMax after the trees must take the first largest column.")
         return Label((), first)
     if node.op == "Cast" and node.integer("to", 0) in (FLOAT, DOUBLE):
-        return Score(first.of_margins, first.is_plain, first.words)
+        return first
     computed = _arithmetic(node, operands)
-    if computed is None:
-        return Score(None, False, (*first.words, node.op))
-    return Score(computed, False, first.words)
+    words = first.words if computed is not None else (*first.words, node.op)
+    steps = first.steps if node.op in _SHAPES else (*first.steps, node.op)
+    return Score(computed, False, words, steps)
 
 
 def _arithmetic(node: Node, operands: list[Any]) -> Shown | None:

@@ -369,9 +369,9 @@ def canonical_trees(
         category_set=np.full(n, -1, dtype=np.int64),
         swap=np.zeros(n, dtype=bool),
     )
-    order = np.argsort(np.where(inner, forest.column, len(columns)), kind="stable")
-    used, starts = np.unique(forest.column[order][: int(inner.sum())], return_index=True)
-    for number, nodes in zip(used, np.split(order[: int(inner.sum())], starts[1:]), strict=True):
+    tested = np.flatnonzero(inner)
+    for number in np.unique(forest.column[tested]):
+        nodes = tested[forest.column[tested] == number]
         column = columns[number]
         feature[nodes] = column.feature
         if column.table is not None:
