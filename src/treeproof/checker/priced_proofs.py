@@ -76,11 +76,11 @@ class PricedProver:
     ) -> None:
         self.forest, self.tariff, self.claim = forest, tariff, claim
         self.row, self.limits = claim.row.tolist(), bounds
-        is_everything = limit is None
+        self.is_everything = limit is None
         if limit is None:
             limit = tariff.highest(self.row, bounds)
         self.scale = whole_prices(limit)
-        self.is_closed = claim.kind != "open" or is_everything
+        self.is_closed = claim.kind != "open" or self.is_everything
         scaled = limit * Fraction(2) ** self.scale
         self.limit = math.floor(scaled) if self.is_closed else math.ceil(scaled) - 1
         self.largest = limit
@@ -105,8 +105,9 @@ class PricedProver:
         if cost is None:
             return over
         if self.tariff.is_max:
+            # Costs that are only approached are above the largest one; of everything they are part.
             is_met = cost == self.largest and self.is_closed and not is_open
-            return 0 if cost < self.largest or is_met else over
+            return 0 if cost < self.largest or is_met or self.is_everything else over
         # Sound: no change costs less than one of its parts, however little is left of it here.
         is_dear = cost > self.largest or (cost == self.largest and not self.is_closed)
         return over if is_dear else min(math.floor(cost * Fraction(2) ** self.scale), over)
@@ -288,9 +289,6 @@ class PricedWay:
             errors[number] = (
                 int(rounding_errors(largest, bits, forest.bits)[0]) if largest.size else 0
             )
-        most = max(peaks[o] + errors[o] for o in self.way.weights)
-        room = (127 if forest.bits == 24 else 1023) - forest.exponent
-        require(most < 1 << room, f"{self.way.name}: sums overflow")
         self.floor = floor_of(forest, self.way, errors, peaks)
 
     def _gain(self, tree: int, leaf: int) -> int:

@@ -45,6 +45,10 @@ class PropertyResult:
         Why the verdict is 'unknown'.
     row : int
         Number of the row that the domain is around; -1 without rows.
+    values : float64 (n_features,) or None
+        Values of that row.
+    domain : dict
+        Where it was asked, in words as files hold them.
     feature_names : tuple of str
         Names, or numbers as text.
     seconds : float
@@ -67,6 +71,8 @@ class PropertyResult:
     labels: tuple[Any, ...] | None = None
     reason: UnknownReason = UnknownReason.NONE
     row: int = -1
+    values: FloatArray | None = None
+    domain: dict[str, Any] = field(default_factory=dict)
     feature_names: tuple[str, ...] = ()
     seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
@@ -92,6 +98,7 @@ class PropertyResult:
             "upper": self.upper,
             "exact": self.exact,
             "row": self.row,
+            "values": None if self.values is None else self.values.tolist(),
             "seconds": self.seconds,
             "witness": None,
         }
