@@ -251,3 +251,41 @@ def test_nothing_compiled_is_imported(asked):
     )
     assert found.returncode == 0, found.stderr
     assert "3 accepted" in found.stdout
+
+
+def test_rows_of_merged_runs_are_told(run, asked):
+    """Whoever drops rows says so in the header, which readers see."""
+    model, data, out = asked
+    header, *rows = records(out)
+    header |= {"n_rows": 1}
+    header["data"] |= {"n_asked": 1, "merged": [{"rows": "0:1"}]}
+    write(out, [header, rows[0]])
+    result = run("check", out, "--model", model, "--data", data)
+    assert result.exit_code == 0
+    assert "compared with the data, of which the run asks about rows 0:1" in result.stdout
+
+
+def test_radii_of_rows_that_cannot_be_compared_are_not_passed_over(run, saved_model, tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "run.jsonl"
+    data.write_text("width [cm],far\n0.1,0.1\n0.9,0.2\n")
+    threat = tmp_path / "threat.toml"
+    threat.write_text('norm = "LInf"\neps = { column = "far" }\n')
+    result = run("verify", saved_model, data, "--threat", threat, "--evidence", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 0
+    header, *rows = records(out)
+    for name in ("eps", "column"):
+        header["data"].pop(name, None)
+        header["question"]["perturbation"]["eps"].pop(name, None)
+    write(out, [header, *rows])
+    result = run("check", out, "--model", saved_model, "--data", data)
+    assert result.exit_code == 2
+    assert "must name the column" in result.stderr
+
+
+def test_what_nobody_checks_is_said(run, asked):
+    model, _, out = asked
+    said = run("check", out, "--model", model).stdout
+    assert "as the file says, and nobody checked: dates" in said
+    everything = json.loads(run("check", out, "--model", model, "--json").stdout)
+    assert "notes" in everything["not_checked"]

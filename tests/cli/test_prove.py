@@ -81,7 +81,7 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert cards[2]["rows"][0][0] == "size"
     assert cards[2]["rows"][0][2]
     document = json.loads(out.read_text())
-    wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
+    wide = document | {"domain": document["domain"] | {"high": [-9.0] * 3}}
     out.write_text(json.dumps(wide))
     assert "3 rejected" in run("check", out, "--model", model).stdout
     document["properties"][0]["upper"] = 0.125
@@ -101,10 +101,10 @@ def test_answers_remember_how_the_model_was_loaded(run, model, tmp_path, monkeyp
         checked = run("check", out, *more)
         assert checked.exit_code == 0, checked.output
         assert 'loaded with decision_threshold 0.9, classes ["no", "yes"]' in checked.stdout
-    assert run("check", out, "--model", model, "--decision-threshold", 0.5).exit_code == 3
+    assert run("check", out, "--model", model, "--decision-threshold", 0.5).exit_code == 2
     rows = run("check", out, "--model", model, "--data", "rows.csv")
     assert rows.exit_code == 2
-    assert "--data is for runs: answers about a domain are about no rows." in rows.stderr
+    assert "--data is for answers about rows. These are about a whole domain." in rows.stderr
     document = json.loads(out.read_text())
     for wrong, sentence in (
         ({"model": None}, "must say under 'model' which model it is about."),
@@ -146,7 +146,7 @@ delta = 0
     document = json.loads(out.read_text())
     rows = [list(row.values()) for row in document["properties"][1]["witness"]["rows"]]
     assert sorted(row[1:] for row in rows) == [[0.0, 1.0], [1.0, 0.0]]
-    document["domain"]["domain"]["groups"] = []
+    document["domain"]["domain"]["groups"] = [[[0, 1, 2], True]]
     out.write_text(json.dumps(document))
     assert "2 rejected" in run("check", out, "--model", model).stdout
 

@@ -232,6 +232,8 @@ class RunChecker:
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
             self._check_question(claim, case)
+            label = self.question.class_number(row.label)
+            self.question.check_inside(self.forest.ensemble, row.row, claim.row, label)
             case.ways = ways_of(self.forest, claim) if kind != "none" else []
             require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
 
@@ -289,8 +291,7 @@ class RunChecker:
         require(exactly or not settled, f"record: an exact radius has bounds {bounds}")
         require(upper < math.inf or not row.attained, "record: nothing attains infinity")
         broken = upper == 0.0 and row.attained
-        is_free = broken and self.tariff is not None  # a change that costs nothing, perhaps
-        fits = broken == (verdict == "falsified") or is_free
+        fits = broken or verdict != "falsified"
         require(fits, "record: 'falsified' is a row of radius 0")
         if settled and not row.attained and self.tariff is None:
             return "closed", lower
@@ -348,13 +349,13 @@ class RunChecker:
             case.settle("accepted")
             return
         found = case.point_found("point", "witness")
-        name, value = claim.goal
-        if name == "within":
-            least, most = _floats(value)
-            require(not least <= found.score <= most, "witness: its score is in the range")
-        else:
-            broken = (found.label == value) == (name == "avoid")
-            require(broken, f"witness: its label is {found.label}")
+        said = "score is in the range" if claim.goal[0] == "within" else f"label is {found.label}"
+        require(_breaks(claim, found), f"witness: its {said}")
+        if question.asks_radius:
+            # A change may cost nothing; only a row that breaks the claim itself is falsified.
+            is_broken = _breaks(claim, case.point_found("own", "row"))
+            fits = is_broken == (row.verdict == "falsified")
+            require(fits, "record: 'falsified' is a row that breaks the claim as it stands")
         if row.witness_label is not msgspec.UNSET:
             is_named = bool(question.classes) and row.witness is not None
             mine = question.classes[found.label] if is_named else None
@@ -411,6 +412,15 @@ class RunChecker:
                 require(cost <= budget or least < budget, "witness: it costs too much")
         require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         case.settle("accepted")
+
+
+def _breaks(claim: Claim, found: _Found) -> bool:
+    """Whether a point breaks the claim."""
+    name, value = claim.goal
+    if name == "within":
+        least, most = _floats(value)
+        return not least <= found.score <= most
+    return (found.label == value) == (name == "avoid")
 
 
 def _number(value: Any) -> float:

@@ -149,6 +149,11 @@ class Model(msgspec.Struct, kw_only=True):
     feature_names: list[str]
     input_precision: str
     decision: str
+    categorical: list[Count] | None = None
+    categories: dict[str, list[Label]] = {}
+    decision_rule: str | None = None
+    decision_cut: Real | None = None
+    objective: str = ""
 
 
 class Data(msgspec.Struct, kw_only=True):

@@ -81,9 +81,9 @@ def _card(
         "name": str(record["name"]),
         "verdict": str(record["verdict"]),
         "reason": str(record.get("reason") or ""),
-        "claim": _words(record["claim"]),
+        "claim": claim_sentence(record["claim"]),
         "outcome": _OUTCOMES.get(str(record["verdict"]), ""),
-        "bounds": _bounds(record),
+        "bounds": bounds_in_words(record),
         "rows": [],
         "n_hidden": 0,
         "heads": [],
@@ -121,7 +121,7 @@ _OUTCOMES = {
 }
 
 
-def _words(claim: dict[str, Any]) -> str:
+def claim_sentence(claim: dict[str, Any]) -> str:
     """A claim as a sentence; one that is not known here with its options."""
     said = {name: value for name, value in claim.items() if name != "name" and value is not None}
     sentence = _SENTENCES.get(str(claim["name"]))
@@ -134,6 +134,8 @@ def _words(claim: dict[str, Any]) -> str:
 
 
 _SENTENCES = {
+    "largest_change": "How far the score{of_label} moves when nothing but {features} changes.",
+    "score_range": "Between which numbers the score lies.",
     "Stable": "The score{of_label} moves by at most {delta} when nothing but {features} changes.",
     "Fair": "The decision never depends on {features} alone{where_sure}.",
     "Monotone": "The score{of_label} never {falls}{beyond} when {features} alone rises.",
@@ -179,7 +181,8 @@ def _features(given: Any) -> str:
     return " and ".join(words) if len(words) == 2 else listed(words)
 
 
-def _bounds(record: dict[str, Any]) -> str:
+def bounds_in_words(record: dict[str, Any]) -> str:
+    """What an answer says of its quantity; nothing where it has none."""
     lower, upper = record.get("lower"), record.get("upper")
     if not record.get("quantity") or upper is None or lower is None:
         return ""

@@ -103,8 +103,10 @@ def load_property_records(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise InvalidInput(f"The file '{path}' of properties cannot be read: {error}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidInput(f"'{path}' must be a file of `treeproof prove --out` or `diff --out`.")
+    if not isinstance(document.get("properties"), list):
+        raise InvalidInput(f"'{path}' must list its answers under 'properties'. It does not.")
     return document

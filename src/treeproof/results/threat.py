@@ -203,8 +203,8 @@ def frozen_numbers(header: Mapping[str, Any]) -> list[int]:
     """Numbers of the features that a question freezes."""
     names = [str(name) for name in header["model"].get("feature_names") or []]
     frozen = (header["question"].get("perturbation") or {}).get("frozen") or []
-    # A name may look like a number, so names come first, as where the question was asked.
-    return [names.index(str(item)) if str(item) in names else int(item) for item in frozen]
+    # A name may look like a number, so that names come first; numbers are numbers.
+    return [names.index(item) if item in names else int(item) for item in frozen]
 
 
 def _table(value: Any, n_features: int) -> FloatArray:

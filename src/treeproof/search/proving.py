@@ -39,8 +39,8 @@ from treeproof.query.properties import (
     SmallNeighbourhood,
     Stable,
 )
-from treeproof.results.property_file import words_of_domain
 from treeproof.results.properties import PropertyResult, ScoreBounds
+from treeproof.results.property_file import words_of_domain
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.pair_rules import solve_within_rules
 from treeproof.search.progress import Progress, telling

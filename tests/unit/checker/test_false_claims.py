@@ -17,6 +17,7 @@ from treeproof.model.builder import TreeBuilder
 from treeproof.model.ensemble import CATEGORICAL, Aggregation, Decision, Ensemble, Provenance
 from treeproof.prediction import Model
 from treeproof.results.property_file import load_property_records, save_property_results
+from treeproof.results.threat import frozen_numbers
 
 THRESHOLD = {"decision": Decision(kind="threshold", cut=0.5), "classes": (0, 1)}
 
@@ -149,9 +150,9 @@ def test_listed_codes_are_those_that_there_are_whatever_the_bounds_say(tmp_path)
     result = tp.prove(Model(ensemble), tp.ScoreRange(high=0.5), box, evidence=True)
     assert verdict == result.verdict == "falsified"
     assert statuses(ensemble, in_a_file(ensemble, [result], tmp_path / "a")) == ["accepted"]
+    twice = tp.Box(0.0, 9.0, domain=tp.Domain(categorical={1: [0, 1, 2]}, ranges={1: (0, 1)}))
     with pytest.raises(tp.InvalidInput, match="'ranges' of Domain"):
-        twice = tp.Domain(categorical={1: [0, 1, 2]}, ranges={1: (0, 1)})
-        tp.verify(Model(ensemble), row, perturbation=tp.Box(0.0, 9.0, domain=twice))
+        tp.verify(Model(ensemble), row, perturbation=twice)
 
 
 def test_an_answer_is_about_the_row_of_its_number(tmp_path) -> None:
@@ -255,3 +256,105 @@ def test_scores_that_overflow_are_bounded_by_nothing(claim, tmp_path) -> None:
     forged = own | {"model": {"fingerprint": ensemble.fingerprint}, "properties": [answer]}
     (check,) = check_answers(ensemble, forged)
     assert check.reason.endswith("sums overflow")
+
+
+def two_stumps(*names: str) -> Ensemble:
+    """Both features matter; the score is -1.5, or more from a threshold of 0.5 on."""
+    trees = model(stump(0, -1.0, 1.0), stump(1, -0.5, 0.5))
+    return changed_model(
+        trees, n_features=2, feature_names=names, decision=Decision(kind="threshold", cut=0.0),
+        classes=(0, 1),
+    )  # fmt: skip
+
+
+def test_places_in_rules_are_no_names(tmp_path) -> None:
+    ensemble = two_stumps("", "b")
+    row = np.array([[0.0, 0.0]])
+
+    def asked(rule: str):
+        ball = tp.L1(9.0, domain=tp.Domain(rules=[rule]))
+        return tp.verify(Model(ensemble), row, perturbation=ball, evidence=True)
+
+    other, own = asked("x[0] <= 0.25"), asked("x[1] <= 0.25")
+    assert [list(found.verdict) for found in (other, own)] == [["verified"], ["falsified"]]
+    header, record = run_of(own, tmp_path / "a.jsonl")
+    assert status(ensemble, header, record) == "accepted"
+    (_, forged) = run_of(other, tmp_path / "b.jsonl")
+    assert status(ensemble, header, forged) == "rejected"
+
+
+def test_numbers_of_frozen_features_are_no_names(tmp_path) -> None:
+    ensemble = two_stumps("1", "0")
+    row = np.array([[0.0, 0.6]])
+    found = tp.radius(Model(ensemble), row, perturbation=tp.LInf(frozen=[1]), evidence=True)
+    assert found.lower[0] > 0.0
+    header, record = run_of(found, tmp_path / "a.jsonl")
+    assert header["question"]["perturbation"]["frozen"] == [1]
+    assert status(ensemble, header, record) == "accepted"
+    assert frozen_numbers(header) == [1]
+    for told, number, expected in (
+        ([0], 0, "rejected"),
+        (["0"], 1, "accepted"),
+        (["1"], 0, "rejected"),
+    ):
+        header["question"]["perturbation"]["frozen"] = told
+        assert frozen_numbers(header) == [number]
+        assert status(ensemble, header, record) == expected, told
+
+
+def test_a_row_outside_its_bounds_has_no_radius(tmp_path) -> None:
+    ensemble = changed_model(model(stump(0, 0.0, 1.0)), **THRESHOLD)
+    for ball in (tp.LInf(), tp.L1()):
+        found = tp.radius(Model(ensemble), np.zeros((1, 4)), perturbation=ball, evidence=True)
+        header, record = run_of(found, tmp_path / "a.jsonl")
+        assert status(ensemble, header, record) == "accepted"
+        header["question"]["perturbation"]["low"] = 100.0
+        claim, proof = unpacked(record["evidence"])
+        if "low" in claim:
+            claim["low"] = (100.0).hex()
+        forged = record | {"evidence": packed(claim, proof, record["evidence"][:3])}
+        assert status(ensemble, header, forged) == "rejected"
+
+
+def test_a_row_that_breaks_the_claim_itself_is_falsified(tmp_path) -> None:
+    ensemble = changed_model(model(stump(0, 0.0, 1.0)), **THRESHOLD)
+    rows = np.zeros((1, 4))
+    for ball in (tp.L1(), tp.LInf()):
+        found = tp.radius(Model(ensemble), rows, [1], perturbation=ball, evidence=True)
+        header, record = run_of(found, tmp_path / "a.jsonl")
+        assert (record["verdict"], record["upper"]) == ("falsified", 0.0)
+        assert status(ensemble, header, record) == "accepted"
+        for told in ({"verdict": "verified"}, {"verdict": "unknown", "exact": False}):
+            assert status(ensemble, header, record | told) == "rejected"
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "1e99999999", "1e400"])
+def test_rules_hold_numbers_that_can_be_read(number, tmp_path) -> None:
+    ensemble = two_stumps("a", "b")
+    ball = tp.L1(9.0, domain=tp.Domain(rules=["a <= 0.25"]))
+    found = tp.verify(Model(ensemble), np.zeros((1, 2)), perturbation=ball, evidence=True)
+    header, record = run_of(found, tmp_path / "a.jsonl")
+    assert status(ensemble, header, record) == "accepted"
+    header["question"]["perturbation"]["domain"]["rules"] = [f"a <= {number}"]
+    with pytest.raises(tp.InvalidInput, match="rules with numbers"):
+        status(ensemble, header, record)
+
+
+def test_what_a_header_says_of_the_model_is_that_of_the_model(tmp_path) -> None:
+    ensemble = changed_model(
+        by_category([2], (1.0, 1.0), (0.0, 0.0)), **THRESHOLD,
+        provenance=Provenance(library="test", objective="regression"),
+    )  # fmt: skip
+    found = tp.radius(Model(ensemble), np.zeros((1, 2)), evidence=True)
+    header, record = run_of(found, tmp_path / "a.jsonl")
+    assert status(ensemble, header, record) == "accepted"
+    for told in (
+        {"categorical": []},
+        {"categories": {"1": ["red", "green"]}},
+        {"decision_rule": "nothing is ever refused"},
+        {"decision_cut": 0.25},
+        {"objective": "binary:logistic"},
+    ):
+        forged = header | {"model": header["model"] | told}
+        with pytest.raises(tp.InvalidInput, match=f"the model's own '{next(iter(told))}'"):
+            status(ensemble, forged, record)
