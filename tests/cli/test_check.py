@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.model.test_file_format import binary_stump
+from treeproof.errors import InvalidInput
+from treeproof.loaders.base import LoadOptions
 from treeproof.model.file_format import load_saved, save_ensemble
 
 ROWS = "\n".join(["width [cm]", "0.1", "0.9", "0.3"]) + "\n"
@@ -289,3 +291,42 @@ def test_what_nobody_checks_is_said(run, asked):
     assert "as the file says, and nobody checked: dates" in said
     everything = json.loads(run("check", out, "--model", model, "--json").stdout)
     assert "notes" in everything["not_checked"]
+
+
+BROKEN_QUESTIONS = [
+    {"perturbation": {"name": "L0", "eps": 3, "scale": 5e-324}},
+    {"perturbation": {"domain": {"categorical": [[0, [0, [1, [0]]]]]}}},
+    {"perturbation": {"domain": {"categorical": [[0, [[0, [1]], 2]]]}}},
+    {"perturbation": {"domain": {"rules": ["x[0] <= " + "1" * 5000]}}},
+    {"perturbation": {"domain": {"rules": ["x[0] <= 1e99999999"]}}},
+    {"perturbation": {"domain": {"groups": [[[0, 9], True]]}}},
+    {"labels": 7},
+]
+
+
+@pytest.mark.parametrize("change", BROKEN_QUESTIONS)
+def test_headers_that_cannot_be_followed_end_with_a_sentence(run, asked, change):
+    model, data, out = asked
+    run("verify", model, data, "--eps", "0.1", "--evidence", "--out", out)
+    header, *rows = records(out)
+    for name, value in change.items():
+        own = header["question"][name]
+        header["question"][name] = own | value if isinstance(own, dict) else value
+    write(out, [header, *rows])
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("loading", [{"classes": 7}, {"classes": [[1], [2]]}, {"classes": "no"}])
+def test_load_options_that_cannot_be_are_refused(loading):
+    with pytest.raises(InvalidInput, match="'classes' must list names"):
+        LoadOptions(**loading)
+
+
+def test_deep_files_and_files_without_answers_end_with_a_sentence(run, saved_model, tmp_path):
+    deep = '{"format": "treeproof properties 1", "a": ' + "[" * 200_000 + "]" * 200_000 + "}"
+    for text in (deep, '{"format": "treeproof properties 1", "properties": 5, "model": {}}'):
+        (tmp_path / "x.json").write_text(text)
+        result = run("check", tmp_path / "x.json", "--model", saved_model)
+        assert result.exit_code == 2, result.output

@@ -90,14 +90,20 @@ class RunChecker:
                 "The run must be about the model it is checked with. Got another model:"
                 f" {self.header.model.fingerprint[:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
-        self.question = Question(self.header, ensemble)
-        self.forest = Forest(
-            accept_float64_rows(ensemble) if self.question.is_float64 else ensemble
-        )
         self.tariff: Tariff | None = None
         asked = self.header.question.perturbation
-        if has_prices(asked):
-            self.tariff = Tariff(self.question, asked, self.forest)
+        try:
+            self.question = Question(self.header, ensemble)
+            is_float64 = self.question.is_float64
+            self.forest = Forest(accept_float64_rows(ensemble) if is_float64 else ensemble)
+            if has_prices(asked):
+                self.tariff = Tariff(self.question, asked, self.forest)
+        except (ArithmeticError, CertificateRejected, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"The header of a run must ask what can be followed. Got: {error!r}."
+            ) from error
 
     def check(
         self,

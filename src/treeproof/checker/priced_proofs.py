@@ -371,6 +371,8 @@ class PricedWay:
             elif letter == "S":
                 axis, cut = reader.take("ii")
                 require(0 <= axis < len(box), f"{place}: no axis {axis}")
+                first, last = changes.get(axis, self.box[axis])
+                require(first <= cut < last, f"{place}: cut {cut} is not inside axis {axis}")
                 first, last = box[axis]
                 pending.append(({**changes, axis: (max(cut + 1, first), last)}, price))
                 pending.append(({**changes, axis: (first, min(cut, last))}, price))
@@ -434,6 +436,9 @@ class PricedWay:
                 held = bound.held(axis, atom)
                 require(held < self.floor, f"{place}: axis {axis}, atom {atom} reaches the floor")
             left[axis] = (max(first, low), min(last, high))
+            # Otherwise nodes without an end would cost a bound each, and say nothing.
+            is_less = left[axis] != changes.get(axis, self.box[axis])
+            require(is_less, f"{place}: axis {axis} loses nothing")
         return left
 
 

@@ -268,7 +268,7 @@ def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
     ]
     chosen = f", of which the run asks about {', '.join(filter(None, parts))}" if any(parts) else ""
     words = f"rows compared with the data{chosen}" if rows else "rows as the run gives them"
-    if header["question"]["labels"] != "given":
+    if header["question"].get("labels") != "given":
         return f"{words}; labels are the model's own"
     return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -358,3 +359,19 @@ def test_what_a_header_says_of_the_model_is_that_of_the_model(tmp_path) -> None:
         forged = header | {"model": header["model"] | told}
         with pytest.raises(tp.InvalidInput, match=f"the model's own '{next(iter(told))}'"):
             status(ensemble, forged, record)
+
+
+def test_nodes_that_change_nothing_are_no_proof(tmp_path) -> None:
+    """Each would cost a bound, and a small text hold as many of them as it likes."""
+    ensemble = two_stumps("a", "b")
+    ball = tp.L1(0.25)
+    found = tp.verify(Model(ensemble), np.zeros((1, 2)), perturbation=ball, evidence=True)
+    header, record = run_of(found, tmp_path / "a.jsonl")
+    claim, _ = unpacked(record["evidence"])
+    claim |= {"kept": [[[0, 1]], [[0, 1]]]}
+    trim = b"T\0\0\1" + struct.pack("<Iiii", 1, 0, 0, 1)
+    split = b"S" + struct.pack("<ii", 0, 7)
+    for proof in (trim + trim + b"P", split + b"PP", split + b"DP"):
+        text = packed(claim, proof, record["evidence"][:3])
+        check = RunChecker(header, ensemble).check(record | {"evidence": text})
+        assert "loses nothing" in check.reason or "is not inside" in check.reason
