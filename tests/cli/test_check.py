@@ -259,6 +259,7 @@ def test_rows_of_merged_runs_are_told(run, asked):
     """Whoever drops rows says so in the header, which readers see."""
     model, data, out = asked
     header, *rows = records(out)
+    rows.sort(key=lambda row: row["row"])
     header |= {"n_rows": 1}
     header["data"] |= {"n_asked": 1, "merged": [{"rows": "0:1"}]}
     write(out, [header, rows[0]])
@@ -330,3 +331,20 @@ def test_deep_files_and_files_without_answers_end_with_a_sentence(run, saved_mod
         (tmp_path / "x.json").write_text(text)
         result = run("check", tmp_path / "x.json", "--model", saved_model)
         assert result.exit_code == 2, result.output
+
+
+def test_identifiers_are_those_of_the_data(run, saved_model, tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "run.jsonl"
+    data.write_text("width [cm],customer\n0.1,A1\n0.9,A2\n")
+    words = ("radius", saved_model, data, "--id", "customer", "--evidence", "--out", out)
+    assert run(*words).exit_code == 0
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 0
+    header, *rows = records(out)
+    rows.sort(key=lambda row: row["row"])
+    write(out, [header, rows[0] | {"id": "A99999"}, rows[1]])
+    result = run("check", out, "--model", saved_model, "--data", data)
+    assert result.exit_code == 3
+    assert "row 0: rejected: record: the data call it 'A1'" in result.stdout
+    header["data"].pop("id")
+    write(out, [header, rows[0] | {"id": "A99999"}, rows[1]])
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 3

@@ -98,14 +98,14 @@ def command(
     chosen = model_path or _named_model(header, run_path)
     ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
-    rows = labels = eps = None
+    rows = labels = eps = ids = None
     is_run = question["kind"] != "reasons"
     if data_path is not None:
         if not is_run:
             raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
         source = FileSource(ensemble, data_path, **_reading(header, label, first_index, absent))
         rounded = question.get("arithmetic", question.get("domain")) != "float64"
-        rows, labels, eps = _data(source, rounded)
+        rows, labels, eps, ids = _data(source, rounded)
         if own_limit(header) and eps is None:
             raise InvalidInput(
                 "The header of the run must name the column of the data that holds the radii of its"
@@ -114,7 +114,7 @@ def command(
             )
     counts: Counter[str] = Counter()
     failures = []
-    checks = check_run(run_path, ensemble, rows, labels, eps)
+    checks = check_run(run_path, ensemble, rows, labels, eps, ids)
     for check in checks if is_run else check_reasons(run_path, ensemble):
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
@@ -302,17 +302,20 @@ def _reading(
 
 def _data(
     source: "FileSource", rounded: bool
-) -> "tuple[NDArray[np.float64], list[Any] | None, NDArray[np.float64] | None]":
-    """Rows of a data file as the model rounds them, their labels and eps where it has columns."""
+) -> "tuple[NDArray[np.float64], list[Any] | None, NDArray[np.float64] | None, list[Any]]":
+    """Rows of a data file as the model rounds them; labels, eps and identifiers in its columns."""
     import numpy as np
 
     from treeproof.data.sources import Rows
     from treeproof.model.evaluate import cast_rows
     from treeproof.model.inspection import plain_value
+    from treeproof.query.description import plain
 
     rows = Rows.join(list(source.parts()))
     # Codes of categories are rounded in every arithmetic, since they never move.
     is_rounded = source.ensemble.is_categorical | rounded
     values = np.where(is_rounded, cast_rows(source.ensemble, rows.values), rows.values)
     labels = None if rows.labels is None else [plain_value(label) for label in rows.labels]
-    return values, labels, rows.eps
+    # Where the header names no column of them, no row may have one.
+    ids = [None] * len(rows) if rows.ids is None else [plain(plain_value(i)) for i in rows.ids]
+    return values, labels, rows.eps, ids

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import DISTANCE, FILE, Command, load_model_of_run
+from treeproof.cli.options import (
+    DISTANCE,
+    FILE,
+    Command,
+    load_model_of_run,
+    partial_option,
+    refuse_unfinished,
+)
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
@@ -66,6 +73,7 @@ if TYPE_CHECKING:
     type=FILE,
     help="A file of `treeproof reasons --out`, which gets a section of its own.",
 )
+@partial_option
 def command(
     run_paths: tuple[str, ...],
     out: str,
@@ -77,6 +85,7 @@ def command(
     model_paths: tuple[str, ...],
     properties: tuple[str, ...],
     reasons: str | None,
+    partial: bool,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -86,6 +95,8 @@ def command(
     """
     from treeproof.report.images import parse_shape
     from treeproof.report.page import write_report
+    from treeproof.results.run_file import load_results, unfinished
+    from treeproof.runs.merge import header_of
 
     if len(run_paths) > 2:
         raise click.UsageError(f"A report shows one run or compares two. Got {len(run_paths)}.")
@@ -97,6 +108,10 @@ def command(
             f"--check must be given once for each of the {len(run_paths)} runs."
             f" Got {len(model_paths)}."
         )
+    for path in (*run_paths, *frozen):
+        header = header_of(Path(path))
+        if unfinished(header, 0):
+            refuse_unfinished(header, len(load_results(path)), path, partial=partial)
     write_report(
         run_paths,
         out,

@@ -36,6 +36,7 @@ from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import counted, duration, number, percent, percent_down
 from treeproof.results.results import Results
+from treeproof.results.run_file import unfinished
 from treeproof.results.threat import movement, own_limit, reach_words, stillness
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _context(
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
         "wide": WIDE,
-        "notes": unlike + _notes(runs),
+        "notes": _unfinished(runs) + unlike + _notes(runs),
         "galleries": _galleries(runs, pixels, is_one=not unlike),
         "pixel_maps": _pixel_maps(runs, pixels),
         "n_shown": SHOWN,
@@ -334,6 +335,12 @@ def _compared(runs: list[RunView], start: float) -> dict[str, Any] | None:
     more = counts["second"] - counts["first"]
     winner, loser = (runs[1].name, runs[0].name) if more >= 0 else (runs[0].name, runs[1].name)
     return counts | {"more": abs(more), "winner": winner, "loser": loser}
+
+
+def _unfinished(runs: list[RunView]) -> list[str]:
+    """Which runs are not complete: the first thing to know of what follows."""
+    said = [(run.name, unfinished(run.header, len(run.results))) for run in runs]
+    return [f"{name}: {words}" if len(runs) > 1 else words for name, words in said if words]
 
 
 def _notes(runs: list[RunView]) -> list[str]:
