@@ -18,7 +18,10 @@ from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treeproof.checker import RowCheck
+    from treeproof.checker.property_files import PropertyCheck
 
 
 @click.command(cls=Command, example="treeproof report run.jsonl --out report.html")
@@ -124,6 +127,9 @@ def command(
         if model_paths
         else None,
         properties=properties,
+        property_checks=[_check_answers(path, run_paths, model_paths) for path in properties]
+        if model_paths
+        else None,
         reasons=reasons,
     )
     print_note(f"the report is in {out}.")
@@ -136,3 +142,26 @@ def _check(run_path: str, model_path: str) -> "list[RowCheck]":
 
     ensemble, _ = load_model_of_run(read_header(run_path), model_path)
     return list(check_run(run_path, ensemble))
+
+
+def _check_answers(
+    path: str, run_paths: "Sequence[str]", model_paths: "Sequence[str]"
+) -> "list[PropertyCheck] | None":
+    """What the checker says of answers about the models of the runs; None about others."""
+    from treeproof.checker.property_files import check_answers
+    from treeproof.checker.runs import read_header
+    from treeproof.results.property_file import load_property_records
+
+    known = {}
+    for run_path, model_path in zip(run_paths, model_paths, strict=True):
+        ensemble, _ = load_model_of_run(read_header(run_path), model_path)
+        known[ensemble.fingerprint] = ensemble
+    records = load_property_records(path)
+    found = [
+        known.get(str((records[key] or {}).get("fingerprint")))
+        for key in ("model", "other")
+        if key in records
+    ]
+    if any(ensemble is None for ensemble in found):
+        return None
+    return check_answers(found[0], records, *found[1:])  # type: ignore[arg-type]

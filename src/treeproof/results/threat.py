@@ -617,7 +617,9 @@ def threat_lines(
     if is_plain and limit is None:
         return []
     measure = "cost" if threat.kind == "Cost" else "radius"
-    within = f"within {measure} {reach_words(start)}"
+    within = (
+        f"a {measure} of 1 allows" if limit is None else f"within {measure} {reach_words(start)}"
+    )
     if threat.own_limit or threat.kind == "Box":
         within = f"each row within {threat.own_limit}" if threat.own_limit else "in the box"
     sentence = "".join(text for text, _ in movement(threat, start))
