@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from treeproof.checker import RowCheck
     from treeproof.checker.property_files import PropertyCheck
-    from treeproof.data.sources import FileSource
+    from treeproof.model.ensemble import Ensemble
 
 SHOWN = 20
 LONGEST = 40
@@ -84,9 +84,7 @@ def command(
     from treeproof.checker import check_reasons, check_run
     from treeproof.checker.reasons import reasons_header
     from treeproof.checker.runs import read_header
-    from treeproof.data.sources import FileSource
     from treeproof.results.property_file import is_property_file
-    from treeproof.results.threat import own_limit
 
     if is_property_file(run_path):
         reading = {"label": label, "first_index": first_index, "absent": absent}
@@ -98,50 +96,44 @@ def command(
     chosen = model_path or _named_model(header, run_path)
     ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
-    rows = labels = eps = ids = None
     is_run = question["kind"] != "reasons"
+    data = _NOTHING
     if data_path is not None:
-        if not is_run:
-            raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
-        source = FileSource(ensemble, data_path, **_reading(header, label, first_index, absent))
-        rounded = question.get("arithmetic", question.get("domain")) != "float64"
-        rows, labels, eps, ids = _data(source, rounded)
-        if own_limit(header) and eps is None:
-            raise InvalidInput(
-                "The header of the run must name the column of the data that holds the radii of its"
-                " rows, so that these can be compared. Got none; leave out --data to take the radii"
-                " as the run gives them."
-            )
+        reading = _reading(header, label, first_index, absent)
+        data = _data(ensemble, header, data_path, reading)
     counts: Counter[str] = Counter()
     failures = []
-    checks = check_run(run_path, ensemble, rows, labels, eps, ids)
-    for check in checks if is_run else check_reasons(run_path, ensemble):
+    checks = check_run(run_path, ensemble, *data) if is_run else check_reasons(run_path, ensemble)
+    for check in checks:
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
             failures.append(check)
-    compared = {"rows": rows is not None, "labels": labels is not None}
+    compared = {"rows": data.rows is not None, "labels": data.labels is not None}
+    unchecked = f"{'' if is_run else UNCHECKED_OF_REASONS}{UNCHECKED}"
     if as_json:
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
         print_json(
             {"question": question, "data": header.get("data"), "model": ensemble.fingerprint}
-            | {"loading": loading, "compared": compared}
-            | {"not_checked": f"{'' if is_run else UNCHECKED_OF_REASONS}{UNCHECKED}"}
+            | {"loading": loading, "compared": compared, "not_checked": unchecked}
             | {word: counts[word] for word in WORDS}
             | {"failures": found}
         )
     else:
-        click.echo(printable(f"model {ensemble.fingerprint}"))
-        if loading:
-            click.echo(printable(f"loaded with {_shown(loading)}"))
+        _print_model(ensemble.fingerprint, loading)
         for name, value in question.items():
             click.echo(printable(f"{name} {_shown(value)}"))
-        more = "" if is_run else UNCHECKED_OF_REASONS
-        click.echo(f"as the file says, and nobody checked: {more}{UNCHECKED}")
+        click.echo(f"as the file says, and nobody checked: {unchecked}")
         click.echo(printable(_compared_words(header, **compared)))
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
         _print_failures(failures)
     if failures:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _print_model(fingerprint: str, loading: dict[str, Any]) -> None:
+    click.echo(printable(f"model {fingerprint}"))
+    if loading:
+        click.echo(printable(f"loaded with {_shown(loading)}"))
 
 
 def _print_failures(failures: "list[RowCheck]") -> None:
@@ -198,11 +190,9 @@ def _check_properties(
             | {"answers": [_record(check) for check in checks]}
         )
     else:
-        click.echo(printable(f"model {ensemble.fingerprint}"))
+        _print_model(ensemble.fingerprint, loading)
         if other is not None:
             click.echo(printable(f"other model {other.fingerprint}"))
-        if loading:
-            click.echo(printable(f"loaded with {_shown(loading)}"))
         click.echo(printable(f"domain {_shown(records.get('domain'))}"))
         for number, check in enumerate(checks, 1):
             click.echo(printable(f"{number}. {_told(check)}"))
@@ -300,22 +290,45 @@ def _reading(
     return read
 
 
+class _Data(NamedTuple):
+    """What the checker compares the rows of a run with, as far as there is such."""
+
+    rows: "NDArray[np.float64] | None" = None
+    labels: list[Any] | None = None
+    eps: "NDArray[np.float64] | None" = None
+    ids: list[Any] | None = None
+
+
+_NOTHING = _Data()
+
+
 def _data(
-    source: "FileSource", rounded: bool
-) -> "tuple[NDArray[np.float64], list[Any] | None, NDArray[np.float64] | None, list[Any]]":
+    ensemble: "Ensemble", header: dict[str, Any], path: str, reading: dict[str, Any]
+) -> _Data:
     """Rows of a data file as the model rounds them; labels, eps and identifiers in its columns."""
     import numpy as np
 
-    from treeproof.data.sources import Rows
+    from treeproof.data.sources import FileSource, Rows
     from treeproof.model.evaluate import cast_rows
     from treeproof.model.inspection import plain_value
     from treeproof.query.description import plain
+    from treeproof.results.threat import own_limit
 
-    rows = Rows.join(list(source.parts()))
+    question = header["question"]
+    if question["kind"] == "reasons":
+        raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
+    rows = Rows.join(list(FileSource(ensemble, path, **reading).parts()))
+    if own_limit(header) and rows.eps is None:
+        raise InvalidInput(
+            "The header of the run must name the column of the data that holds the radii of its"
+            " rows, so that these can be compared. Got none; leave out --data to take the radii"
+            " as the run gives them."
+        )
     # Codes of categories are rounded in every arithmetic, since they never move.
-    is_rounded = source.ensemble.is_categorical | rounded
-    values = np.where(is_rounded, cast_rows(source.ensemble, rows.values), rows.values)
+    rounded = question.get("arithmetic", question.get("domain")) != "float64"
+    is_rounded = ensemble.is_categorical | rounded
+    values = np.where(is_rounded, cast_rows(ensemble, rows.values), rows.values)
     labels = None if rows.labels is None else [plain_value(label) for label in rows.labels]
     # Where the header names no column of them, no row may have one.
     ids = [None] * len(rows) if rows.ids is None else [plain(plain_value(i)) for i in rows.ids]
-    return values, labels, rows.eps, ids
+    return _Data(values, labels, rows.eps, ids)

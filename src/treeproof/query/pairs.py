@@ -185,10 +185,10 @@ class Ranges:
         """Ends and rows over the columns of the model."""
         return self.unfolded or (self.low, self.high, self.rows)
 
-    def row(self, box: int) -> FloatArray | None:
+    def row(self, box: int) -> tuple[float, ...] | None:
         """The row that a box is around, over the columns of the model."""
         rows = self.given[2]
-        return None if rows is None else rows[box]
+        return None if rows is None else tuple(rows[box].tolist())
 
     def folded(self, question: "PairQuestion", ensemble: Ensemble) -> "PairQuestion":
         """A question about these ranges, or an error where it takes a group of columns apart."""

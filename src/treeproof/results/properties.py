@@ -45,9 +45,9 @@ class PropertyResult:
         Why the verdict is 'unknown'.
     row : int
         Number of the row that the domain is around; -1 without rows.
-    values : float64 (n_features,) or None
-        Values of that row.
-    domain : dict
+    values : tuple of float or None
+        Values of that row, one for each feature.
+    domain : dict or None
         Where it was asked, in words as files hold them.
     feature_names : tuple of str
         Names, or numbers as text.
@@ -71,8 +71,8 @@ class PropertyResult:
     labels: tuple[Any, ...] | None = None
     reason: UnknownReason = UnknownReason.NONE
     row: int = -1
-    values: FloatArray | None = None
-    domain: dict[str, Any] = field(default_factory=dict)
+    values: tuple[float, ...] | None = None
+    domain: Any = None
     feature_names: tuple[str, ...] = ()
     seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class PropertyResult:
             "upper": self.upper,
             "exact": self.exact,
             "row": self.row,
-            "values": None if self.values is None else self.values.tolist(),
+            "values": None if self.values is None else list(self.values),
             "seconds": self.seconds,
             "witness": None,
         }
