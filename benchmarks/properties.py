@@ -37,6 +37,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 
 import treeproof as tp
+from treeproof.checker.domains import Asked
 from treeproof.checker.properties import PREFIX, check_property
 from treeproof.errors import CertificateRejected
 
@@ -354,9 +355,10 @@ def evidence(subject: Subject, answers: Answers, _: int) -> None:
                 answers.keep(*key, ("none", found.lower, found.upper), took, "")
                 continue
             began = time.process_time()
-            check_property(subject.model.ensemble, found.evidence)
+            asked = Asked(found.domain)
+            check_property(subject.model.ensemble, found.evidence, asked)
             checked = time.process_time() - began
-            fates = [is_rejected(subject, text) for text in damaged(found.evidence)]
+            fates = [is_rejected(subject, text, asked) for text in damaged(found.evidence)]
             note = f"{len(found.evidence)} bytes, checked in {checked:.3f} s, damaged rejected"
             note += f" {sum(fates)} of {len(fates)}"
             answers.keep(*key, ("accepted", found.lower, found.upper), took, note)
@@ -367,9 +369,9 @@ def is_closed(row: dict[str, str]) -> bool:
     return row["verdict"] != "unknown" and (row["part"] != "monotone" or gap(row) <= 1e-3)
 
 
-def is_rejected(subject: Subject, text: str) -> bool:
+def is_rejected(subject: Subject, text: str, asked: Asked) -> bool:
     try:
-        check_property(subject.model.ensemble, text)
+        check_property(subject.model.ensemble, text, asked)
     except CertificateRejected:
         return True
     return False

@@ -398,6 +398,13 @@ def main() -> None:
     parser.add_argument("--name", default="scoreboard", help="of the files in the results")
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
+    if "smt" in (options.engines or ["smt"]):
+        try:
+            import z3  # noqa: F401
+        except ImportError:
+            parser.error(
+                "the engine smt needs z3, which is not installed: leave it out of --engines"
+            )
     lines: list[Score] = []
     remarks: list[str] = []
     names = options.models.split(",")

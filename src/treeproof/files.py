@@ -37,7 +37,8 @@ def replacing(path: str | os.PathLike[str], what: str = "The run file") -> Itera
     except OSError as error:
         raise unwritable(path, error, what) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only system says so even of what is not there
+            temporary.unlink()
 
 
 def unwritable(

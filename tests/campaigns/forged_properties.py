@@ -26,14 +26,14 @@ from tests.soundness.test_differences import pair_of_case
 from tests.soundness.test_properties import random_domain, random_types
 from tests.strategies import Sizes, random_rows, random_tree_ensemble
 from tests.unit.checker.test_properties import packed, unpacked
-from treeproof.checker.property_files import check_answers
+from treeproof.checker.property_files import PropertyCheck, check_answers
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, Provenance
 from treeproof.prediction import Model
 from treeproof.query.description import plain
 from treeproof.results.properties import PropertyResult
-from treeproof.results.property_file import FORMAT, words_of_domain
+from treeproof.results.property_file import FORMAT
 
 SIZES = Sizes(trees=4, depth=3, features=3, outputs=3)
 STEPS = (0.25, 0.5, 1.0, 2.0, 1e-6, 0.1, 1e9)
@@ -53,15 +53,16 @@ class Answered:
         return self.document["properties"][0]  # type: ignore[no-any-return]
 
     def check(self) -> Any:
-        """What the checker says."""
-        found = check_answers(self.models[0], self.document, *self.models[1:])
-        return found[0]
+        """What the checker says; another model is refused."""
+        try:
+            return check_answers(self.models[0], self.document, *self.models[1:])[0]
+        except InvalidInput as error:
+            return PropertyCheck("refused", str(error))
 
     def falsehoods(self) -> list[str]:
         """What is false in it."""
-        evidence = unpacked(self.answer["evidence"])
-        row = evidence["row"]
-        home = None if row is None else [float.fromhex(value) for value in row]
+        row = self.answer["values"]
+        home = None if row is None else [math.nan if v is None else float(v) for v in row]
         return falsehoods(self.document, self.answer, home, self.models)
 
 
@@ -155,12 +156,12 @@ def asked(
         return None
 
 
-def filed(models: list[Ensemble], domain: Any, result: PropertyResult) -> Answered | None:
+def filed(models: list[Ensemble], result: PropertyResult) -> Answered | None:
     """The file of an answer; None without evidence."""
     if result.evidence is None:
         return None
     own = [Model(ensemble) for ensemble in models]
-    head = {"model": own[0].inspect(), "domain": words_of_domain(domain, own[0])}
+    head = {"model": own[0].inspect(), "domain": result.domain}
     if len(own) == 2:
         head["other"] = own[1].inspect()
     answer = {"name": "asked"} | result.record() | {"evidence": result.evidence}
@@ -181,16 +182,22 @@ def genuine(seed: int) -> Iterator[Answered]:
     domain: Any = some_domain(rng, seed, ensemble)
     rows = None
     if seed % 4 == 2:
-        rows = random_rows(rng, ensemble, 1)
+        rows = random_rows(rng, ensemble, 2)
         rows[:, ensemble.is_categorical] = 1.0
         domain = tp.LInf(float(rng.choice([0.1, 0.25, 0.5])))
-        if rng.random() < 0.4:
+        codes = np.flatnonzero(ensemble.is_categorical).tolist()
+        if codes and rng.random() < 0.7:
+            listed = tp.Domain(categorical={codes[0]: [0, 1, 2][: int(rng.integers(2, 4))]})
+            domain = dataclasses.replace(domain, domain=listed)
+        elif rng.random() < 0.3:
+            domain = tp.Box(0.0, 1.0)
+        if isinstance(domain, tp.LInf) and rng.random() < 0.4:
             units = rng.choice([0.5, 1.0, 2.0], size=ensemble.n_features)
             domain = dataclasses.replace(domain, scale=units, low=-0.25, high=1.0)
     for claim in some_claims(rng, ensemble, domain):
         found = asked(Model(ensemble), claim, domain, rows)
         for result in found if isinstance(found, list) else [found]:
-            case = None if result is None else filed([ensemble], domain, result)
+            case = None if result is None else filed([ensemble], result)
             if case is not None:
                 yield case
 
@@ -215,7 +222,7 @@ def genuine_differences(rng: np.random.Generator, seed: int) -> Iterator[Answere
     except (InvalidInput, UnsupportedQuery):
         return
     for part in result.parts:
-        case = filed(list(pair), domain, part)
+        case = filed(list(pair), part)
         if case is not None:
             yield case
 
@@ -226,8 +233,8 @@ def genuine_differences(rng: np.random.Generator, seed: int) -> Iterator[Answere
 class Forgery:
     """A file that is being forged; the evidence is open, and numbers of it are hexadecimal."""
 
-    def __init__(self, rng: np.random.Generator, case: Answered) -> None:
-        self.rng, self.models = rng, case.models
+    def __init__(self, rng: np.random.Generator, case: Answered, others: list[str]) -> None:
+        self.rng, self.models, self.others = rng, case.models, others
         self.document = copy.deepcopy(case.document)
         self.answer = self.document["properties"][0]
         self.evidence = unpacked(self.answer["evidence"])
@@ -389,25 +396,21 @@ def lie_about_option(lie: Forgery) -> None:
 
 
 def lie_about_ends(lie: Forgery) -> None:
-    """The box is another one, in the file, in the evidence, or in both."""
+    """The file names another box, or one with another end."""
     feature, side = int(lie.rng.integers(lie.n)), str(lie.pick(["low", "high"]))
-    words, where = lie.document["domain"], int(lie.rng.integers(3))
-    value = float.fromhex(lie.evidence[side][feature])
+    words = lie.document["domain"]
+    given = words[side] if isinstance(words[side], list) else [words[side]] * lie.n
+    value = float(given[feature] if given[feature] is not None else math.nan)
     value = lie.moved(value if math.isfinite(value) else 0.3)
-    value = float(lie.pick([value, value, value, math.inf, -math.inf, math.nan]))
-    if where != 1:
-        lie.evidence[side][feature] = value.hex()
-    if where != 0:
-        given = words[side] if isinstance(words[side], list) else [words[side]] * lie.n
-        given[feature] = plain(value)
-        words[side] = given
+    value = float(lie.pick([value, value, value, math.inf, -math.inf, math.nan, 9.0]))
+    words[side] = [*given[:feature], plain(value), *given[feature + 1 :]]
 
 
 def lie_about_types(lie: Forgery) -> None:
-    """Which values features take is another thing, in the file, in the evidence, or in both."""
-    feature, where = int(lie.rng.integers(lie.n)), int(lie.rng.integers(3))
+    """Which values features take is another thing."""
+    feature = int(lie.rng.integers(lie.n))
     name = str(
-        lie.pick(["integer", "values", "missing", "groups", "ranges", "rules", "categorical"])
+        lie.pick(["integer", "values", "may_miss", "groups", "ranges", "rules", "categorical"])
     )
     words = lie.document["domain"]
     if words.get("domain") is None:
@@ -416,32 +419,18 @@ def lie_about_types(lie: Forgery) -> None:
             "may_miss": [], "may_fill": [], "allow_broken_rows": False,
         }  # fmt: skip
     types, added = words["domain"], lie.rng.random() < 0.6
-    if name in ("integer", "missing"):
-        own = {"missing": "may_miss"}.get(name, name)
-        for lists in ([lie.evidence[name]] * (where != 1), [types[own]] * (where != 0)):
-            for numbers in lists:
-                numbers[:] = [f for f in numbers if f != feature] + [feature] * added
+    if name in ("integer", "may_miss"):
+        types[name] = [f for f in types[name] if f != feature] + [feature] * added
     elif name in ("values", "categorical"):
         taken = sorted({float(lie.pick([0.0, 0.1, 0.3, 0.5, 1.0, 2.0])) for _ in range(3)})
-        if where != 1:
-            rest = [entry for entry in lie.evidence["values"] if entry[0] != feature]
-            new = [[feature, [v.hex() for v in taken]]] * added
-            lie.evidence["values"] = rest + new if lie.rng.random() < 0.7 else new + rest
-        if where != 0:
-            rest = [e for e in types[name] if e[0] != feature or lie.rng.random() < 0.2]
-            types[name] = rest + [[feature, taken]] * added
+        rest = [e for e in types[name] if e[0] != feature or lie.rng.random() < 0.2]
+        types[name] = rest + [[feature, taken]] * added
     elif name == "groups":
         columns = sorted({int(f) for f in lie.rng.integers(lie.n, size=2)})
-        group = [[columns, bool(lie.rng.random() < 0.5)]] * added
-        if where != 1:
-            lie.evidence["groups"] = group
-        if where != 0:
-            types["groups"] = group
+        types["groups"] = [[columns, bool(lie.rng.random() < 0.5)]] * added
     elif name == "ranges":
         ends = sorted(float(lie.pick([0.0, 0.2, 0.3, 1.0, 3.0])) for _ in range(2))
         types["ranges"] = [[feature, *ends]] if added else []
-        if where != 1:
-            lie.evidence["low"][feature], lie.evidence["high"][feature] = (v.hex() for v in ends)
     else:
         types["rules"] = [f"x[{feature}] {lie.pick(['<=', '>'])} x[{int(lie.rng.integers(lie.n))}]"]
 
@@ -517,19 +506,25 @@ def lie_about_bounds_of_proof(lie: Forgery) -> None:
 
 def lie_about_row(lie: Forgery) -> None:
     """The answer is about a row instead of the domain, about another one, or about none."""
-    row = lie.evidence["row"]
-    if row is None or lie.rng.random() < 0.3:
-        own = [float(lie.pick([0.0, 0.1, 0.3, 0.5, 1.0])).hex() for _ in range(lie.n)]
-        lie.evidence["row"] = own
-        if lie.rng.random() < 0.8:
-            lie.evidence["low"], lie.evidence["high"] = list(own), list(own)
-        lie.answer["row"] = int(lie.pick([-1, -1, 0]))
+    values = lie.answer["values"]
+    if values is None or lie.rng.random() < 0.3:
+        numbers = [0.0, 0.1, 0.3, 0.5, 1.0, None]
+        lie.answer["values"] = [lie.pick(numbers) for _ in range(lie.n)]
+        if lie.rng.random() < 0.2:
+            lie.answer["values"] = [None] * lie.n
+        lie.answer["row"] = int(lie.pick([-1, 0, 0]))
     elif lie.rng.random() < 0.6:
         feature = int(lie.rng.integers(lie.n))
-        row[feature] = float(lie.pick([lie.moved(float.fromhex(row[feature])), math.nan])).hex()
+        value = math.nan if values[feature] is None else float(values[feature])
+        values[feature] = plain(float(lie.pick([lie.moved(value), math.nan])))
     else:
-        lie.evidence["row"] = None
+        lie.answer["values"] = None
         lie.answer["row"] = int(lie.pick([-1, 0]))
+
+
+def lie_about_evidence(lie: Forgery) -> None:
+    """The evidence is that of another answer about the same model, which says what that proves."""
+    lie.evidence = unpacked(lie.pick(lie.others))
 
 
 def lie_about_ball(lie: Forgery) -> None:
@@ -586,13 +581,15 @@ Lie = Callable[[Forgery], None]
 LIES: list[Lie] = [
     lie_about_bounds, lie_about_verdict, lie_about_claim, lie_about_option, lie_about_ends,
     lie_about_types, lie_about_witness, lie_about_proof, lie_about_bounds_of_proof, lie_about_row,
-    lie_about_ball, lie_about_what_is_shown, lie_about_models,
+    lie_about_evidence,     lie_about_ball, lie_about_what_is_shown, lie_about_models,
 ]  # fmt: skip
 
 
-def forged(rng: np.random.Generator, case: Answered) -> tuple[Answered, list[str]]:
-    """A forged file, and what was forged."""
-    lie, told = Forgery(rng, case), []
+def forged(
+    rng: np.random.Generator, case: Answered, others: list[str]
+) -> tuple[Answered, list[str]]:
+    """A forged file, and what was forged; `others` are texts of evidence about the same model."""
+    lie, told = Forgery(rng, case, others), []
     for _ in range(int(rng.choice([1, 1, 2, 2, 3]))):
         one = lie.pick(LIES)
         told.append(one.__name__)
@@ -611,7 +608,9 @@ def campaign(first: int, cases: int, per_answer: int = 24, says: Any = print) ->
     """Check and forge the answers of some cases; what is false is counted, and told."""
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
-        for number, case in enumerate(genuine(seed)):
+        cases_of_seed = list(genuine(seed))
+        others = [case.answer["evidence"] for case in cases_of_seed]
+        for number, case in enumerate(cases_of_seed):
             rng = np.random.default_rng([23, 2, seed, number])
             check, wrong = case.check(), case.falsehoods()
             counts[f"genuine {case.answer['claim']['name']} {check.status}"] += 1
@@ -619,7 +618,7 @@ def campaign(first: int, cases: int, per_answer: int = 24, says: Any = print) ->
                 counts["false"] += 1
                 says(f"seed {seed}: genuine {check} {wrong} {case.answer}")
             for _ in range(per_answer):
-                file, told = forged(rng, case)
+                file, told = forged(rng, case, others)
                 if file.document == case.document:
                     continue
                 counts["forged"] += 1

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.model.test_file_format import binary_stump
+from treeproof.errors import InvalidInput
+from treeproof.loaders.base import LoadOptions
 from treeproof.model.file_format import load_saved, save_ensemble
 
 ROWS = "\n".join(["width [cm]", "0.1", "0.9", "0.3"]) + "\n"
@@ -251,3 +253,98 @@ def test_nothing_compiled_is_imported(asked):
     )
     assert found.returncode == 0, found.stderr
     assert "3 accepted" in found.stdout
+
+
+def test_rows_of_merged_runs_are_told(run, asked):
+    """Whoever drops rows says so in the header, which readers see."""
+    model, data, out = asked
+    header, *rows = records(out)
+    rows.sort(key=lambda row: row["row"])
+    header |= {"n_rows": 1}
+    header["data"] |= {"n_asked": 1, "merged": [{"rows": "0:1"}]}
+    write(out, [header, rows[0]])
+    result = run("check", out, "--model", model, "--data", data)
+    assert result.exit_code == 0
+    assert "compared with the data, of which the run asks about rows 0:1" in result.stdout
+
+
+def test_radii_of_rows_that_cannot_be_compared_are_not_passed_over(run, saved_model, tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "run.jsonl"
+    data.write_text("width [cm],far\n0.1,0.1\n0.9,0.2\n")
+    threat = tmp_path / "threat.toml"
+    threat.write_text('norm = "LInf"\neps = { column = "far" }\n')
+    result = run("verify", saved_model, data, "--threat", threat, "--evidence", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 0
+    header, *rows = records(out)
+    for name in ("eps", "column"):
+        header["data"].pop(name, None)
+        header["question"]["perturbation"]["eps"].pop(name, None)
+    write(out, [header, *rows])
+    result = run("check", out, "--model", saved_model, "--data", data)
+    assert result.exit_code == 2
+    assert "must name the column" in result.stderr
+
+
+def test_what_nobody_checks_is_said(run, asked):
+    model, _, out = asked
+    said = run("check", out, "--model", model).stdout
+    assert "as the file says, and nobody checked: dates" in said
+    everything = json.loads(run("check", out, "--model", model, "--json").stdout)
+    assert "notes" in everything["not_checked"]
+
+
+BROKEN_QUESTIONS = [
+    {"perturbation": {"name": "L0", "eps": 3, "scale": 5e-324}},
+    {"perturbation": {"domain": {"categorical": [[0, [0, [1, [0]]]]]}}},
+    {"perturbation": {"domain": {"categorical": [[0, [[0, [1]], 2]]]}}},
+    {"perturbation": {"domain": {"rules": ["x[0] <= " + "1" * 5000]}}},
+    {"perturbation": {"domain": {"rules": ["x[0] <= 1e99999999"]}}},
+    {"perturbation": {"domain": {"groups": [[[0, 9], True]]}}},
+    {"labels": 7},
+]
+
+
+@pytest.mark.parametrize("change", BROKEN_QUESTIONS)
+def test_headers_that_cannot_be_followed_end_with_a_sentence(run, asked, change):
+    model, data, out = asked
+    run("verify", model, data, "--eps", "0.1", "--evidence", "--out", out)
+    header, *rows = records(out)
+    for name, value in change.items():
+        own = header["question"][name]
+        header["question"][name] = own | value if isinstance(own, dict) else value
+    write(out, [header, *rows])
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("loading", [{"classes": 7}, {"classes": [[1], [2]]}, {"classes": "no"}])
+def test_load_options_that_cannot_be_are_refused(loading):
+    with pytest.raises(InvalidInput, match="'classes' must list names"):
+        LoadOptions(**loading)
+
+
+def test_deep_files_and_files_without_answers_end_with_a_sentence(run, saved_model, tmp_path):
+    deep = '{"format": "treeproof properties 1", "a": ' + "[" * 200_000 + "]" * 200_000 + "}"
+    for text in (deep, '{"format": "treeproof properties 1", "properties": 5, "model": {}}'):
+        (tmp_path / "x.json").write_text(text)
+        result = run("check", tmp_path / "x.json", "--model", saved_model)
+        assert result.exit_code == 2, result.output
+
+
+def test_identifiers_are_those_of_the_data(run, saved_model, tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "run.jsonl"
+    data.write_text("width [cm],customer\n0.1,A1\n0.9,A2\n")
+    words = ("radius", saved_model, data, "--id", "customer", "--evidence", "--out", out)
+    assert run(*words).exit_code == 0
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 0
+    header, *rows = records(out)
+    rows.sort(key=lambda row: row["row"])
+    write(out, [header, rows[0] | {"id": "A99999"}, rows[1]])
+    result = run("check", out, "--model", saved_model, "--data", data)
+    assert result.exit_code == 3
+    assert "row 0: rejected: record: the data call it 'A1'" in result.stdout
+    header["data"].pop("id")
+    write(out, [header, rows[0] | {"id": "A99999"}, rows[1]])
+    assert run("check", out, "--model", saved_model, "--data", data).exit_code == 3

@@ -84,9 +84,14 @@ def test_answers_with_evidence_are_checked_and_shown(
     assert run("diff", *files, "--out", out, "--evidence", "--delta", "2").exit_code == 0
     checked = run("check", out, "--model", files[0], "--other", files[1])
     assert checked.exit_code == 0, checked.output
-    assert "accepted" in checked.output
+    said = checked.output.splitlines()
+    assert said[-3].startswith(
+        "1. The scores of both models differ by at most 2. verified, largest"
+    )
+    assert said[-3].endswith(': accepted (named "two models: scores")')
     swapped = run("check", out, "--model", files[1], "--other", files[0])
-    assert swapped.exit_code == 3
+    assert swapped.exit_code == 2
+    assert "Got another model under 'model'" in swapped.stderr
     alone = run("check", out, "--model", files[0])
     assert alone.exit_code == 2
     assert "--other" in alone.stderr

@@ -81,7 +81,7 @@ def test_answers_are_saved_checked_and_shown(run, model, tmp_path):
     assert cards[2]["rows"][0][0] == "size"
     assert cards[2]["rows"][0][2]
     document = json.loads(out.read_text())
-    wide = document | {"domain": document["domain"] | {"high": [9.0] * 3}}
+    wide = document | {"domain": document["domain"] | {"high": [-9.0] * 3}}
     out.write_text(json.dumps(wide))
     assert "3 rejected" in run("check", out, "--model", model).stdout
     document["properties"][0]["upper"] = 0.125
@@ -101,10 +101,10 @@ def test_answers_remember_how_the_model_was_loaded(run, model, tmp_path, monkeyp
         checked = run("check", out, *more)
         assert checked.exit_code == 0, checked.output
         assert 'loaded with decision_threshold 0.9, classes ["no", "yes"]' in checked.stdout
-    assert run("check", out, "--model", model, "--decision-threshold", 0.5).exit_code == 3
+    assert run("check", out, "--model", model, "--decision-threshold", 0.5).exit_code == 2
     rows = run("check", out, "--model", model, "--data", "rows.csv")
     assert rows.exit_code == 2
-    assert "--data is for runs: answers about a domain are about no rows." in rows.stderr
+    assert "--data is for answers about rows. These are about a whole domain." in rows.stderr
     document = json.loads(out.read_text())
     for wrong, sentence in (
         ({"model": None}, "must say under 'model' which model it is about."),
@@ -146,7 +146,7 @@ delta = 0
     document = json.loads(out.read_text())
     rows = [list(row.values()) for row in document["properties"][1]["witness"]["rows"]]
     assert sorted(row[1:] for row in rows) == [[0.0, 1.0], [1.0, 0.0]]
-    document["domain"]["domain"]["groups"] = []
+    document["domain"]["domain"]["groups"] = [[[0, 1, 2], True]]
     out.write_text(json.dumps(document))
     assert "2 rejected" in run("check", out, "--model", model).stdout
 
@@ -161,7 +161,8 @@ def test_the_page_has_a_section_for_properties(run, model, tmp_path):
     assert "Properties of every input" in page
     assert "This is about a model that the runs" not in page
     assert ", where" in page
-    assert "size moves nothing: falsified" in page
+    assert "Answer 3: falsified" in page
+    assert "The file calls it “size moves nothing”, which is its own word." in page
     assert "<mark>" in page
 
 
@@ -205,3 +206,22 @@ def test_rules_of_the_file_hold_for_both_inputs(run, model, tmp_path):
         size, weight, flag = row.values()
         assert size <= weight
         assert flag <= 0 or weight <= 1
+
+
+def test_the_page_says_what_the_checker_said_of_properties(run, model, tmp_path):
+    claims, out = written(tmp_path, CLAIMS), tmp_path / "answers.json"
+    run("prove", model, "--property", claims, "--evidence", "--out", out)
+    saved, page, forged = (tmp_path / name for name in ("run.jsonl", "page.html", "forged.json"))
+    results = tp.verify(str(model), np.zeros((2, 3)), perturbation=tp.LInf(0.1), evidence=True)
+    results.save(saved)
+    document = json.loads(out.read_text())
+    document["properties"][0]["upper"] = 0.0
+    forged.write_text(json.dumps(document))
+    words = ("--out", page, "--check", model, "--properties", out, "--properties", forged)
+    assert run("report", saved, *words).exit_code == 0
+    text = page.read_text()
+    assert "3 of 3 answers carry a proof; an independent checker accepted 3." in text
+    assert "3 of 3 answers carry a proof; an independent checker accepted 2." in text
+    assert "(rejected: answer: another upper bound)" in text
+    assert '<a href="#properties">Properties</a>' in text
+    assert '<a href="#properties-2">Properties 2</a>' in text

@@ -1,5 +1,6 @@
 """What the command line refuses: every path ends with a sentence, status 2, and whole files."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -12,9 +13,11 @@ import pytest
 from click.testing import Result
 from pyarrow import parquet
 
+import treeproof as tp
 from tests.unit.model.test_file_format import binary_stump
+from treeproof.cli.run_output import check_out
 from treeproof.errors import install_command
-from treeproof.files import exclusive
+from treeproof.files import exclusive, replacing
 from treeproof.model.ensemble import Decision
 from treeproof.model.file_format import save_ensemble
 
@@ -381,7 +384,7 @@ def test_run_files_that_cannot_be_merged(run: Run, saved_model: Path, saved_run:
 def test_a_run_without_rows_has_no_report(run: Run, saved_run: Path) -> None:
     head = saved_run.read_text().splitlines(keepends=True)[0]
     Path("empty.jsonl").write_text(head.replace('"complete"', '"underway"'))
-    result = run("report", "empty.jsonl")
+    result = run("report", "empty.jsonl", "--partial")
     assert_refused(result, "A report needs at least one row. Got none in the run 'empty'.")
 
 
@@ -672,3 +675,37 @@ def test_questions_that_a_model_or_an_engine_has_no_answer_to(run: Run, saved_ru
     assert_refused(result, "'attacker_class' must be one of the classes [0, 1, 2]. Got 'rose'.")
     result = run(*words, "--engine", "single_tree")
     assert_refused(result, "single_tree")
+
+
+def test_run_files_are_what_their_names_promise(run, saved_model, tmp_path):
+    data = tmp_path / "rows.csv"
+    data.write_text("width [cm]\n0.1\n")
+    result = run("radius", saved_model, data, "--out", tmp_path / "ev.csv")
+    assert result.exit_code == 2
+    assert "must be JSON lines (.jsonl) or Parquet (.parquet)" in result.stderr
+    assert not (tmp_path / "ev.csv").exists()
+
+
+def test_a_feature_does_not_move_and_stay(run, saved_model, tmp_path):
+    data = tmp_path / "rows.csv"
+    data.write_text("width [cm]\n0.1\n")
+    words = ("--eps", "9", "--moving", "width [cm]", "--frozen", "width [cm]", "--fail-under", "1")
+    result = run("verify", saved_model, data, *words)
+    assert result.exit_code == 2
+    assert "must name different features. Got 'width [cm]' in both." in result.stderr
+
+
+def test_a_read_only_folder_ends_with_a_sentence(monkeypatch, tmp_path):
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with (
+        pytest.raises(tp.InvalidInput, match="cannot be written: Read-only"),
+        replacing(tmp_path / "page.html"),
+    ):
+        pass
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(tp.InvalidInput, match="must be writable"):
+        check_out(str(tmp_path / "page.html"), "The report")

@@ -1,9 +1,11 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+import treeproof
 from tests.cli.test_radius import data
 from tests.docs.pages import ROOT
 from tests.report.made_runs import six_rows
@@ -108,3 +110,24 @@ def test_every_option_is_documented() -> None:
             where = page if parameter.name in ("verbose", "log_file") else section
             for option in parameter.opts:
                 assert not option.startswith("--") or option in where, option
+
+
+def test_a_run_that_is_not_complete_says_so_first(run, saved_model, data, tmp_path):
+    out, page = tmp_path / "run.jsonl", tmp_path / "page.html"
+    assert run("radius", saved_model, data, "--out", out).exit_code == 0
+    header, *rows = [json.loads(line) for line in out.read_text().splitlines()]
+    header |= {"state": "underway", "n_rows": 0}
+    lines = [json.dumps(record) + "\n" for record in (header, *rows[:-1])]
+    out.write_text("".join(lines))
+    sentence = f"The run is not complete: {len(rows) - 1} rows"
+    for words in (["curve", out, "--at", 0.1], ["report", out, "--out", page]):
+        refused = run(*words)
+        assert refused.exit_code == 2
+        assert sentence in refused.stderr
+        assert "--partial" in refused.stderr
+        partly = run(*words, "--partial")
+        assert partly.exit_code == 0
+        assert sentence in partly.stderr
+    assert sentence in page.read_text()
+    summary = treeproof.load_results(out).summary()
+    assert summary.startswith(sentence)

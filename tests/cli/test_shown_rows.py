@@ -503,3 +503,19 @@ def test_warnings_are_shown_once(run, tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     told = run("radius", tmp_path / "model.txt", tmp_path / "rows.csv", "--moving", "kind")
     assert told.stderr.count("'moving' of LInf has no effect on kind") == 1
+
+
+def test_a_gate_by_the_models_own_labels_compares_no_classes(run, fraud, tmp_path):
+    """A model that finds no fraud would be asked about no fraud, and pass."""
+    base, threat = tmp_path / "base.jsonl", tmp_path / "threat.toml"
+    threat.write_text("attacker_class = 1\neps = 300\n")
+    words = ["verify", *fraud, "--threat", threat]
+    assert run(*words, "--out", base).exit_code == 0
+    refused = run(*words, "--not-worse-than", base)
+    assert refused.exit_code == 2
+    assert "needs the true labels of the rows" in refused.stderr
+    words += ["--label", "fraud"]
+    assert run(*words, "--out", base).exit_code == 0
+    passed = run(*words, "--not-worse-than", base)
+    assert passed.exit_code == 0, passed.stderr
+    assert re.search(r"verified here .* of \d+ rows?, in '.*' .* of \d+ rows?\.", passed.stderr)

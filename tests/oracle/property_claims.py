@@ -118,6 +118,8 @@ class Rows:
                 high[f] = max(min(high[f], _largest(center + reach[1])), own)
         elif words["name"] != "Box":
             raise Meaningless("no domain of properties")
+        for feature, _ in self.types.get("categorical", ()):
+            low[feature], high[feature] = -math.inf, math.inf
         for feature, least, most in self.types.get("ranges", ()):
             low[feature] = max(low[feature], number(least))
             high[feature] = min(high[feature], number(most))

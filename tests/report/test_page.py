@@ -14,7 +14,7 @@ from tests.report.made_runs import EVIL, attacked_rows, many_rows, six_rows
 from treeproof.checker import RowCheck
 from treeproof.query.description import describe
 from treeproof.report.page import write_report
-from treeproof.report.properties import _card, _words
+from treeproof.report.properties import _card, claim_sentence
 from treeproof.report.runs import RunView
 
 
@@ -416,12 +416,12 @@ def test_rows_of_an_eps_of_their_own_have_no_common_radius():
     ],
 )
 def test_claims_are_sentences(claim, sentence):
-    said = _words(describe(claim))
+    said = claim_sentence(describe(claim))
     assert sentence in said
     assert "{" not in said
-    assert _words({"name": "Other", "x": 3, "label": None}) == "Other: x 3"
-    assert "by at most 0.25" in _words({"name": "SameScores", "delta": 0.25})
-    assert _words({"name": "SameScores", "delta": None}).startswith("How far")
+    assert claim_sentence({"name": "Other", "x": 3, "label": None}) == "Other: x 3"
+    assert "by at most 0.25" in claim_sentence({"name": "SameScores", "delta": 0.25})
+    assert claim_sentence({"name": "SameScores", "delta": None}).startswith("How far")
 
 
 def test_without_labels_there_is_no_accuracy():

@@ -11,6 +11,7 @@ import treeproof as tp
 from tests.oracle import pairs
 from tests.soundness.test_properties import check_bounds, check_verdict
 from tests.strategies import Sizes, random_tree_ensemble
+from tests.unit.checker.test_properties import where
 from treeproof.checker.properties import check_property
 from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model import evaluate
@@ -106,7 +107,10 @@ def check_groups(seed: int) -> None:
     check_bounds(ensemble, result, truth, (seed, groups, "largest_change"))
     assert result.witness is None or lies_in(result.witness, groups), (seed, result)
     if result.evidence is not None:
-        assert check_property(ensemble, result.evidence).evidence.verdict == result.verdict
+        assert (
+            check_property(ensemble, result.evidence, where(result)).evidence.verdict
+            == result.verdict
+        )
     delta = float(rng.choice([0.0, 0.5, max(truth, 0.0)]))
     result = tp.prove(model, tp.Stable(changed, delta, label), box)
     check_verdict(result, truth > delta, (seed, groups, "Stable", delta))

@@ -3,8 +3,8 @@
 Read `forest` (the model in integers), `claims` (what is claimed, and the sums that must stay below
 a floor), `proofs` (bounds from multipliers), `witnesses` (how far away a point is), then `schema`
 and `questions` (what a run holds and asks), `answers` (rows of a run), `runs` (whole files) and
-`reasons` (files of reasons, as runs). Properties: `pairs` (bounds of pairs of rows),
-`property_claims`, `properties` (their evidence) and `property_files`.
+`reasons` (files of reasons, as runs). Properties: `domains` (which inputs are meant), `pairs`
+(bounds of pairs of rows), `property_claims`, `properties` (their evidence) and `property_files`.
 """
 
 from treeproof.checker.answers import RowCheck, RunChecker

@@ -93,14 +93,20 @@ class RunChecker:
                 "The run must be about the model it is checked with. Got another model:"
                 f" {self.header.model.fingerprint[:12]}… in the run, {ensemble.fingerprint[:12]}…"
             )
-        self.question = Question(self.header, ensemble)
-        self.forest = Forest(
-            accept_float64_rows(ensemble) if self.question.is_float64 else ensemble
-        )
         self.tariff: Tariff | None = None
         asked = self.header.question.perturbation
-        if has_prices(asked):
-            self.tariff = Tariff(self.question, asked, self.forest)
+        try:
+            self.question = Question(self.header, ensemble)
+            is_float64 = self.question.is_float64
+            self.forest = Forest(accept_float64_rows(ensemble) if is_float64 else ensemble)
+            if has_prices(asked):
+                self.tariff = Tariff(self.question, asked, self.forest)
+        except (ArithmeticError, CertificateRejected, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"The header of a run must ask what can be followed. Got: {error!r}."
+            ) from error
 
     def check(
         self,
@@ -245,6 +251,8 @@ class RunChecker:
             same = kind == "none" or claim.radius == case.radius
             require(same, f"claim: the radius is {claim.radius!r}, the answer says {case.radius!r}")
             self._check_question(claim, case)
+            label = self.question.class_number(row.label)
+            self.question.check_inside(self.forest.ensemble, row.row, claim.row, label)
             case.ways = ways_of(self.forest, claim) if kind != "none" else []
             require(bool(case.ways) or not claim.proof, "byte 0: the proof goes on")
 
@@ -302,8 +310,7 @@ class RunChecker:
         require(exactly or not settled, f"record: an exact radius has bounds {bounds}")
         require(upper < math.inf or not row.attained, "record: nothing attains infinity")
         broken = upper == 0.0 and row.attained
-        is_free = broken and self.tariff is not None  # a change that costs nothing, perhaps
-        fits = broken == (verdict == "falsified") or is_free
+        fits = broken or verdict != "falsified"
         require(fits, "record: 'falsified' is a row of radius 0")
         if settled and not row.attained and self.tariff is None:
             return "closed", lower
@@ -361,6 +368,11 @@ class RunChecker:
             case.settle("accepted")
             return
         found = self._judge(case, claim, "point", "witness")
+        if question.asks_radius:
+            # A change may cost nothing; only a row that breaks the claim itself is falsified.
+            is_broken = _breaks(claim, case.point_found("own", "row"))
+            fits = is_broken == (row.verdict == "falsified")
+            require(fits, "record: 'falsified' is a row that breaks the claim as it stands")
         if row.witness_label is not msgspec.UNSET:
             is_named = bool(question.classes) and row.witness is not None
             mine = question.classes[found.label] if is_named else None
@@ -398,13 +410,8 @@ class RunChecker:
     def _judge(self, case: _Case, claim: Claim, name: str, what: str) -> _Found:
         """Reject a point that does not break the claim; return what the model says of it."""
         found = case.point_found(name, what)
-        goal, value = claim.goal
-        if goal == "within":
-            least, most = _floats(value)
-            require(not least <= found.score <= most, f"{what}: its score is in the range")
-        else:
-            broken = (found.label == value) == (goal == "avoid")
-            require(broken, f"{what}: its label is {found.label}")
+        said = "score is in the range" if claim.goal[0] == "within" else f"label is {found.label}"
+        require(_breaks(claim, found), f"{what}: its {said}")
         return found
 
     def _check_shown(self, case: _Case, claim: Claim) -> None:
@@ -457,6 +464,15 @@ class RunChecker:
                 require(cost <= budget or least < budget, "witness: it costs too much")
         require(upper == nearest, f"witness: it shows an upper bound of {nearest!r}")
         case.settle("accepted")
+
+
+def _breaks(claim: Claim, found: _Found) -> bool:
+    """Whether a point breaks the claim."""
+    name, value = claim.goal
+    if name == "within":
+        least, most = _floats(value)
+        return not least <= found.score <= most
+    return (found.label == value) == (name == "avoid")
 
 
 def _number(value: Any) -> float:

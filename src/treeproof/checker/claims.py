@@ -239,12 +239,21 @@ def margins(ensemble: Ensemble, totals: list[float]) -> list[float]:
     return scores
 
 
+def check_overflow(
+    forest: Forest, name: str, errors: dict[int, int], peaks: dict[int, int]
+) -> None:
+    """Reject sums that may overflow: what rounding loses is known of finite ones only."""
+    fits = all(peaks[output] + errors[output] < forest.most_units for output in errors)
+    require(fits, f"{name}: sums overflow")
+
+
 def floor_of(forest: Forest, way: Way, errors: dict[int, int], peaks: dict[int, int]) -> int:
     """Smallest sum, in units, at which a way may happen.
 
     errors, peaks : per output, how far a rounded sum can be from the real one, and how large any
     partial sum can become.
     """
+    check_overflow(forest, way.name, errors, peaks)
     error = sum(abs(weight) * errors[output] for output, weight in way.weights.items())
     if way.winner >= 0:
         # Sound: where the class wins against all others, every need is met, so that any sum of

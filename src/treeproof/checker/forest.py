@@ -82,6 +82,7 @@ class Forest:
     start: FloatArray
     bits: int
     exponent: int
+    most_units: int
     shift: int
     word: tuple[NDArray[np.int64], NDArray[np.int64]]
     first_sums: dict[tuple[float, bool, int], float]
@@ -92,6 +93,7 @@ class Forest:
         vars(self).update(_tables(ensemble))
         self.unit = Fraction(2) ** self.exponent
         aggregation, decision = ensemble.aggregation, ensemble.decision
+        self.most_units = _most_units(ensemble, self.unit, self.bits)
         self.semantics = (
             f"{ensemble.input_precision} rows; {aggregation.precision} sums, {aggregation.finish};"
             f" {decision.kind}, {decision.link}, cut {float(decision.cut).hex()}, ties to the first"
@@ -261,6 +263,22 @@ def per_feature(values: list[float | list[float]], n: int) -> FloatArray:
     if all(isinstance(entry, float) for entry in values):
         return np.broadcast_to(np.array(values)[:, np.newaxis], (len(values), n))
     return np.array([[entry] * n if isinstance(entry, float) else entry for entry in values])
+
+
+def _most_units(ensemble: Ensemble, unit: Fraction, bits: int) -> int:
+    """Sums below so many units, and the margins that are made of them, do not overflow.
+
+    Sound: the largest number of the model's precision is above this power of two.
+    """
+    aggregation, rate = ensemble.aggregation, Fraction(1)
+    if aggregation.finish == "divide":
+        rate = 1 / abs(Fraction(aggregation.divisor))
+    elif aggregation.finish == "affine":
+        rate = abs(Fraction(aggregation.scale))
+    bias = max((abs(Fraction(b)) for b in aggregation.bias), default=Fraction(0))
+    rate, divisor = max(rate, Fraction(1)), abs(Fraction(ensemble.decision.link_divisor))
+    room = Fraction(2) ** (127 if bits == 24 else 1023) * min(divisor, Fraction(1))
+    return math.floor((room - bias) / rate / unit)
 
 
 @cached_per_ensemble

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.checker.claims import Way, floor_of, require
+from treeproof.checker.domains import Domain
 from treeproof.checker.forest import Forest
 from treeproof.checker.regions import rounding_errors
 from treeproof.model import evaluate
@@ -22,43 +23,6 @@ from treeproof.model.ensemble import CATEGORICAL, ZERO_BAND, ZERO_IS_MISSING, En
 Range = tuple[int, int]
 WEIGHTS = 256
 """Mixtures of two needs have weights in so many parts."""
-
-
-class Domain(NamedTuple):
-    """A box of doubles, and the row that it is around, if any.
-
-    Some features may be missing; some take whole numbers only, or only the values that are listed.
-    """
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    missing: tuple[int, ...]
-    integer: tuple[int, ...]
-    values: dict[int, list[float]]
-    row: NDArray[np.float64] | None
-
-    def numbers_from(self, feature: int, least: float) -> float:
-        """The smallest number that a feature takes from a number on; infinite without one."""
-        least = max(least, float(self.low[feature]))
-        if feature in self.values:
-            least = min((v for v in self.values[feature] if v >= least), default=math.inf)
-        if feature in self.integer and math.isfinite(least):
-            least = float(math.ceil(least))
-        return least if least <= self.high[feature] else math.inf
-
-    def ends(self, feature: int) -> tuple[float, float]:
-        """The smallest and the largest number that a feature takes, or may be infinite."""
-        high = float(self.high[feature])
-        if feature in self.values or (feature in self.integer and math.isfinite(high)):
-            high = self.numbers_below(feature, math.nextafter(high, math.inf))
-        return self.numbers_from(feature, -math.inf), high
-
-    def numbers_below(self, feature: int, most: float) -> float:
-        """The largest number that a feature takes below a number."""
-        if feature in self.values:
-            return max(v for v in self.values[feature] if v < most)
-        most = math.nextafter(most, -math.inf)
-        return float(math.floor(most)) if feature in self.integer else most
 
 
 class Relation(NamedTuple):

@@ -76,11 +76,11 @@ class PricedProver:
     ) -> None:
         self.forest, self.tariff, self.claim = forest, tariff, claim
         self.row, self.limits = claim.row.tolist(), bounds
-        is_everything = limit is None
+        self.is_everything = limit is None
         if limit is None:
             limit = tariff.highest(self.row, bounds)
         self.scale = whole_prices(limit)
-        self.is_closed = claim.kind != "open" or is_everything
+        self.is_closed = claim.kind != "open" or self.is_everything
         scaled = limit * Fraction(2) ** self.scale
         self.limit = math.floor(scaled) if self.is_closed else math.ceil(scaled) - 1
         self.largest = limit
@@ -105,8 +105,9 @@ class PricedProver:
         if cost is None:
             return over
         if self.tariff.is_max:
+            # Costs that are only approached are above the largest one; of everything they are part.
             is_met = cost == self.largest and self.is_closed and not is_open
-            return 0 if cost < self.largest or is_met else over
+            return 0 if cost < self.largest or is_met or self.is_everything else over
         # Sound: no change costs less than one of its parts, however little is left of it here.
         is_dear = cost > self.largest or (cost == self.largest and not self.is_closed)
         return over if is_dear else min(math.floor(cost * Fraction(2) ** self.scale), over)
@@ -288,9 +289,6 @@ class PricedWay:
             errors[number] = (
                 int(rounding_errors(largest, bits, forest.bits)[0]) if largest.size else 0
             )
-        most = max(peaks[o] + errors[o] for o in self.way.weights)
-        room = (127 if forest.bits == 24 else 1023) - forest.exponent
-        require(most < 1 << room, f"{self.way.name}: sums overflow")
         self.floor = floor_of(forest, self.way, errors, peaks)
 
     def _gain(self, tree: int, leaf: int) -> int:
@@ -373,6 +371,8 @@ class PricedWay:
             elif letter == "S":
                 axis, cut = reader.take("ii")
                 require(0 <= axis < len(box), f"{place}: no axis {axis}")
+                first, last = changes.get(axis, self.box[axis])
+                require(first <= cut < last, f"{place}: cut {cut} is not inside axis {axis}")
                 first, last = box[axis]
                 pending.append(({**changes, axis: (max(cut + 1, first), last)}, price))
                 pending.append(({**changes, axis: (first, min(cut, last))}, price))
@@ -436,6 +436,9 @@ class PricedWay:
                 held = bound.held(axis, atom)
                 require(held < self.floor, f"{place}: axis {axis}, atom {atom} reaches the floor")
             left[axis] = (max(first, low), min(last, high))
+            # Otherwise nodes without an end would cost a bound each, and say nothing.
+            is_less = left[axis] != changes.get(axis, self.box[axis])
+            require(is_less, f"{place}: axis {axis} loses nothing")
         return left
 
 

@@ -149,9 +149,6 @@ class Prover:
         shift = 0 if self.exact else forest.shift
         errors = {o: sums.errors[o][row] << shift for o in way.weights}
         peaks = {o: sums.peaks[o][row] << shift for o in way.weights}
-        most = max(peaks[o] + errors[o] for o in way.weights)
-        limit = (127 if forest.bits == 24 else 1023) - forest.exponent
-        require(most < 1 << limit, f"{way.name}: sums overflow")
         # Sound: a whole number is below the floor iff it is below the floor rounded up.
         floor = -(-floor_of(forest, way, errors, peaks) >> shift)
         constant = sum(w * sums.lone[o][w > 0][row] for o, w in way.weights.items())

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.checker.claims import Way, happens, margins, require
+from treeproof.checker.claims import Way, check_overflow, happens, margins, require
+from treeproof.checker.domains import Asked, Domain, read_domain
 from treeproof.checker.forest import Forest
 from treeproof.checker.pairs import (
     Bounder,
     Cells,
-    Domain,
     PairTrees,
     Proof,
     Weights,
@@ -32,14 +32,15 @@ from treeproof.model.domain import accept_float64_rows
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.folded import choices_of, fold, fold_rows
 from treeproof.model.joined import PairModels, join, one_model
+from treeproof.model.sums import largest_leaves, largest_margin
 
-PREFIX = "Q1:"
+PREFIX = "Q2:"
 LARGEST_RATIO = 128
 """Most bytes that one packed byte may stand for."""
 LARGEST_EXPONENT = 2048
 """Exponents of units are nearer to 0; those of doubles are."""
-CLOSE = Fraction(1, 1 << 15)
-"""Part of the largest sums by which bounds that are called exact may differ, beside rounding."""
+CLOSE = Fraction(1, 1 << 21)
+"""Part of what trees add by which bounds that are called exact may differ, beside rounding."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,8 +58,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the text of evidence holds; numbers are hexadecimal.
 
-    `groups` are columns of which one is 1, and whether there must be one; `other` is the second one
-    of two models that are compared.
+    `other` is the second one of two models that are compared. Nothing is said of the domain.
     """
 
     model: str
@@ -66,15 +66,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: str
     lower: str
     upper: str
-    low: list[str]
-    high: list[str]
-    missing: list[int]
-    integer: list[int]
-    values: list[tuple[int, list[str]]]
-    row: list[str] | None
     witness: list[list[str]] | None
     statements: list[Statement]
-    groups: list[tuple[list[int], bool]] = []
     other: str | None = None
 
 
@@ -83,21 +76,22 @@ _EVIDENCE = msgspec.json.Decoder(Evidence)
 
 
 class Checked(NamedTuple):
-    """Evidence that was accepted, the models and the parts of its claim.
+    """Evidence that was accepted, and the models of its claim.
 
     `is_exact`: its bounds differ by no more than rounding.
     """
 
     evidence: Evidence
     models: PairModels
-    parts: list[Part]
     is_exact: bool
 
 
-def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None) -> Checked:
+def check_property(
+    ensemble: Ensemble, text: str, asked: Asked, other: Ensemble | None = None
+) -> Checked:
     """Return what evidence proves, or raise CertificateRejected with the reason why it does not.
 
-    `other` is the second model of evidence about two.
+    `asked` says of which inputs; `other` is the second model of evidence about two.
     """
     try:
         evidence = _read(text)
@@ -109,7 +103,7 @@ def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None)
                 evidence.other in (other.fingerprint, models.second.fingerprint),
                 "claim: the second model is another one",
             )
-        return _check(models, evidence)
+        return _check(models, evidence, asked)
     except CertificateRejected:
         raise
     except (
@@ -121,7 +115,7 @@ def check_property(ensemble: Ensemble, text: str, other: Ensemble | None = None)
 
 
 def _read(text: str) -> Evidence:
-    require(text.startswith(PREFIX), "evidence: the version is not Q1")
+    require(text.startswith(PREFIX), "evidence: the version is not Q2")
     try:
         packed = base64.b64decode(text[len(PREFIX) :], validate=True)
         unpacker = zlib.decompressobj()
@@ -132,27 +126,13 @@ def _read(text: str) -> Evidence:
         raise CertificateRejected(f"evidence: it cannot be read ({error!r})") from error
 
 
-def domain_of(ensemble: Ensemble, evidence: Evidence) -> Domain:
-    """The inputs that evidence is about."""
-    n = ensemble.n_features
-    return Domain(
-        low=numbers_of(evidence.low, n),
-        high=numbers_of(evidence.high, n),
-        missing=tuple(evidence.missing),
-        integer=tuple(evidence.integer),
-        values={f: [float.fromhex(value) for value in values] for f, values in evidence.values},
-        row=None if evidence.row is None else numbers_of(evidence.row, n),
-    )
-
-
-def _check(models: PairModels, evidence: Evidence) -> Checked:
-    given, n = models, models.first.n_features
-    domain, own = domain_of(models.first, evidence), evidence
-    if evidence.groups:
+def _check(models: PairModels, evidence: Evidence, asked: Asked) -> Checked:
+    given, own = models, evidence
+    domain = read_domain(models, asked)
+    if domain.groups:
         models, evidence, domain = _folded(models, evidence, domain)
-    _check_values(models, domain, n)
     lower, upper = float.fromhex(evidence.lower), float.fromhex(evidence.upper)
-    parts = [_kept_whole(part, evidence, domain) for part in parts_of(models, evidence.claim)]
+    parts = [_kept_whole(part, domain) for part in parts_of(models, evidence.claim)]
     require(bool(parts), "claim: nothing is claimed")
     is_difference, verdict = parts[0].is_difference, evidence.verdict
     if evidence.witness is not None:
@@ -167,7 +147,7 @@ def _check(models: PairModels, evidence: Evidence) -> Checked:
         _check_ends(verdict, parts, lower, upper)
     if verdict != "verified" and not (is_difference and upper < math.inf):
         require(not evidence.statements, "claim: a proof of nothing")
-        return Checked(own, given, parts, is_exact=False)
+        return Checked(own, given, is_exact=False)
     require(len(evidence.statements) == len(parts), "claim: one proof for each part")
     room = Fraction(0)
     for part, statement in zip(parts, evidence.statements, strict=True):
@@ -186,22 +166,7 @@ def _check(models: PairModels, evidence: Evidence) -> Checked:
     is_exact = is_difference and Fraction(upper) - Fraction(lower) <= room
     if is_difference and parts[0].limit == -math.inf and verdict == "verified":
         require(is_exact, "claim: the bounds are not exact")
-    return Checked(own, given, parts, is_exact)
-
-
-def _check_values(models: PairModels, domain: Domain, n: int) -> None:
-    """Ends and values are such that a feature can have."""
-    named = {*domain.missing, *domain.integer, *domain.values}
-    require(all(0 <= f < n for f in named), "claim: a feature does not exist")
-    is_code = models.joint.is_categorical
-    require(not any(is_code[f] for f in domain.integer), "claim: categories are no whole numbers")
-    for values in domain.values.values():
-        require(all(map(math.isfinite, values)), "claim: a value is no number")
-    require(not domain.missing or models.joint.missing_allowed, "claim: nothing may be missing")
-    has_ends = ~(np.isnan(domain.low) | np.isnan(domain.high))
-    if domain.row is not None:
-        has_ends |= np.isnan(domain.row)  # what is missing stays missing
-    require(bool(has_ends.all()), "claim: a feature without ends")
+    return Checked(own, given, is_exact)
 
 
 def _check_ends(verdict: str, parts: list[Part], lower: float, upper: float) -> None:
@@ -218,16 +183,16 @@ def _folded(
     models: PairModels, evidence: Evidence, domain: Domain
 ) -> tuple[PairModels, Evidence, Domain]:
     """The model, the witness and the domain with each group as one category."""
-    require(not models.partners, "claim: groups of two models")
+    require(not models.partners, "domain: groups of two models")
     ensemble = models.first
-    groups = [(tuple(columns), exactly) for columns, exactly in evidence.groups]
+    groups = domain.groups
     columns = [column for group, _ in groups for column in group]
-    require(all(group for group, _ in groups), "claim: a group without columns")
-    require(len(set(columns)) == len(columns), "claim: a column in two groups")
-    require(all(0 <= c < ensemble.n_features for c in columns), "claim: a column does not exist")
-    require(not ensemble.is_categorical[columns].any(), "claim: a group of categories")
+    require(all(group for group, _ in groups), "domain: a group without columns")
+    require(len(set(columns)) == len(columns), "domain: a column in two groups")
+    require(all(0 <= c < ensemble.n_features for c in columns), "domain: a column does not exist")
+    require(not ensemble.is_categorical[columns].any(), "domain: a group of categories")
     named = {*domain.missing, *domain.integer, *domain.values}
-    require(not named & set(columns), "claim: a column of a group is something else, too")
+    require(not named & set(columns), "domain: a column of a group is something else, too")
     low, high, values = domain.low.copy(), domain.high.copy(), dict(domain.values)
     row = None if domain.row is None else fold_rows(domain.row[np.newaxis], groups)[0]
     for group in groups:
@@ -239,7 +204,7 @@ def _folded(
         if row is None or len(allowed) == len(choices):
             values[own[0]] = allowed
         else:
-            require(allowed == [row[own[0]]], "claim: a group with some choices around a row")
+            require(allowed == [row[own[0]]], "domain: a group with some choices around a row")
     witness = evidence.witness
     if witness is not None:
         pair = np.stack([numbers_of(own, ensemble.n_features) for own in witness])
@@ -251,9 +216,9 @@ def _folded(
     )
 
 
-def _kept_whole(part: Part, evidence: Evidence, domain: Domain) -> Part:
+def _kept_whole(part: Part, domain: Domain) -> Part:
     """A part that takes no group apart: of near rows, all have the same choices."""
-    for columns, _ in evidence.groups:
+    for columns, _ in domain.groups:
         inside = [column for column in columns if column in part.changed]
         if part.relation.kind == "near":
             is_kept = all(part.relation.widths[column] < 1 for column in columns)
@@ -305,6 +270,29 @@ class Sums(NamedTuple):
         return sum((w * Fraction(start[o]) for o, w in self.weights.items()), start=Fraction(0))
 
     @property
+    def magnitude(self) -> Fraction:
+        """What all trees add at most, whatever its sign."""
+        largest = largest_leaves(self.model)
+        own = self.model.trees.tree_output
+        return sum(
+            (
+                abs(Fraction(w)) * Fraction(float(largest[own == o, 0].sum()))
+                if largest.shape[1] == 1
+                else abs(Fraction(w)) * Fraction(float(largest[:, o].sum()))
+                for o, w in self.weights.items()
+            ),
+            start=Fraction(0),
+        )
+
+    @property
+    def finished(self) -> Fraction:
+        """Some units in the last place of the largest score, where scores are finished sums."""
+        aggregation = self.model.aggregation
+        bits = 24 if aggregation.precision == "float32" else 53
+        is_plain = aggregation.finish == "none"
+        return Fraction(0 if is_plain else largest_margin(self.model)) / 2 ** (bits - 6)
+
+    @property
     def error(self) -> Fraction:
         """By how much their rounding moves what is bounded."""
         lost = (abs(Fraction(w)) * self.errors[o] for o, w in self.weights.items())
@@ -335,7 +323,9 @@ def _reached(
     for side, model in enumerate((models.first, models.second)):
         fixed = {models.switch: (side, side)} if models.partners else {}
         forest, own = Forest(accept_float64_rows(model)), weights[side]
-        sums.append(Sums(model, forest, own, *sum_errors(forest, cells, set(own), fixed)))
+        errors, peaks = sum_errors(forest, cells, set(own), fixed)
+        check_overflow(forest, "proof", errors, peaks)
+        sums.append(Sums(model, forest, own, errors, peaks))
     if part.ways is not None:
         _follow_needs(models, trees, sums, part.ways, proof)
         return Fraction(0), Fraction(0)
@@ -351,11 +341,9 @@ def _reached(
         step = min(own.forest.unit * own.forest.grid for own in sums)
         bound = (math.ceil(bound / step) - 1) * step
     reached = (bound + error) * rate + finishing
-    largest = sum(
-        abs(Fraction(w)) * own.peaks[o] * own.forest.unit for own in sums
-        for o, w in own.weights.items()
-    )  # fmt: skip
-    room = 4 * (error * rate + finishing) + CLOSE * largest * rate
+    magnitude = sum((own.magnitude for own in sums), start=Fraction(0))
+    finished = sum((own.finished for own in sums), start=Fraction(0))
+    room = 4 * error * rate + 4 * finishing + finished + CLOSE * magnitude * rate
     if not proof.n_worthless:
         return reached, room
     # Sound: adding, rounding and finishing are monotone, so that where no tree adds more to the one
@@ -455,7 +443,7 @@ def _check_witness(
     pair = np.stack([numbers_of(row, ensemble.n_features) for row in evidence.witness or []])
     changed = {feature for part in parts for feature in part.changed}
     for row in pair:
-        check_row(models.joint, domain, row, changed)
+        _check_row(models.joint, domain, row, changed)
     fits = [part for part in parts if _may_differ(part, pair)]
     require(bool(fits), "witness: the rows differ where they must not")
     both = models.sums(pair)
@@ -509,7 +497,7 @@ def _may_differ(part: Part, pair: NDArray[np.float64]) -> bool:
     return True
 
 
-def check_row(
+def _check_row(
     ensemble: Ensemble, domain: Domain, row: NDArray[np.float64], changed: set[int]
 ) -> None:
     """Reject a row that is not of a domain; around a row, categories stay unless they change."""

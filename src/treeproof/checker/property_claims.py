@@ -151,6 +151,19 @@ class Part(NamedTuple):
         return self.ways is None and not self.is_range
 
 
+def quantity_of(claim: dict[str, Any]) -> str:
+    """What the bounds of an answer to a claim are those of; empty where it has none."""
+    quantities = {
+        "largest_change": "largest change of the score",
+        "Stable": "largest change of the score",
+        "SmallNeighbourhood": "largest change of the score",
+        "Monotone": "largest violation",
+        "ScoreRange": "range of the score",
+        "SameScores": "largest difference of a score",
+    }
+    return quantities.get(str(claim.get("name")), "")
+
+
 def parts_of(models: PairModels, claim: dict[str, Any]) -> list[Part]:
     """What a claim says, part by part."""
     try:

@@ -4,11 +4,14 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from treeproof.checker import schema
 from treeproof.checker.claims import require
 from treeproof.errors import InvalidInput
-from treeproof.model.ensemble import Ensemble
-from treeproof.model.inspection import plain_value
+from treeproof.model import evaluate
+from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.inspection import decision_rule, plain_value
 
 Floats = list[float]
 Ball = schema.LInf | schema.L1 | schema.L2 | schema.L0 | schema.Cost
@@ -27,11 +30,12 @@ def same_label(one: schema.Label, other: schema.Label) -> bool:
 
 def frozen_number(item: int | str, names: list[str], n: int) -> int:
     """Number of a feature that is given by name or number; -1 where the model has none such."""
-    text = str(item)
-    if text in names:  # a name may look like a number, so names come first
-        return names.index(text)
-    number = int(text) if text.isdecimal() and len(text) < 10 else -1
-    return number if number < n else -1
+    if isinstance(item, str):
+        # A name may look like a number, so names come first.
+        if item in names:
+            return names.index(item)
+        item = int(item) if item.isdecimal() and len(item) < 10 else -1
+    return item if 0 <= item < n else -1
 
 
 class PerRow:
@@ -87,6 +91,21 @@ class Question:
         ):
             got = getattr(stated, name)
             require_asked(got == own, f"the model's '{name}', {own!r}", repr(got))
+        cut = ensemble.decision.cut if ensemble.decision.kind == "threshold" else None
+        codes = np.flatnonzero(ensemble.is_categorical).tolist()
+        told = None if stated.decision_cut is None else float(stated.decision_cut)
+        known_names = {str(f): list(names) for f, names in ensemble.categories.items()}
+        for name, fits in (
+            ("categorical", stated.categorical in (None, codes)),
+            ("categories", all(
+                [plain_value(label) for label in known_names.get(feature, ())] == names
+                for feature, names in stated.categories.items()
+            )),
+            ("decision_rule", stated.decision_rule in (None, decision_rule(ensemble))),
+            ("decision_cut", told in (None, cut)),
+            ("objective", stated.objective in ("", ensemble.provenance.objective)),
+        ):  # fmt: skip
+            require_asked(fits, f"the model's own '{name}'", getattr(stated, name))
         same = len(self.classes) == len(stated.classes)
         same = same and all(map(same_label, self.classes, stated.classes))
         require_asked(same, f"the model's classes {self.classes}", stated.classes)
@@ -135,6 +154,23 @@ class Question:
         if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
             return PerRow(name, [self.features(name, item) for item in value], shared=False)
         return PerRow(name, [self.features(name, value)], shared=True)
+
+    def check_inside(self, ensemble: Ensemble, row: int, values: FloatArray, label: int) -> None:
+        """Reject a row outside of bounds: sets around it would not hold it.
+
+        What only the rounding to the model's input precision parts is inside; what does not move
+        may be anything.
+        """
+        reach = dict(self.reach(row, values.tolist(), label))
+        if self.is_box:
+            return
+        low, high = (
+            evaluate.cast_rows(ensemble, np.array([reach[side]]))[0] for side in ("low", "high")
+        )
+        moves = (np.array(self.down) > 0.0) | (np.array(self.up) > 0.0)
+        outside = moves & ~ensemble.is_categorical & ((values < low) | (values > high))
+        for feature in np.flatnonzero(outside)[:1].tolist():
+            require(False, f"row: feature {feature} lies outside of its bounds")
 
     def eps_of(self, row: schema.Row) -> float:
         """Radius or budget of a row: that of all, or its own where the question says so."""

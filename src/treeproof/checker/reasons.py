@@ -132,6 +132,7 @@ def _expanded(
         len(set(row.features)) == size and all(f < n_features for f in row.features),
         "record: the features of a set are different features of the model",
     )
+    _check_sizes(row, n_features)
     require(len(row.witnesses) == size and len(texts) == size + 1, "record: one witness each")
     values = [math.nan if value is None else float(value) for value in row.values]
     domain = header["question"].get("perturbation", {}).get("domain")
@@ -162,6 +163,23 @@ def _expanded(
         )
         for without, box, record in zip(left_out, boxes, records, strict=True)
     ]
+
+
+def _check_sizes(row: ReasonsRow, n_features: int) -> None:
+    """Reject what contradicts itself, or the set; beside that nobody checks sizes and changes."""
+    for listed, least in (
+        ([row.features, *row.sets], float(row.size_lower_bound)),
+        (row.changes, float(row.change_lower_bound)),
+    ):
+        for given in listed:
+            fits = len(set(given)) == len(given) and all(f < n_features for f in given)
+            require(fits, "record: sets and changes hold different features of the model")
+            require(len(given) >= least, "record: a set or change is smaller than its bound")
+    require(len(row.change_rows) == len(row.changes), "record: one row for each change")
+    for features, after in zip(row.changes, row.change_rows, strict=True):
+        require(len(after) == n_features, "record: one value per feature of a change")
+        moved = {f for f in range(n_features) if after[f] != row.values[f]}
+        require(moved <= set(features), "record: a change moves other features")
 
 
 def _stays(ensemble: Ensemble, values: Floats, domain: dict[str, Any]) -> set[int]:

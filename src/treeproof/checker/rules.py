@@ -24,6 +24,8 @@ Box = dict[int, tuple[Number, Number]]
 
 ROUNDS = 20
 """How often a box is cut by all rules, at most."""
+LONGEST = 1000
+"""Digits of a number in a rule."""
 NODES_PER_LEAF = 8
 """For how many nodes a leaf counts, since its proof is prepared anew."""
 
@@ -93,14 +95,18 @@ def _read(text: str, names: list[str], n: int) -> list[Rule]:
         at = match.end()
         number, single, double, place, name, sign = match.groups()
         if number is not None:
+            fits = len(number) < LONGEST and math.isfinite(float(number))
+            require_asked(fits, "rules with numbers that can be read", number)
             words.append(("number", Fraction(number)))
         elif sign is not None:
             words.append((sign, None))
         else:
             known = [re.sub(r"\s", "_", own) for own in names]
             named = re.sub(r"\s", "_", single or double or name or "")
-            feature = int(place) if place is not None else -1
-            feature = known.index(named) if named in known else feature
+            if place is not None:
+                feature = int(place) if len(place) < 10 else -1
+            else:
+                feature = known.index(named) if named in known else -1
             require_asked(0 <= feature < n, "rules about features of the model", text)
             words.append(("feature", feature))
     features = frozenset(value for kind, value in words if kind == "feature")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from treeproof.checker import schema
 from treeproof.checker.answers import MOST_ROWS, RowCheck, RunChecker
+from treeproof.checker.questions import same_label
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble
 
@@ -28,6 +29,7 @@ def check_run(
     rows: NDArray[np.float64] | None = None,
     labels: Sequence[schema.Label] | None = None,
     eps: Sequence[float] | NDArray[np.float64] | None = None,
+    ids: Sequence[Any] | None = None,
 ) -> Iterator[RowCheck]:
     """Check a run file of JSON lines, reading some lines at a time.
 
@@ -43,6 +45,8 @@ def check_run(
         Their labels, which a run that was given labels must have been given.
     eps : sequence of float, optional
         Their own radii or budgets, which a run that has such must have been given.
+    ids : sequence, optional
+        Their identifiers, which the rows of the run must have.
     """
     checker, seen = RunChecker(read_header(path), ensemble), set[int]()
     with Path(path).open("rb") as file:
@@ -50,7 +54,7 @@ def check_run(
         waiting: list[RowCheck | tuple[Any, ...]] = []
         size = 0
         for number, line in enumerate(file, start=2):
-            waiting.append(_opened(line, number, seen, (rows, labels, eps)))
+            waiting.append(_opened(line, number, seen, (rows, labels, eps, ids)))
             size += len(line)
             if size > MOST_BYTES or len(waiting) == MOST_ROWS:
                 yield from _checked(checker, waiting)
@@ -62,7 +66,7 @@ def check_run(
 
 
 def _opened(
-    line: bytes, number: int, seen: set[int], data: tuple[Any, Any, Any]
+    line: bytes, number: int, seen: set[int], data: tuple[Any, Any, Any, Any]
 ) -> RowCheck | tuple[Any, ...]:
     """A line as the checker takes it: record, values, label; or what is wrong with it."""
     try:
@@ -72,13 +76,15 @@ def _opened(
     if row.row in seen:
         return RowCheck(row.row, "rejected", f"line {number}: row {row.row} is here twice")
     seen.add(row.row)
-    rows, labels, eps = data
+    rows, labels, eps, ids = data
     if rows is not None and row.row >= len(rows):
         return RowCheck(row.row, "rejected", f"record: the data have {len(rows)} rows")
     if eps is not None and row.eps != eps[row.row]:
         return RowCheck(
             row.row, "rejected", f"record: the eps of the data is {float(eps[row.row])!r}"
         )
+    if ids is not None and not same_label(row.id, ids[row.row]):
+        return RowCheck(row.row, "rejected", f"record: the data call it {ids[row.row]!r}")
     values = None if rows is None else rows[row.row]
     return row, values, None if labels is None else labels[row.row]
 

@@ -4,7 +4,7 @@ Only what a reader of the answers relies on is listed for the header: the model,
 counts. Question and rows must hold nothing else, since an unknown field might change their meaning.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -149,6 +149,11 @@ class Model(msgspec.Struct, kw_only=True):
     feature_names: list[str]
     input_precision: str
     decision: str
+    categorical: list[Count] | None = None
+    categories: dict[str, list[Label]] = {}
+    decision_rule: str | None = None
+    decision_cut: Real | None = None
+    objective: str = ""
 
 
 class Data(msgspec.Struct, kw_only=True):
@@ -198,7 +203,35 @@ class Row(_Closed):
     shown: dict[str, float] = {}
 
 
+class ShownPair(_Closed):
+    """The rows of a witness of a property, and what the models say of them."""
+
+    changed: list[str]
+    rows: list[dict[str, Real | None]]
+    scores: list[list[Real | None]] | None
+    labels: list[Label] | None
+
+
+class Answer(_Closed):
+    """An answer in a file of properties; its name is whatever the file calls it."""
+
+    name: str
+    claim: dict[str, Any]
+    verdict: Literal["verified", "falsified", "unknown"]
+    reason: str
+    quantity: str
+    lower: Real | None
+    upper: Real | None
+    exact: bool
+    row: Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
+    values: list[Real | None] | None
+    seconds: Annotated[float, msgspec.Meta(ge=0.0)]
+    witness: ShownPair | None
+    statistics: dict[str, Label]
+    evidence: str | None
+
+
 # Now, in one thread: msgspec works out what a type is when it is first used, and crashes where two
 # threads do so at once.
-for _record in (Header, Row):
+for _record in (Header, Row, Answer):
     msgspec.json.Decoder(_record)

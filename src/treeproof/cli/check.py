@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treeproof.checker import RowCheck
-    from treeproof.data.sources import FileSource
+    from treeproof.checker.property_files import PropertyCheck
+    from treeproof.model.ensemble import Ensemble
 
 SHOWN = 20
 LONGEST = 40
+UNCHECKED = "dates, times, reasons, who answered, and the model's library, files and notes"
+UNCHECKED_OF_REASONS = (
+    "other sets than the one of each row, changes, bounds of sizes, which of these are all or the"
+    " widest, "
+)
 WORDS = ("accepted", "rejected", "unproved", "claims nothing")
 
 
@@ -78,52 +84,56 @@ def command(
     from treeproof.checker import check_reasons, check_run
     from treeproof.checker.reasons import reasons_header
     from treeproof.checker.runs import read_header
-    from treeproof.data.sources import FileSource
     from treeproof.results.property_file import is_property_file
 
     if is_property_file(run_path):
-        _check_properties(run_path, (model_path, other_path), data_path, as_json, options)
+        reading = {"label": label, "first_index": first_index, "absent": absent}
+        paths = (model_path, other_path)
+        _check_properties(run_path, paths, data_path, reading, as_json, options)
         return
     _refuse_other(other_path)
     header = reasons_header(run_path) or read_header(run_path)
     chosen = model_path or _named_model(header, run_path)
     ensemble, loading = load_model_of_run(header, chosen, **options)
     question = header["question"]
-    rows = labels = eps = None
     is_run = question["kind"] != "reasons"
+    data = _NOTHING
     if data_path is not None:
-        if not is_run:
-            raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
-        source = FileSource(ensemble, data_path, **_reading(header, label, first_index, absent))
-        rounded = question.get("arithmetic", question.get("domain")) != "float64"
-        rows, labels, eps = _data(source, rounded)
+        reading = _reading(header, label, first_index, absent)
+        data = _data(ensemble, header, data_path, reading)
     counts: Counter[str] = Counter()
     failures = []
-    checks = check_run(run_path, ensemble, rows, labels, eps)
-    for check in checks if is_run else check_reasons(run_path, ensemble):
+    checks = check_run(run_path, ensemble, *data) if is_run else check_reasons(run_path, ensemble)
+    for check in checks:
         counts[check.status] += 1
         if check.status in ("rejected", "unproved"):
             failures.append(check)
-    compared = {"rows": rows is not None, "labels": labels is not None}
+    compared = {"rows": data.rows is not None, "labels": data.labels is not None}
+    unchecked = f"{'' if is_run else UNCHECKED_OF_REASONS}{UNCHECKED}"
     if as_json:
         found = [{"row": f.row, "status": f.status, "reason": f.reason} for f in failures]
         print_json(
             {"question": question, "data": header.get("data"), "model": ensemble.fingerprint}
-            | {"loading": loading, "compared": compared}
+            | {"loading": loading, "compared": compared, "not_checked": unchecked}
             | {word: counts[word] for word in WORDS}
             | {"failures": found}
         )
     else:
-        click.echo(printable(f"model {ensemble.fingerprint}"))
-        if loading:
-            click.echo(printable(f"loaded with {_shown(loading)}"))
+        _print_model(ensemble.fingerprint, loading)
         for name, value in question.items():
             click.echo(printable(f"{name} {_shown(value)}"))
+        click.echo(f"as the file says, and nobody checked: {unchecked}")
         click.echo(printable(_compared_words(header, **compared)))
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
         _print_failures(failures)
     if failures:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _print_model(fingerprint: str, loading: dict[str, Any]) -> None:
+    click.echo(printable(f"model {fingerprint}"))
+    if loading:
+        click.echo(printable(f"loaded with {_shown(loading)}"))
 
 
 def _print_failures(failures: "list[RowCheck]") -> None:
@@ -143,15 +153,15 @@ def _check_properties(
     path: str,
     model_paths: tuple[str | None, str | None],
     data_path: str | None,
+    reading: dict[str, Any],
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
     """Check the answers of `treeproof prove` and `treeproof diff`."""
     from treeproof.checker.property_files import check_answers
+    from treeproof.data.sources import FileSource, Rows
     from treeproof.results.property_file import load_property_records
 
-    if data_path is not None:
-        raise InvalidInput("--data is for runs: answers about a domain are about no rows.")
     records = load_property_records(path)
     model_path, other_path = model_paths
     if other_path is not None and "other" not in records:
@@ -165,24 +175,61 @@ def _check_properties(
         header = {"model": _stated_model(records, "other", path)}
         chosen = other_path or _named_model(header, path, "--other")
         other, _ = load_model_of_run(header, chosen, no_self_test=no_self_test)
-    checks = check_answers(ensemble, records, other)
+    rows = None
+    if data_path is not None:
+        if not any(isinstance(a, dict) and a.get("values") for a in records["properties"] or ()):
+            raise InvalidInput("--data is for answers about rows. These are about a whole domain.")
+        rows = Rows.join(list(FileSource(ensemble, data_path, **reading).parts())).values
+    checks = check_answers(ensemble, records, other, rows)
     counts = Counter(check.status for check in checks)
     if as_json:
         print_json(
-            {"model": ensemble.fingerprint, "loading": loading}
+            {"model": ensemble.fingerprint, "loading": loading, "domain": records.get("domain")}
+            | {"compared": {"rows": rows is not None}}
             | {word: counts[word] for word in WORDS}
-            | {"answers": [check._asdict() for check in checks]}
+            | {"answers": [_record(check) for check in checks]}
         )
     else:
-        click.echo(printable(f"model {ensemble.fingerprint}"))
-        if loading:
-            click.echo(printable(f"loaded with {_shown(loading)}"))
-        for check in checks:
-            why = f": {check.reason}" if check.reason else ""
-            click.echo(printable(f"{check.name}: {check.status}{why}"))
+        _print_model(ensemble.fingerprint, loading)
+        if other is not None:
+            click.echo(printable(f"other model {other.fingerprint}"))
+        click.echo(printable(f"domain {_shown(records.get('domain'))}"))
+        for number, check in enumerate(checks, 1):
+            click.echo(printable(f"{number}. {_told(check)}"))
+        click.echo("names are the file's own words, and nobody checks them")
         click.echo(", ".join(f"{counts[word]} {word}" for word in WORDS))
     if counts["rejected"] or counts["unproved"]:
         raise click.exceptions.Exit(EXIT_REJECTED)
+
+
+def _told(check: "PropertyCheck") -> str:
+    """What was claimed, by the checker's own reading, of which inputs, and what came out."""
+    from treeproof.report.properties import bounds_in_words, claim_sentence
+
+    why = f": {check.reason}" if check.reason else ""
+    answer = check.answer
+    if answer is None:
+        return f"{check.status}{why}"
+    try:
+        claim = claim_sentence(answer.claim)
+    except (LookupError, TypeError, ValueError):
+        claim = _shown(answer.claim)  # nothing that anybody asks
+    said = [f"{claim} {answer.verdict}"]
+    found = {name: getattr(answer, name) for name in ("quantity", "lower", "upper", "exact")}
+    bounds = bounds_in_words(found)
+    said += [bounds] if bounds else []
+    if answer.values is not None:
+        said.append(f"around row {answer.row}, {_shown(answer.values)}")
+    return f"{', '.join(said)}: {check.status}{why} (named {_shown(answer.name)})"
+
+
+def _record(check: "PropertyCheck") -> dict[str, Any]:
+    """A check as JSON holds it; the name is the file's own."""
+    said = {"status": check.status, "reason": check.reason}
+    if check.answer is None:
+        return said
+    shown = ("name", "claim", "verdict", "quantity", "lower", "upper", "exact", "row", "values")
+    return {name: getattr(check.answer, name) for name in shown} | said
 
 
 def _stated_model(records: dict[str, Any], key: str, path: str) -> dict[str, Any]:
@@ -205,10 +252,13 @@ def _shown(value: Any) -> str:
 def _compared_words(header: dict[str, Any], *, rows: bool, labels: bool) -> str:
     """Say what the rows and labels of the run were compared with, and which rows it is about."""
     data = header.get("data") or {}
-    limits = [f"{name} {data[name]}" for name in ("rows", "sample", "seed") if data.get(name)]
-    chosen = f", of which the run asks about {', '.join(limits)}" if limits else ""
+    parts = [
+        " ".join(f"{name} {part[name]}" for name in ("rows", "sample", "seed") if part.get(name))
+        for part in map(dict, filter(None, data.get("merged") or [data]))
+    ]
+    chosen = f", of which the run asks about {', '.join(filter(None, parts))}" if any(parts) else ""
     words = f"rows compared with the data{chosen}" if rows else "rows as the run gives them"
-    if header["question"]["labels"] != "given":
+    if header["question"].get("labels") != "given":
         return f"{words}; labels are the model's own"
     return f"{words}; labels {'compared with the data' if labels else 'as the run gives them'}"
 
@@ -240,19 +290,45 @@ def _reading(
     return read
 
 
+class _Data(NamedTuple):
+    """What the checker compares the rows of a run with, as far as there is such."""
+
+    rows: "NDArray[np.float64] | None" = None
+    labels: list[Any] | None = None
+    eps: "NDArray[np.float64] | None" = None
+    ids: list[Any] | None = None
+
+
+_NOTHING = _Data()
+
+
 def _data(
-    source: "FileSource", rounded: bool
-) -> "tuple[NDArray[np.float64], list[Any] | None, NDArray[np.float64] | None]":
-    """Rows of a data file as the model rounds them, their labels and eps where it has columns."""
+    ensemble: "Ensemble", header: dict[str, Any], path: str, reading: dict[str, Any]
+) -> _Data:
+    """Rows of a data file as the model rounds them; labels, eps and identifiers in its columns."""
     import numpy as np
 
-    from treeproof.data.sources import Rows
+    from treeproof.data.sources import FileSource, Rows
     from treeproof.model.evaluate import cast_rows
     from treeproof.model.inspection import plain_value
+    from treeproof.query.description import plain
+    from treeproof.results.threat import own_limit
 
-    rows = Rows.join(list(source.parts()))
+    question = header["question"]
+    if question["kind"] == "reasons":
+        raise InvalidInput("--data is for runs: a file of reasons holds its own rows.")
+    rows = Rows.join(list(FileSource(ensemble, path, **reading).parts()))
+    if own_limit(header) and rows.eps is None:
+        raise InvalidInput(
+            "The header of the run must name the column of the data that holds the radii of its"
+            " rows, so that these can be compared. Got none; leave out --data to take the radii"
+            " as the run gives them."
+        )
     # Codes of categories are rounded in every arithmetic, since they never move.
-    is_rounded = source.ensemble.is_categorical | rounded
-    values = np.where(is_rounded, cast_rows(source.ensemble, rows.values), rows.values)
+    rounded = question.get("arithmetic", question.get("domain")) != "float64"
+    is_rounded = ensemble.is_categorical | rounded
+    values = np.where(is_rounded, cast_rows(ensemble, rows.values), rows.values)
     labels = None if rows.labels is None else [plain_value(label) for label in rows.labels]
-    return values, labels, rows.eps
+    # Where the header names no column of them, no row may have one.
+    ids = [None] * len(rows) if rows.ids is None else [plain(plain_value(i)) for i in rows.ids]
+    return _Data(values, labels, rows.eps, ids)

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.console import print_json, print_note, printable
-from treeproof.cli.options import DISTANCE, FILE, Command, refuse_options
+from treeproof.cli.options import (
+    DISTANCE,
+    FILE,
+    Command,
+    partial_option,
+    refuse_options,
+    refuse_unfinished,
+)
 from treeproof.cli.question_options import QuestionOptions, run_options
 from treeproof.errors import InvalidInput
 
@@ -13,7 +20,7 @@ if TYPE_CHECKING:
     from treeproof.results.results import Results
     from treeproof.results.summary import RunSummary
 
-_FOR_BOTH = {"at", "output_format", "strict", "source_path", "data_path"}
+_FOR_BOTH = {"at", "partial", "output_format", "strict", "source_path", "data_path"}
 
 
 def _radii(ctx: click.Context, param: click.Parameter, value: str) -> tuple[float, ...]:
@@ -30,8 +37,11 @@ def _radii(ctx: click.Context, param: click.Parameter, value: str) -> tuple[floa
     metavar="EPS,EPS,...",
     help="Radii, with commas between them, such as 0,0.01,0.1.",
 )
+@partial_option
 @run_options()
-def command(source_path: str, data_path: str | None, at: tuple[float, ...], **given: Any) -> None:
+def command(
+    source_path: str, data_path: str | None, at: tuple[float, ...], partial: bool, **given: Any
+) -> None:
     """Show verified accuracy at many radii.
 
     Either from the saved run RUN of `treeproof radius`, or for the rows of DATA and the model
@@ -45,6 +55,7 @@ def command(source_path: str, data_path: str | None, at: tuple[float, ...], **gi
 
     if data_path is None:
         results = _saved(source_path)
+        refuse_unfinished(results.header, len(results), source_path, partial=partial)
         tally = RunSummary(True, at)
         tally.add(results)
         header, is_complete = results.header, True

@@ -120,7 +120,8 @@ def command(
     )
     results: list[DiffResult] = [answers] if around is None else answers
     if out is not None:
-        save_differences(out, (first, second), domain, list(zip(numbers, results, strict=True)))
+        pairs = list(zip(numbers, results, strict=True))
+        save_differences(out, (first, second), pairs)
     counts = count_verdicts(results)
     _print(results, numbers, counts, output_format)
     finish_claims(counts, strict)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treeproof.cli.attack import ATTACKS
+from treeproof.cli.console import print_note
 from treeproof.cli.options import FILE, FiniteNumber, all_of
 from treeproof.errors import InvalidInput, listed
 
@@ -92,6 +93,12 @@ class Gate:
                     f"The run '{self.not_worse_than}' must be about the same changes and claim. Its"
                     f" {part} is {str(old)[:120]}, here it is {str(new)[:120]}."
                 )
+        if here["labels"] != "given" and here.get("attacker_class") is not None:
+            raise InvalidInput(
+                "--not-worse-than with a class that is attacked needs the true labels of the rows:"
+                " by the models' own labels each is asked about other rows, and one that stops"
+                " nothing would pass. Give the column of the labels with --label."
+            )
         known = limit_of(self._baseline.header)
         asked = limit_of(header) if self.at is None else self.at
         if None not in (known, asked) and known != asked:
@@ -112,8 +119,9 @@ class Gate:
         import numpy as np
 
         from treeproof.results.curves import attacked_rows, certified_rows
-        from treeproof.results.numbers import row_name, share_down
+        from treeproof.results.numbers import counted, row_name, share_down
 
+        n = runner.tally.n_attacked
         proved = f"{share_down(share)} {runner.tally.who()} are verified"
         if self.fail_under is not None and share < self.fail_under:
             return f"{proved}, below {100.0 * self.fail_under:.6g} %"
@@ -124,6 +132,10 @@ class Gate:
         kept = certified_rows(before, limits)
         n_attacked = int(attacked_rows(before).sum())
         needed = int(kept.sum()) / max(n_attacked, 1)
+        print_note(
+            f"verified here {share_down(share)} of {counted(n, 'row')}, in '{self.not_worse_than}'"
+            f" {share_down(needed)} of {counted(n_attacked, 'row')}."
+        )
         if share >= needed:
             return None
         lost = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import log_to
+from treeproof.cli.console import log_to, print_note
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -305,6 +305,24 @@ def load_model_of_run(
         ) from error
     ensemble = load_ensemble(model_path, options=loading, self_test=not no_self_test)
     return ensemble, known | given
+
+
+partial_option = click.option(
+    "--partial", is_flag=True, help="Go on with a run that is not complete, which is said first."
+)
+
+
+def refuse_unfinished(header: dict[str, Any], n_rows: int, path: str, *, partial: bool) -> None:
+    """Say first that a run is not complete, and go on only where that is wanted."""
+    from treeproof.results.run_file import unfinished
+
+    if not (missing := unfinished(header, n_rows)):
+        return
+    if not partial:
+        raise InvalidInput(
+            f"{missing} Got '{path}': finish it with --resume, or go on with --partial."
+        )
+    print_note(missing)
 
 
 def refuse_options(is_refused: Callable[[str], bool], why: str) -> None:

@@ -76,7 +76,7 @@ def command(
         if output_format == "text":
             click.echo(printable(f"{name}: {_told(result)}"))
     if out is not None:
-        save_property_results(out, model, domain, results)
+        save_property_results(out, model, results)
     counts = count_verdicts(result for _, result in results)
     if output_format == "json":
         records = [{"name": name} | result.record() for name, result in results]

@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING
 import click
 
 from treeproof.cli.console import print_note
-from treeproof.cli.options import DISTANCE, FILE, Command, load_model_of_run
+from treeproof.cli.options import (
+    DISTANCE,
+    FILE,
+    Command,
+    load_model_of_run,
+    partial_option,
+    refuse_unfinished,
+)
 from treeproof.cli.run_output import check_out
 from treeproof.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treeproof.checker import RowCheck
+    from treeproof.checker.property_files import PropertyCheck
 
 
 @click.command(cls=Command, example="treeproof report run.jsonl --out report.html")
@@ -66,6 +76,7 @@ if TYPE_CHECKING:
     type=FILE,
     help="A file of `treeproof reasons --out`, which gets a section of its own.",
 )
+@partial_option
 def command(
     run_paths: tuple[str, ...],
     out: str,
@@ -77,6 +88,7 @@ def command(
     model_paths: tuple[str, ...],
     properties: tuple[str, ...],
     reasons: str | None,
+    partial: bool,
 ) -> None:
     """Write a page that shows the saved run RUN, or compares it with RUN2.
 
@@ -86,6 +98,8 @@ def command(
     """
     from treeproof.report.images import parse_shape
     from treeproof.report.page import write_report
+    from treeproof.results.run_file import load_results, unfinished
+    from treeproof.runs.merge import header_of
 
     if len(run_paths) > 2:
         raise click.UsageError(f"A report shows one run or compares two. Got {len(run_paths)}.")
@@ -97,6 +111,10 @@ def command(
             f"--check must be given once for each of the {len(run_paths)} runs."
             f" Got {len(model_paths)}."
         )
+    for path in (*run_paths, *frozen):
+        header = header_of(Path(path))
+        if unfinished(header, 0):
+            refuse_unfinished(header, len(load_results(path)), path, partial=partial)
     write_report(
         run_paths,
         out,
@@ -109,6 +127,9 @@ def command(
         if model_paths
         else None,
         properties=properties,
+        property_checks=[_check_answers(path, run_paths, model_paths) for path in properties]
+        if model_paths
+        else None,
         reasons=reasons,
     )
     print_note(f"the report is in {out}.")
@@ -121,3 +142,26 @@ def _check(run_path: str, model_path: str) -> "list[RowCheck]":
 
     ensemble, _ = load_model_of_run(read_header(run_path), model_path)
     return list(check_run(run_path, ensemble))
+
+
+def _check_answers(
+    path: str, run_paths: "Sequence[str]", model_paths: "Sequence[str]"
+) -> "list[PropertyCheck] | None":
+    """What the checker says of answers about the models of the runs; None about others."""
+    from treeproof.checker.property_files import check_answers
+    from treeproof.checker.runs import read_header
+    from treeproof.results.property_file import load_property_records
+
+    known = {}
+    for run_path, model_path in zip(run_paths, model_paths, strict=True):
+        ensemble, _ = load_model_of_run(read_header(run_path), model_path)
+        known[ensemble.fingerprint] = ensemble
+    records = load_property_records(path)
+    found = [
+        known.get(str((records[key] or {}).get("fingerprint")))
+        for key in ("model", "other")
+        if key in records
+    ]
+    if any(ensemble is None for ensemble in found):
+        return None
+    return check_answers(found[0], records, *found[1:])  # type: ignore[arg-type]

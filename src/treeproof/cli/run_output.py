@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ EXIT_UNDECIDED = EXIT_REJECTED = 3
 
 
 ROWS_SHOWN = 20
+RUN_ENDINGS = ("", ".jsonl", ".ndjson", ".json", ".parquet")
 _PRINT_BYTES = 1 << 16
 _TEXT_COLUMNS = {
     *("id", "label", "verdict", "radius", "becomes", "note"),
@@ -168,10 +170,15 @@ def progress_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def check_out(path: str, what: str = "The run file") -> None:
-    """Refuse, before any work, a file that could not be written."""
+    """Refuse, before any work, a file that could not be written, or not as its name promises."""
     from treeproof.files import unwritable
 
     target = Path(path)
+    if what == "The run file" and target.suffix.lower() not in RUN_ENDINGS:
+        raise InvalidInput(
+            f"A run file must be JSON lines (.jsonl) or Parquet (.parquet). Got '{path}'."
+            " For a table in CSV take --format csv, which prints it."
+        )
     try:
         is_other = target.exists() and not target.is_file()
         has_folder = target.parent.is_dir()
@@ -182,4 +189,8 @@ def check_out(path: str, what: str = "The run file") -> None:
     if not has_folder:
         raise InvalidInput(
             f"The folder of {what[0].lower()}{what[1:]} '{path}' must exist. Got none."
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise InvalidInput(
+            f"The folder of {what[0].lower()}{what[1:]} '{path}' must be writable. It is not."
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treeproof.checker.domains import Asked
 from treeproof.checker.properties import PREFIX, check_property
 from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
@@ -50,8 +51,7 @@ def record(
 
 def write(
     models: PairModels,
-    ranges: Ranges,
-    box: int,
+    asked: Asked,
     answer: dict[str, Any],
     statements: list[dict[str, Any]],
 ) -> str | None:
@@ -60,8 +60,6 @@ def write(
     answer  claim, verdict, lower, upper and witness of the result
     """
     witness = answer["witness"]
-    (low, high, rows), n_features = ranges.given, models.first.n_features
-    folded = {columns[0] for columns, _ in ranges.groups}
     document = {
         "model": models.first.fingerprint,
         "other": models.second.fingerprint if models.partners else None,
@@ -69,20 +67,13 @@ def write(
         "verdict": str(answer["verdict"]),
         "lower": float(answer["lower"]).hex(),
         "upper": float(answer["upper"]).hex(),
-        "low": _hexadecimal(low[box, :n_features]),
-        "high": _hexadecimal(high[box, :n_features]),
-        "missing": np.flatnonzero(ranges.missing).tolist(),
-        "integer": np.flatnonzero(ranges.integer).tolist(),
-        "values": [[f, _hexadecimal(v)] for f, v in ranges.values.items() if f not in folded],
-        "groups": [[list(columns), exactly] for columns, exactly in ranges.groups],
-        "row": None if rows is None else _hexadecimal(rows[box, :n_features]),
         "witness": None if witness is None else [_hexadecimal(row) for row in witness],
         "statements": statements,
     }
     packed = zlib.compress(json.dumps(document).encode(), 6)
     text = PREFIX + base64.b64encode(packed).decode()
     try:
-        check_property(models.first, text, models.second if models.partners else None)
+        check_property(models.first, text, asked, models.second if models.partners else None)
     except CertificateRejected:
         return None
     return text

@@ -21,6 +21,10 @@ _CHOICES = {
 }
 
 
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int | float | np.generic)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
     """What a user may say about a model beyond the model itself; None leaves it open."""
@@ -54,6 +58,10 @@ class LoadOptions:
                 "'decision_threshold' must be a probability above 0 and up to 1."
                 f" Got {threshold!r}."
             )
+        classes: Any = self.classes
+        is_list = hasattr(classes, "__iter__") and not isinstance(classes, str | bytes | dict)
+        if classes is not None and not (is_list and all(map(_is_label, classes))):
+            raise InvalidInput(f"'classes' must list names of classes. Got {classes!r}.")
         for name, choices in _CHOICES.items():
             given = getattr(self, name)
             if given is not None and given not in choices:

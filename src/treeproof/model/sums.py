@@ -22,6 +22,29 @@ def accumulator_grid(ensemble: Ensemble) -> float:
 
 
 @cached_per_ensemble
+def largest_margin(ensemble: Ensemble) -> float:
+    """No partial sum and no margin is larger than this, whatever leaves are added; up to rounding.
+
+    That of this function is less than a millionth: whoever uses it leaves room for more.
+    """
+    aggregation = ensemble.aggregation
+    rates = {"divide": 1.0 / aggregation.divisor, "affine": aggregation.scale}
+    rate = max(abs(rates.get(aggregation.finish, 1.0)), 1.0)
+    with np.errstate(over="ignore"):
+        total = largest_leaves(ensemble).max(axis=1).sum() + np.abs(aggregation.start).max()
+        return float(total * rate + np.abs([0.0, *aggregation.bias]).max())
+
+
+def may_overflow(ensemble: Ensemble) -> bool:
+    """Whether some sum, or a margin that is made of it, may leave the range of finite numbers.
+
+    Sound: the limit is a quarter of the largest number, so that no rounding matters.
+    """
+    largest = largest_margin(ensemble) / min(abs(ensemble.decision.link_divisor), 1.0)
+    return not largest < 2.0 ** (126 if ensemble.aggregation.precision == "float32" else 1022)
+
+
+@cached_per_ensemble
 def largest_leaves(ensemble: Ensemble) -> FloatArray:
     """Largest absolute value among the leaves of each tree, (n_trees, leaf_width)."""
     trees = ensemble.trees

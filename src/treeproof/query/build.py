@@ -42,10 +42,12 @@ def build_query(
     arithmetic: Arithmetic = "float64",
     attacker_class: Any = None,
     sums: Sums = plain_sums,
+    numbers: NDArray[np.int64] | None = None,
 ) -> Query:
     """Check rows, labels and options, and resolve the question into numbers.
 
-    The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default.
+    The options are those of `treeproof.verify`; `sums` may be the compiled equal of the default,
+    and `numbers` are those of the rows in their data, for what is said of them.
     """
     require_perturbation(perturbation)
     if goal is not None and not isinstance(goal, Goal):
@@ -58,8 +60,6 @@ def build_query(
     perturbation = in_order(perturbation, ensemble.feature_names, ensemble.n_features)
     arithmetic = checked_arithmetic(arithmetic)
     matrix = numeric_rows(ensemble, X, allow_empty=False)
-    if not isinstance(perturbation, Box):
-        refuse_outside(ensemble, matrix, perturbation)
     labels = None
     if y is not None:
         if ensemble.decision.kind == "score":
@@ -77,10 +77,14 @@ def build_query(
         # Sound: codes of categories never move, so what the model rounds them to is all there is.
         rows = np.where(codes, evaluate.cast_rows(deployed, matrix), rows)
     query = resolve_query(ensemble, rows, sums(ensemble, rows), labels, perturbation, goal=goal)
-    if query.pricing is not None:
-        query.pricing.refuse_broken_rows()
+    attacked = np.ones(len(rows), dtype=bool)
     if attacker_class is not None:
         query = _only_attacked(query, attacker_class)
+        attacked = query.labels == ensemble.classes.index(attacker_class)
+    if not isinstance(perturbation, Box):
+        refuse_outside(deployed, matrix, perturbation, numbers, attacked)
+    if query.pricing is not None:
+        query.pricing.refuse_broken_rows(np.arange(len(rows)) if numbers is None else numbers)
     said = describe(perturbation)
     if query.pricing is not None:
         said |= query.pricing.words(said)
@@ -119,12 +123,14 @@ def refuse_outside(
     rows: FloatArray,
     perturbation: Ball | Box,
     numbers: NDArray[np.int64] | None = None,
+    attacked: NDArray[np.bool_] | None = None,
 ) -> None:
     """Refuse rows whose own values lie outside the bounds of a perturbation.
 
     Bounds say which values there are, so a proof around such a row would be about a set that does
     not hold the row itself. What only the rounding to the input precision parts is inside, and
-    features that do not move may have any value. `numbers` are those of the rows in their data.
+    features that do not move may have any value. `numbers` are those of the rows in their data; of
+    rows that are not `attacked` nothing is asked.
     """
     if not isinstance(perturbation, Box):
         perturbation = with_limit(perturbation, None)  # bounds hold at any radius
@@ -136,6 +142,8 @@ def refuse_outside(
     values = evaluate.cast_rows(ensemble, rows)
     moves = ((reach.down > 0.0) | (reach.up > 0.0)) & ~categorical_features(ensemble)
     outside = ((values < low) | (values > high)) & moves
+    if attacked is not None:
+        outside &= attacked[:, np.newaxis]
     if not outside.any():
         return
     row, feature = np.argwhere(outside)[0]

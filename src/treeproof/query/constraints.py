@@ -12,7 +12,7 @@ from treeproof.model import evaluate
 from treeproof.model.ensemble import Ensemble, FloatArray, cached_per_ensemble
 from treeproof.model.links import smallest_true
 from treeproof.model.score_meaning import require_own_score
-from treeproof.model.sums import accumulator_grid, largest_leaves
+from treeproof.model.sums import accumulator_grid, largest_leaves, largest_margin, may_overflow
 from treeproof.query.goals import AvoidsTarget, Goal, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.rounding import round_up
 
@@ -99,7 +99,16 @@ def breaks_claim(
 
 
 def rounding_unit(ensemble: Ensemble, grid: float) -> float:
-    """Rounding unit of the library's sums; 0 where a grid says that they are exact."""
+    """Rounding unit of the library's sums; 0 where a grid says that they are exact.
+
+    Models whose sums may overflow are refused: what rounding loses is known of finite ones only.
+    """
+    if may_overflow(ensemble):
+        raise UnsupportedQuery(
+            f"Scores must fit into {ensemble.aggregation.precision}, whatever leaves are added."
+            f" Got leaves of up to {np.abs(ensemble.trees.leaf_value).max():g}."
+            " Such a model is damaged, or its leaves must be made smaller."
+        )
     if grid > 0.0:
         return 0.0
     return 2.0**-24 if ensemble.aggregation.precision == "float32" else 2.0**-53
@@ -266,7 +275,7 @@ def link_rounding(ensemble: Ensemble) -> float:
     to exp(0) = 1 and merges a score below it only if exp of the gap and the division by the sum
     both round together, which needs a gap below 8 units of the precision.
     """
-    decision, largest = ensemble.decision, _largest_margin(ensemble)
+    decision, largest = ensemble.decision, largest_margin(ensemble)
     slack = finish_rounding(ensemble)
     if decision.link_divisor != 1.0:
         slack += _lost(ensemble)
@@ -290,15 +299,7 @@ def finish_rounding(ensemble: Ensemble) -> float:
 
 def _lost(ensemble: Ensemble) -> float:
     unit = 2.0**-23 if ensemble.aggregation.precision == "float32" else 2.0**-52
-    return float(8.0 * unit * _largest_margin(ensemble))
-
-
-def _largest_margin(ensemble: Ensemble) -> float:
-    """No margin is larger than this."""
-    aggregation = ensemble.aggregation
-    largest = np.abs(ensemble.trees.leaf_value).max() * ensemble.n_trees
-    largest = (largest + np.abs(aggregation.start).max()) * max(abs(aggregation.scale), 1.0)
-    return float(largest + max((abs(b) for b in aggregation.bias), default=0.0))
+    return float(8.0 * unit * largest_margin(ensemble))
 
 
 def _sigmoid_slack(ensemble: Ensemble) -> float:

@@ -215,6 +215,13 @@ def _refuse_contradictions(types: ColumnTypes, ensemble: Ensemble) -> None:
                 f" an integer. Got {values.tolist()}."
             )
     _refuse_empty_ranges(types, ensemble)
+    for feature in types.may_become:
+        if (types.low[feature], types.high[feature]) != (-np.inf, np.inf):
+            raise InvalidInput(
+                "'ranges' of Domain must be about numbers."
+                f" Got {feature_name(ensemble, feature)}; list the codes that there are in"
+                " 'categorical'."
+            )
     for rule in types.rules:
         for feature in rule.features:
             changes = types.may_miss[feature] or types.may_fill[feature]

@@ -196,6 +196,11 @@ class Ranges:
         """Ends and rows over the columns of the model."""
         return self.unfolded or (self.low, self.high, self.rows)
 
+    def row(self, box: int) -> tuple[float, ...] | None:
+        """The row that a box is around, over the columns of the model."""
+        rows = self.given[2]
+        return None if rows is None else tuple(rows[box].tolist())
+
     def folded(self, question: "PairQuestion", ensemble: Ensemble) -> "PairQuestion":
         """A question about these ranges, or an error where it takes a group of columns apart."""
         for columns, _ in (*self.groups, *self.ruled):
@@ -270,6 +275,8 @@ def resolve_ranges(
     low, high = _reached(ensemble, domain, rows)
     if rows is not None and ((rows < types.low) | (rows > types.high)).any():
         raise InvalidInput("Rows must lie within 'ranges' of the Domain. Got one that does not.")
+    listed = list(types.may_become)  # bounds of numbers say nothing about codes that are listed
+    low[:, listed], high[:, listed] = -np.inf, np.inf
     low, high = np.maximum(low, types.low), np.minimum(high, types.high)
     if (low > high).any():
         raise InvalidInput("The box and 'ranges' of its Domain must have inputs in common.")

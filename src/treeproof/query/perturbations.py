@@ -348,6 +348,12 @@ def in_order(perturbation: Perturbation, names: Sequence[str], n_features: int) 
             ]
         elif part.name == "moving" and value is not None:
             moving = {feature_number(item, n_features, names) for item in value}
+            for item in perturbation.frozen:  # type: ignore[union-attr]
+                if feature_number(item, n_features, names) in moving:
+                    raise InvalidInput(
+                        f"'moving' and 'frozen' of {what} must name different features."
+                        f" Got {item!r} in both."
+                    )
             given["frozen"] += [
                 names[number] if names else number
                 for number in range(n_features)

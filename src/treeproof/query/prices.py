@@ -325,10 +325,14 @@ class Pricing:
             return None
         return f"the cost must not exceed {self.budget}, and it is {self.rounded_up(exact)}"
 
-    def refuse_broken_rows(self) -> None:
-        """Refuse rows that are not of the domain themselves, unless it allows them."""
+    def refuse_broken_rows(self, numbers: NDArray[np.int64]) -> None:
+        """Refuse rows that are not of the domain themselves, unless it allows them.
+
+        `numbers` are those of the rows in their data.
+        """
         types, rows = self.types, self.rows
-        refuse_broken_rules(types.rules, rows)
+        attacked = ~self.stays.all(axis=1)  # nothing is asked of the others
+        refuse_broken_rules(types.rules, rows[attacked], numbers[attacked])
         if types.allow_broken_rows:
             return
         broken = np.zeros(rows.shape, dtype=bool)
@@ -345,6 +349,7 @@ class Pricing:
                 broken[:, axis.columns[0]] = own >= axis.n_known
         is_outside = (rows < types.low) | (rows > types.high)
         broken |= is_outside
+        broken[~attacked] = False
         if not broken.any():
             return
         row, feature = (int(index) for index in np.argwhere(broken)[0])
@@ -359,7 +364,7 @@ class Pricing:
             rule = "must be an integer"
         n_more = int(broken.any(axis=1).sum()) - 1
         raise InvalidInput(
-            f"Row {row} breaks its own domain: {name} {rule}."
+            f"Row {numbers[row]} breaks its own domain: {name} {rule}."
             f" Got {', '.join(map(str, rows[row, list(axis.columns)].tolist()))}"
             + (f"; {n_more} more rows break it" if n_more else "")
             + ". Correct the rows or the Domain, or allow them with allow_broken_rows=True."

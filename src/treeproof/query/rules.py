@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
@@ -63,10 +64,15 @@ class Rule:
         return any(part.holds(row) and part.holds(other) for part in self.either)
 
 
-def refuse_broken_rules(rules: Sequence[Rule], rows: FloatArray) -> None:
-    """Refuse rows that break a rule themselves, or are infinite where it looks."""
+def refuse_broken_rules(
+    rules: Sequence[Rule], rows: FloatArray, numbers: NDArray[np.int64] | None = None
+) -> None:
+    """Refuse rows that break a rule themselves, or are infinite where it looks.
+
+    `numbers` are those of the rows in their data.
+    """
     for rule in rules:
-        for number, row in enumerate(rows):
+        for number, row in zip(range(len(rows)) if numbers is None else numbers, rows, strict=True):
             own = [float(row[feature]) for feature in rule.features]
             if np.isinf(own).any():
                 raise InvalidInput(

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from treeproof.checker import RowCheck
+from treeproof.checker.property_files import PropertyCheck
 from treeproof.errors import InvalidInput, require_backend
 from treeproof.files import replacing
 from treeproof.query.arithmetic import in_words
@@ -36,6 +37,7 @@ from treeproof.report.threat import THREAT_LINES, threat_table
 from treeproof.results.curves import clean_share
 from treeproof.results.numbers import counted, duration, number, percent, percent_down
 from treeproof.results.results import Results
+from treeproof.results.run_file import unfinished
 from treeproof.results.threat import movement, own_limit, reach_words, stillness
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ Source = Results | str | PathLike[str]
 class ReportOptions(TypedDict, total=False):
     """What else a page shows; `write_report` explains it."""
 
+    property_checks: Sequence[Sequence[PropertyCheck] | None] | None
     checks: Sequence[Sequence[RowCheck] | None] | None
     properties: str | PathLike[str] | Sequence[str | PathLike[str]] | None
     reasons: str | PathLike[str] | None
@@ -96,6 +99,9 @@ def write_report(
           shown, and all others are undecided.
         * ``properties`` (str or path, or a sequence): answers of ``treeproof prove --out`` and
           ``diff --out``, each of which gets a section of its own.
+        * ``property_checks`` (sequence): for each of these files what
+          `treeproof.checker.property_files.check_answers` said. Of what it did not accept nothing
+          but the claim is shown.
         * ``reasons`` (str or path): a file of ``treeproof reasons --out``, which gets a section of
           its own.
         * ``date`` (datetime.date): day that the page is dated with; by default today.
@@ -120,7 +126,7 @@ def write_report(
     _check_frozen(shown, frozen_runs)
     context = _context(shown, frozen_runs, at, shape, title)
     context["date"] = text.day_words(options.get("date") or datetime.date.today())
-    context["properties"] = _properties(properties, shown)
+    context["properties"] = _properties(properties, shown, options.get("property_checks"))
     reasons = options.get("reasons")
     context["reasons"] = None
     if reasons is not None:
@@ -132,10 +138,20 @@ def write_report(
 
 
 def _properties(
-    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None, runs: list[RunView]
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
+    runs: list[RunView],
+    checks: Sequence[Sequence[PropertyCheck] | None] | None,
 ) -> list[dict[str, Any]]:
     given = [paths] if isinstance(paths, str | PathLike) else paths or []
-    return [property_section(path, _fingerprints(runs)) for path in given]
+    found = [None] * len(given) if checks is None else list(checks)
+    sections = [
+        property_section(path, _fingerprints(runs), own)
+        for path, own in zip(given, found, strict=True)
+    ]
+    for place, section in enumerate(sections):
+        before = sum(other["nav"] == section["nav"] for other in sections[:place])
+        section["link"] = f"{section['nav']} {before + 1}" if before else section["nav"]
+    return sections
 
 
 def _fingerprints(runs: list[RunView]) -> set[str]:
@@ -235,7 +251,7 @@ def _context(
         "asks_radii": with_radii and all(run.results.asks_radius for run in runs),
         "axis": axis,
         "wide": WIDE,
-        "notes": unlike + _notes(runs),
+        "notes": _unfinished(runs) + unlike + _notes(runs),
         "galleries": _galleries(runs, pixels, is_one=not unlike),
         "pixel_maps": _pixel_maps(runs, pixels),
         "n_shown": SHOWN,
@@ -336,6 +352,12 @@ def _compared(runs: list[RunView], start: float) -> dict[str, Any] | None:
     return counts | {"more": abs(more), "winner": winner, "loser": loser}
 
 
+def _unfinished(runs: list[RunView]) -> list[str]:
+    """Which runs are not complete: the first thing to know of what follows."""
+    said = [(run.name, unfinished(run.header, len(run.results))) for run in runs]
+    return [f"{name}: {words}" if len(runs) > 1 else words for name, words in said if words]
+
+
 def _notes(runs: list[RunView]) -> list[str]:
     """What a reader must know before comparing two runs."""
     if len(runs) == 1:
@@ -346,10 +368,14 @@ def _notes(runs: list[RunView]) -> list[str]:
     if not np.array_equal(one.results.row, other.results.row):
         notes.append("The two runs are about different rows; rows are matched by their numbers.")
     elif first is not None and second is not None:
-        # Libraries round rows to different precisions before they compare.
-        is_same = first.shape == second.shape and np.allclose(
-            first, second, rtol=1e-6, atol=0.0, equal_nan=True
-        )
+        is_same = first.shape == second.shape
+        if is_same:
+            # What a pipeline drops is nowhere in its run, and libraries round rows to different
+            # precisions before they compare.
+            there = ~(np.isnan(first).all(axis=0) | np.isnan(second).all(axis=0))
+            is_same = np.allclose(
+                first[:, there], second[:, there], rtol=1e-6, atol=0.0, equal_nan=True
+            )
         if not is_same:
             notes.append("Rows of the same number differ between the runs; compare with care.")
     return notes

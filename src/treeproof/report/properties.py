@@ -1,10 +1,11 @@
 """Properties and differences on the report page: domain, verdict, bounds, inputs side by side."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from os import PathLike
 from typing import Any
 
+from treeproof.checker.property_files import PropertyCheck
 from treeproof.errors import listed
 from treeproof.report.domains import domain_words
 from treeproof.results.numbers import digits_above, digits_below, exactly, number
@@ -14,28 +15,70 @@ MOST_SHARED = 40
 """Features that both inputs share, shown below those in which they differ."""
 
 
-def property_section(path: str | PathLike[str], known: Collection[str]) -> dict[str, Any]:
+def property_section(
+    path: str | PathLike[str],
+    known: Collection[str],
+    checks: Sequence[PropertyCheck] | None = None,
+) -> dict[str, Any]:
     """What the page says of a saved file: of which models and inputs, and each answer.
 
-    `known` are the fingerprints of the models that the rest of the page is about.
+    `known` are the fingerprints of the models that the rest of the page is about, and `checks` what
+    the checker said of each answer.
     """
     records = load_property_records(path)
+    if checks is not None:
+        answers = zip(records["properties"], checks, strict=True)
+        records["properties"] = [_as_checked(record, check) for record, check in answers]
     is_two = "other" in records
     models = [records["model"], records["other"]] if is_two else [records["model"]]
     n_proofs = sum(bool(record.get("evidence")) for record in records["properties"])
     carry = f"{n_proofs:,} of {len(records['properties']):,} answers carry a proof"
     strangers = [m for m in models if m.get("fingerprint") not in known]
     categories = _categories(records["model"])
+    names = [str(name) for name in records["model"].get("feature_names") or []]
     return {
         "heading": "Difference of two models" if is_two else "Properties of every input",
         "models": " and ".join(_model(words) for words in models),
         "is_strange": bool(strangers),
         "trees": str(records.get("trees") or ""),
-        "cards": [_card(record, categories, is_two=is_two) for record in records["properties"]],
-        "proofs": f"{carry}, which was not checked for this page."
+        "cards": [
+            _card(record, categories, is_two=is_two) | {"around": _around(record, names)}
+            for record in records["properties"]
+        ],
+        "nav": "Difference" if is_two else "Properties",
+        "proofs": _proof_words(carry, checks)
         if n_proofs
         else "The answers carry no proofs for others to check.",
     } | domain_words(_header(records))
+
+
+def _as_checked(record: dict[str, Any], check: PropertyCheck) -> dict[str, Any]:
+    """An answer of which nothing is left but the claim, unless the checker accepted it."""
+    if check.status == "accepted":
+        return record
+    reason = f"{check.status}: {check.reason}" if check.reason else check.status
+    nothing = dict.fromkeys(("lower", "upper", "witness"))
+    return record | nothing | {"verdict": "unknown", "exact": False, "reason": reason}
+
+
+def _proof_words(carry: str, checks: Sequence[PropertyCheck] | None) -> str:
+    if checks is None:
+        return f"{carry}, which was not checked for this page."
+    n_accepted = sum(check.status == "accepted" for check in checks)
+    return f"{carry}; an independent checker accepted {n_accepted:,}."
+
+
+def _around(record: dict[str, Any], names: Sequence[str]) -> str:
+    """The row that an answer is about, with its values; nothing where it is about all inputs."""
+    values = record.get("values")
+    if values is None:
+        return ""
+    shown = [
+        f"{names[at] if at < len(names) else f'feature {at}'} {_exact(value)}"
+        for at, value in enumerate(values[:MOST_SHARED])
+    ]
+    more = f", and {len(values) - MOST_SHARED} more" if len(values) > MOST_SHARED else ""
+    return f"Around row {record.get('row')}: {', '.join(shown)}{more}."
 
 
 def _header(records: dict[str, Any]) -> dict[str, Any]:
@@ -81,9 +124,9 @@ def _card(
         "name": str(record["name"]),
         "verdict": str(record["verdict"]),
         "reason": str(record.get("reason") or ""),
-        "claim": _words(record["claim"]),
+        "claim": claim_sentence(record["claim"]),
         "outcome": _OUTCOMES.get(str(record["verdict"]), ""),
-        "bounds": _bounds(record),
+        "bounds": bounds_in_words(record),
         "rows": [],
         "n_hidden": 0,
         "heads": [],
@@ -121,7 +164,7 @@ _OUTCOMES = {
 }
 
 
-def _words(claim: dict[str, Any]) -> str:
+def claim_sentence(claim: dict[str, Any]) -> str:
     """A claim as a sentence; one that is not known here with its options."""
     said = {name: value for name, value in claim.items() if name != "name" and value is not None}
     sentence = _SENTENCES.get(str(claim["name"]))
@@ -134,6 +177,8 @@ def _words(claim: dict[str, Any]) -> str:
 
 
 _SENTENCES = {
+    "largest_change": "How far the score{of_label} moves when nothing but {features} changes.",
+    "score_range": "Between which numbers the score lies.",
     "Stable": "The score{of_label} moves by at most {delta} when nothing but {features} changes.",
     "Fair": "The decision never depends on {features} alone{where_sure}.",
     "Monotone": "The score{of_label} never {falls}{beyond} when {features} alone rises.",
@@ -179,7 +224,8 @@ def _features(given: Any) -> str:
     return " and ".join(words) if len(words) == 2 else listed(words)
 
 
-def _bounds(record: dict[str, Any]) -> str:
+def bounds_in_words(record: dict[str, Any]) -> str:
+    """What an answer says of its quantity; nothing where it has none."""
     lower, upper = record.get("lower"), record.get("upper")
     if not record.get("quantity") or upper is None or lower is None:
         return ""

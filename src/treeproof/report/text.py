@@ -26,8 +26,8 @@ _ATTACK_QUESTIONS = {
 }
 _UNCHECKED = (
     "what only the run says: rows and labels against your data (treeproof check compares them), who"
-    " answered and how long it took, names of features and files, the self-test, and other runs"
-    " with features frozen"
+    " answered and how long it took, the model's library, files, notes and self-test, and other"
+    " runs with features frozen"
 )
 _ALLOWED = {
     "LInf": "what moves by at most {by}, all at once (L∞)",

@@ -46,6 +46,10 @@ class PropertyResult:
         Why the verdict is 'unknown'.
     row : int
         Number of the row that the domain is around; -1 without rows.
+    values : tuple of float or None
+        Values of that row, one for each feature.
+    domain : dict or None
+        Where it was asked, in words as files hold them.
     feature_names : tuple of str
         Names, or numbers as text.
     seconds : float
@@ -68,6 +72,8 @@ class PropertyResult:
     labels: tuple[Any, ...] | None = None
     reason: UnknownReason = UnknownReason.NONE
     row: int = -1
+    values: tuple[float, ...] | None = None
+    domain: Any = None
     feature_names: tuple[str, ...] = ()
     seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
@@ -93,6 +99,7 @@ class PropertyResult:
             "upper": self.upper,
             "exact": self.exact,
             "row": self.row,
+            "values": None if self.values is None else list(self.values),
             "seconds": self.seconds,
             "witness": None,
         }

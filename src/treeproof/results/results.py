@@ -171,13 +171,16 @@ class Results:
 
     def summary(self) -> str:
         """Say in a few lines what was found."""
+        from treeproof.results.run_file import unfinished
+
+        missing = unfinished(self.header, len(self))
         if len(self) == 0:
-            return "0 rows"
+            return missing or "0 rows"
         summary = RunSummary(self.asks_radius)
         summary.add(self)
         said = threat_lines(self.header, self.values, attacked_rows(self))
         said += summary_lines(self.header)
-        return "\n".join(summary.lines() + said)
+        return "\n".join([missing] * bool(missing) + summary.lines() + said)
 
     def changes(self, position: int) -> list[Change]:
         """What the witness of a row changes.

@@ -24,6 +24,7 @@ from treeproof.errors import InvalidInput
 from treeproof.files import prepare_records, replacing
 from treeproof.model.rows import objects
 from treeproof.query.description import plain
+from treeproof.results.numbers import counted
 from treeproof.results.results import FloatArray, Results
 
 FORMAT = 1
@@ -104,6 +105,16 @@ def _installed(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def unfinished(header: dict[str, Any], n_rows: int) -> str:
+    """A sentence about a run that is not complete; nothing about one that is."""
+    if header.get("state") != UNDERWAY:
+        return ""
+    n_asked = (header.get("data") or {}).get("n_asked")
+    of_all = f" of the {n_asked:,} that were asked about" if n_asked else ""
+    is_here = "is here" if n_rows == 1 else "are here"
+    return f"The run is not complete: {counted(n_rows, 'row')}{of_all} {is_here}."
 
 
 def row_records(results: Results) -> Iterator[dict[str, Any]]:

@@ -203,8 +203,8 @@ def frozen_numbers(header: Mapping[str, Any]) -> list[int]:
     """Numbers of the features that a question freezes."""
     names = [str(name) for name in header["model"].get("feature_names") or []]
     frozen = (header["question"].get("perturbation") or {}).get("frozen") or []
-    # A name may look like a number, so names come first, as where the question was asked.
-    return [names.index(str(item)) if str(item) in names else int(item) for item in frozen]
+    # A name may look like a number, so that names come first; numbers are numbers.
+    return [names.index(item) if item in names else int(item) for item in frozen]
 
 
 def _table(value: Any, n_features: int) -> FloatArray:
@@ -617,7 +617,9 @@ def threat_lines(
     if is_plain and limit is None:
         return []
     measure = "cost" if threat.kind == "Cost" else "radius"
-    within = f"within {measure} {reach_words(start)}"
+    within = (
+        f"a {measure} of 1 allows" if limit is None else f"within {measure} {reach_words(start)}"
+    )
     if threat.own_limit or threat.kind == "Box":
         within = f"each row within {threat.own_limit}" if threat.own_limit else "in the box"
     sentence = "".join(text for text, _ in movement(threat, start))

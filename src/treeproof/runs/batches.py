@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from treeproof.data.sources import Rows, Source
 from treeproof.errors import InvalidInput, TreeproofError
-from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model
-from treeproof.query.build import refuse_outside
-from treeproof.query.perturbations import LInf
+from treeproof.query.perturbations import Box
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason
 from treeproof.runs.run_log import Answered, about, row_keys
 from treeproof.search.question import Question
 
 LARGEST_BATCH = 8192
+CHECKED_TOGETHER = 1024
 _GROWTH = 4
 _PATIENCE = 10
 """By what factor a batch may take longer than it should before its slow rows are left out."""
@@ -27,10 +26,29 @@ _LEAST_PATIENCE_S = 0.1
 """A row is never slow below this: on a busy machine any row may wait for the processor."""
 
 
-def check_rows(question: Question, ensemble: Ensemble, rows: Rows) -> None:
-    """Refuse rows outside the bounds of a question, under their numbers in the data."""
-    if isinstance(question.perturbation, LInf):
-        refuse_outside(ensemble, rows.values, question.perturbation, rows.number)
+def check_rows(question: Question, model: Model, rows: Rows) -> None:
+    """Refuse rows that cannot be asked about, under their numbers in the data."""
+    if not _says_which_rows(question):
+        return
+    for first in range(0, len(rows), CHECKED_TOGETHER):
+        part = rows.take(slice(first, first + CHECKED_TOGETHER))
+        about(question, part).check(model, part.values, part.labels, part.number)
+
+
+def check_all_rows(question: Question, model: Model, source: Source) -> None:
+    """Refuse rows that cannot be asked about, before any work on the others."""
+    for rows in source.parts() if _says_which_rows(question) else ():
+        check_rows(question, model, rows)
+
+
+def _says_which_rows(question: Question) -> bool:
+    """Whether a question has bounds or a domain, within which rows must be."""
+    asked = question.perturbation
+    if isinstance(asked, Box):
+        return asked.domain is not None
+    sides = (asked.low, asked.high)
+    has_bounds = not all(isinstance(side, float) and math.isinf(side) for side in sides)
+    return has_bounds or asked.domain is not None
 
 
 def refuse_bounds_per_row(question: Question, asking: str) -> None:
@@ -156,7 +174,6 @@ class BatchMaker:
         return rows
 
     def _missing(self, rows: Rows) -> Batch:
-        check_rows(self._question, self._source.ensemble, rows)
         keys = row_keys(self._header, rows)
         return Batch(rows, keys).take(self._found.missing(rows.number, keys, self._path))
 

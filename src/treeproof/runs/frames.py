@@ -130,7 +130,7 @@ class FrameMapper:
         eps = None if self._eps is None else frame[self._eps].to_numpy(np.float64)
         source = ArraySource(ensemble, frame.drop(columns=apart), labels, eps)
         (rows,) = source.parts()
-        check_rows(self._question, ensemble, rows)
+        check_rows(self._question, self._model, rows)
         batch = Batch(rows, np.zeros(len(rows), dtype=np.uint64))  # keys are for run files
         found = Results.join(answer_batch(self._model, self._question, batch).pieces)
         answers |= {name: getattr(found, name).tolist() for name in _COLUMNS}

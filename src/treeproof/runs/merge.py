@@ -52,13 +52,18 @@ def merge_runs(paths: Sequence[str | PathLike[str]], out: str | PathLike[str]) -
     return len(file)
 
 
+def header_of(path: Path) -> dict[str, Any]:
+    """Header of a run file of either kind."""
+    return parquet_records(path)[0] if is_parquet(path) else first_record(path)
+
+
 class _Source:
     """One of the runs: its header, and its records one by one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_parquet = is_parquet(path)
-        self.header = parquet_records(path)[0] if self._is_parquet else first_record(path)
+        self.header = header_of(path)
         if "question_hash" not in self.header:
             raise InvalidInput(
                 f"The run file '{path}' must come from a run, with a key for every row. Got one"

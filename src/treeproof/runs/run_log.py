@@ -366,7 +366,7 @@ def check_same(there: dict[str, Any], header: dict[str, Any], path: Path) -> Non
     if there.get("question_hash") != header["question_hash"]:
         raise InvalidInput(
             f"The run file '{path}' must be about the same question.{_difference(there, header)}"
-            " Give another file with --out."
+            " Give another file with --out, or delete that one: it answers another question."
         )
 
 

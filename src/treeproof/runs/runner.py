@@ -34,7 +34,13 @@ from treeproof.results.numbers import column_formats
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
-from treeproof.runs.batches import Answer, BatchMaker, BatchSizer, check_rows, refuse_bounds_per_row
+from treeproof.runs.batches import (
+    Answer,
+    BatchMaker,
+    BatchSizer,
+    check_all_rows,
+    refuse_bounds_per_row,
+)
 from treeproof.runs.executors import Executor, Finished, ThreadExecutor
 from treeproof.runs.run_log import (
     NONE_ANSWERED,
@@ -228,9 +234,9 @@ class Runner:
     def opened(self) -> Iterator["Runner"]:
         """Check the question, and open the run file."""
         refuse_bounds_per_row(self.question, "A run")
+        check_all_rows(self.question, self.model, self.source)
         start = next(iter(self.source.parts()))
         look = start.take(slice(0, 1))
-        check_rows(self.question, self.model.ensemble, look)
         self.header = run_header(self.question, self.model, look)
         self.header["data"] = self.source.describe()
         # Witnesses are shown alike in every batch.

@@ -224,7 +224,7 @@ class _Comparison:
         parts: list[PairOutcome],
         words: dict[str, object],
     ) -> PropertyResult:
-        is_value = questions[0].kind == "value"
+        is_value, own = questions[0].kind == "value", self.ranges.row(box)
         result = claimed(
             questions, parts, quantity="largest difference of a score" if is_value else ""
         )
@@ -232,6 +232,8 @@ class _Comparison:
             result,
             claim=dict(words),
             row=-1 if self.ranges.rows is None else box,
+            domain=self.inquiry.words(self.models.first),
+            values=None if own is None else own[: self.models.first.n_features],
             feature_names=feature_names(self.models.first),
         )
         result = with_pair(self.models, result)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treeproof.checker.domains import Asked
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
 from treeproof.engines.properties import PairOutcome, solve
@@ -42,6 +43,7 @@ from treeproof.query.properties import (
     Stable,
 )
 from treeproof.results.properties import PropertyResult, ScoreBounds
+from treeproof.results.property_file import words_of_domain
 from treeproof.results.verdict import UnknownReason, Verdict
 from treeproof.search.pair_rules import solve_within_rules
 from treeproof.search.progress import Progress, telling
@@ -75,6 +77,10 @@ class Inquiry:
     ) -> AbstractContextManager[Callable[[int], None] | None]:
         """Give what is told how many more questions, each about one set, are answered."""
         return telling(self.progress, n_questions * len(ranges.low), "question")
+
+    def words(self, ensemble: Ensemble) -> dict[str, Any]:
+        """The domain as files hold it."""
+        return words_of_domain(self.domain, ensemble, self.missing)
 
     def ranges(self, ensemble: Ensemble) -> Ranges:
         """The rows that are asked about."""
@@ -114,6 +120,7 @@ def prove_property(ensemble: Ensemble, claim: Property, inquiry: Inquiry) -> lis
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
         result = _combined(ensemble, claim, words, questions, parts, box, ranges)
+        result = replace(result, domain=inquiry.words(ensemble))
         results.append(
             with_evidence(one_model(ensemble), ranges, box, questions, parts, inquiry, result)
         )
@@ -140,6 +147,7 @@ def find_largest_change(
     for box in range(len(ranges.low)):
         parts = [part[box] for part in answers]
         result = _optimum(ensemble, words, parts, "largest change of the score", box, ranges)
+        result = replace(result, domain=inquiry.words(ensemble))
         results.append(
             with_evidence(one_model(ensemble), ranges, box, questions, parts, inquiry, result)
         )
@@ -171,6 +179,8 @@ def with_evidence(
             if found is None:
                 return result
             statements.append(found)
+    record = result.record()
+    asked = Asked(result.domain, result.row, record["values"])
     answer = {
         "claim": result.claim,
         "verdict": result.verdict,
@@ -178,7 +188,7 @@ def with_evidence(
         "upper": result.upper,
         "witness": result.witness,
     }
-    return replace(result, evidence=pair_evidence.write(models, ranges, box, answer, statements))
+    return replace(result, evidence=pair_evidence.write(models, asked, answer, statements))
 
 
 def find_score_range(ensemble: Ensemble, label: object, inquiry: Inquiry) -> list[ScoreBounds]:
@@ -296,6 +306,7 @@ def _optimum(
             witness=best.witness,
             reason=UnknownReason.NONE if exact else unsure[0].reason,
             row=-1 if ranges.rows is None else box,
+            values=ranges.row(box),
             feature_names=feature_names(ensemble),
             seconds=sum(part.seconds for part in parts),
             statistics=_statistics(parts),
@@ -323,6 +334,7 @@ def _combined(
         result,
         claim=words,
         row=-1 if ranges.rows is None else box,
+        values=ranges.row(box),
         feature_names=feature_names(ensemble),
     )
     return with_pair(one_model(ensemble), result)

@@ -185,8 +185,21 @@ class Question:
         found.reason[:] = reason
         return assemble_results(query, found, self._words(engine))
 
+    def check(
+        self, model: Model, X: Any, y: Any = None, numbers: NDArray[np.int64] | None = None
+    ) -> None:
+        """Refuse what cannot be asked about rows; `numbers` are theirs in the data."""
+        asked = self if self._own_limits is None else self._at(0.0)
+        asked._resolved(model, X, y, numbers=numbers)
+
     def _resolved(
-        self, model: Model, X: Any, y: Any, n_jobs: int = 1
+        self,
+        model: Model,
+        X: Any,
+        y: Any,
+        n_jobs: int = 1,
+        *,
+        numbers: NDArray[np.int64] | None = None,
     ) -> tuple[Engine, Query, Budget]:
         """The question as engines take it."""
         engine = engine_named(self.engine)
@@ -199,6 +212,7 @@ class Question:
             arithmetic=self.arithmetic,
             attacker_class=self.attacker_class,
             sums=partial(accumulators, n_jobs=n_jobs),
+            numbers=numbers,
         )
         require_support(engine, query)
         return engine, query, self._budget()

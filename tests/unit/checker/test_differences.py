@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.soundness.test_differences import check_case, pair_of_case
-from tests.unit.checker.test_properties import packed, unpacked
+from tests.unit.checker.test_properties import packed, unpacked, where
 from treeproof.checker.properties import check_property
 from treeproof.errors import CertificateRejected
 from treeproof.model.ensemble import Ensemble
@@ -69,17 +69,20 @@ def test_evidence_of_random_models_is_accepted_and_forged_evidence_rejected() ->
         if part.evidence is None:
             continue
         n_recorded += 1
-        assert check_property(first, part.evidence, second).evidence.verdict == part.verdict
+        assert (
+            check_property(first, part.evidence, where(part), second).evidence.verdict
+            == part.verdict
+        )
         document = unpacked(part.evidence)
-        check_property(first, packed(document), second)
+        check_property(first, packed(document), where(part), second)
         for name, changed in forged(document).items():
             kinds.add(name)
             with pytest.raises(CertificateRejected):
-                check_property(first, packed(changed), second)
+                check_property(first, packed(changed), where(part), second)
         with pytest.raises(CertificateRejected):
-            check_property(first, part.evidence)
+            check_property(first, part.evidence, where(part))
         if first.fingerprint != second.fingerprint:
             with pytest.raises(CertificateRejected):
-                check_property(second, part.evidence, first)
+                check_property(second, part.evidence, where(part), first)
     assert n_recorded >= 0.85 * n_asked > 50, (n_recorded, n_asked)
     assert len(kinds) >= 10, kinds

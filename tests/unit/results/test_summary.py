@@ -135,7 +135,8 @@ def test_summaries_say_what_may_move():
 
     plain = lines()
     assert not any("move" in line for line in plain)  # everything moves by the radius
-    assert "within radius 1: width moves by up to 50, with height fixed" in lines(scale=[50.0, 0.0])
+    moves = "width moves by up to 50, with height fixed"
+    assert f"a radius of 1 allows: {moves}" in lines(scale=[50.0, 0.0])
     verified = lines(eps=0.5, frozen=["width"], low=0.0)
     assert "within radius 0.5: height moves by up to 0.5, with width fixed" in verified
     assert "Bounds: what moves stays from 0" in verified
