@@ -28,7 +28,7 @@ from treeproof.report.page import write_report
 from treeproof.report.rows import card, table_columns
 from treeproof.report.runs import RunView
 from treeproof.results.changes import in_words
-from treeproof.results.numbers import column_formats
+from treeproof.results.numbers import ColumnFormats
 from treeproof.results.results import Results
 from treeproof.results.run_file import load_results, row_records
 
@@ -97,7 +97,7 @@ def shown_everywhere(results: Results, path: Path) -> Iterator[tuple[str, int, d
     """Each place where changes are shown: its name, the row, and what each feature becomes."""
     results.save(path)
     run = RunView(results=load_results(path), name="run")
-    formats = column_formats(results.values)
+    formats = ColumnFormats(results.values)
     records, html = list(row_records(run.results)), results._repr_html_()
     table = table_columns(run)
     write_report(path, path.with_suffix(".html"))

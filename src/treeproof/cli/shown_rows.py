@@ -13,7 +13,7 @@ from treeproof.cli.question_options import RADIUS_STATES, QuestionOptions
 from treeproof.cli.run_output import ROWS_SHOWN, print_csv, print_table
 from treeproof.query.description import plain
 from treeproof.results.changes import MISSING, Change, changes_between, in_words
-from treeproof.results.numbers import column_formats, digits_above, digits_below, number
+from treeproof.results.numbers import ColumnFormats, digits_above, digits_below, number
 from treeproof.results.run_file import as_shown
 from treeproof.results.run_file import number as plain_number
 from treeproof.results.threat import own_limit
@@ -139,7 +139,7 @@ def _table_columns(records: list[Record], runner: "Runner") -> dict[str, Callabl
     """Columns of the table of some rows, and the cell of a row in each."""
     asks_radius, header = runner.tally.asks_radius, runner.header
     states = RADIUS_STATES if asks_radius else {name: name for name in RADIUS_STATES}
-    formats = column_formats(_values(records, header["model"]["n_features"]))
+    formats = ColumnFormats(_values(records, header["model"]["n_features"]))
 
     def attacked(cell: Callable[[Record], Any], otherwise: str = "") -> Callable[[Record], Any]:
         return lambda record: cell(record) if is_attacked(record, header) else otherwise

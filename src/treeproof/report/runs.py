@@ -25,7 +25,7 @@ from treeproof.results.curves import (
     count_certified,
     has_radii,
 )
-from treeproof.results.numbers import ColumnFormat, column_formats
+from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results, withdraw
 from treeproof.results.run_file import check_bounds, load_results
@@ -177,9 +177,9 @@ class RunView:
         return digest.hexdigest()
 
     @cached_property
-    def formats(self) -> list[ColumnFormat]:
+    def formats(self) -> Sequence[ColumnFormat]:
         """How the values of each feature are written, in the precision of the rows."""
-        return column_formats(self.rows)
+        return ColumnFormats(self.rows)
 
     @cached_property
     def moves(self) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from treeproof.results.curves import (
     has_radii,
     resisting_share,
 )
-from treeproof.results.numbers import column_formats, digits_above, digits_below, number
+from treeproof.results.numbers import ColumnFormats, digits_above, digits_below, number
 from treeproof.results.results import Results
 from treeproof.results.verdict import Verdict
 
@@ -222,7 +222,7 @@ def _changes(results: Results, rows: NDArray[np.int64]) -> list[tuple[str, str]]
     """The label of each row's witness, and what the witness changes; or why there is none."""
     if results.values is None:
         return [("", str(results.reason[i])) for i in rows]
-    formats, said = column_formats(results.values), []
+    formats, said = ColumnFormats(results.values), []
     for i in rows.tolist():
         label = None if results.witness_label is None else results.witness_label[i]
         words = in_words(results.changes(i), formats) or str(results.reason[i])

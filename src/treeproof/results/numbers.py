@@ -4,9 +4,10 @@ Run files and JSON hold numbers with every bit; this is for tables and pages.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,9 @@ _FINEST = 8
 
 _SAMPLE = 10_000
 """Values of a column that are looked at."""
+
+_FEW = 16
+"""So few are looked at one by one sooner than as an array."""
 
 MOST_PLACES = 17
 """Decimals beyond those of a column after which a number is written with all its digits."""
@@ -262,18 +266,47 @@ def column_format(values: ArrayLike) -> ColumnFormat:
     return ColumnFormat(decimals=enough if enough <= _FINEST else None)
 
 
-def column_formats(rows: NDArray[np.float64]) -> list[ColumnFormat]:
-    """The format of each column of a table (n_rows, n_features)."""
-    return [column_format(column) for column in rows.T]
+class ColumnFormats(Sequence[ColumnFormat]):
+    """The format of each column of a table (n_rows, n_features), chosen when it is asked for.
+
+    Few columns of a row change, and to look at all of them takes longer than its search.
+    """
+
+    def __init__(self, rows: NDArray[np.float64]) -> None:
+        self._rows = rows
+        self._known: dict[int, ColumnFormat] = {}
+
+    def __len__(self) -> int:
+        return int(self._rows.shape[1])
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnFormat: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ColumnFormat]: ...
+
+    def __getitem__(self, index: int | slice) -> ColumnFormat | list[ColumnFormat]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if index not in self._known:
+            self._known[index] = column_format(self._rows[:, index])
+        return self._known[index]
 
 
 def _on_grid(column: NDArray[np.float64], decimals: int) -> bool:
+    if len(column) < _FEW:
+        return all(_is_on_grid(value, decimals) for value in column.tolist())
     # Larger numbers are whole, and scaling them might overflow.
     column = column[column < 2.0**53]
     beside = np.abs(column - np.round(column, decimals))
     # Never as wide as half a step, at which every value would be on the grid.
     tolerance = np.minimum(_CLOSE * column, 1e-3 * 10.0**-decimals)
     return bool(np.all(beside <= tolerance))
+
+
+def _is_on_grid(value: float, decimals: int) -> bool:
+    tolerance = min(_CLOSE * value, 1e-3 * 10.0**-decimals)
+    return value >= 2.0**53 or abs(value - round(value, decimals)) <= tolerance
 
 
 def _trimmed(text: str) -> str:

@@ -30,7 +30,7 @@ from treeproof.query.perturbations import (
     in_order,
     warn_of_categories,
 )
-from treeproof.results.numbers import column_formats
+from treeproof.results.numbers import ColumnFormats
 from treeproof.results.results import Results
 from treeproof.results.run_file import COMPLETE, UNDERWAY, load_results, row_records, table_of
 from treeproof.results.summary import RunSummary
@@ -240,7 +240,7 @@ class Runner:
         self.header = run_header(self.question, self.model, look)
         self.header["data"] = self.source.describe()
         # Witnesses are shown alike in every batch.
-        self.question = replace(self.question, formats=column_formats(start.values))
+        self.question = replace(self.question, formats=list(ColumnFormats(start.values)))
         self.tally = RunSummary(self.question.kind == "radius", self.radii)
         if self.check is not None:
             self.check(self.header)

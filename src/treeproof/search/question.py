@@ -23,7 +23,7 @@ from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
 from treeproof.query.perturbations import Ball, Box, PerRow, require_perturbation, with_limit
 from treeproof.query.query import Query, categorical_features
-from treeproof.results.numbers import ColumnFormat, column_formats
+from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
 from treeproof.search.progress import Progress, telling
@@ -110,7 +110,7 @@ class Question:
         limits = self._limits_of(X)
         rows = numeric_rows(model.ensemble, X, allow_empty=False)
         labels = None if y is None else np.asarray(y)
-        formats = column_formats(rows) if self.formats is None else self.formats
+        formats = ColumnFormats(rows) if self.formats is None else self.formats
         pieces, places = [], []
         with telling(progress, len(rows)) as tell:
             for limit in np.unique(limits):
@@ -255,7 +255,7 @@ def assemble_results(
     predicted = np.full(len(query), None, dtype=object)
     shown, has_witness = found.witness.copy(), np.flatnonzero(~np.isnan(found.witness).all(axis=1))
     if has_witness.size:
-        formats = column_formats(query.rows) if formats is None else formats
+        formats = ColumnFormats(query.rows) if formats is None else formats
         shown[has_witness] = shown_points(query, has_witness, found.witness[has_witness], formats)
     results = dataclasses.replace(
         found,

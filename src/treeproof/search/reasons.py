@@ -26,7 +26,7 @@ from treeproof.query.description import describe, plain
 from treeproof.query.names import feature_number, in_feature_order
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
-from treeproof.results.numbers import column_formats
+from treeproof.results.numbers import ColumnFormats
 from treeproof.results.reasons import Reasons
 from treeproof.results.results import Results
 from treeproof.results.run_file import header_record
@@ -269,7 +269,7 @@ def describe_reasons(query: Query, results: Reasons, wanted: Wanted) -> None:
     if sum(counts):
         owners = np.repeat(np.arange(len(query)), counts)
         points = np.concatenate(results.change_rows)
-        points = shown_points(query, owners, points, column_formats(query.rows))
+        points = shown_points(query, owners, points, ColumnFormats(query.rows))
         results.change_rows = np.split(points, np.cumsum(counts)[:-1])
     words = {"kind": "reasons", "minimum": wanted.minimum} | wanted.words()
     results.question = words | results.question

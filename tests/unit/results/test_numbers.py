@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from treeproof.results.numbers import (
+    ColumnFormats,
     ShownChange,
     column_format,
-    column_formats,
     counted,
     decimal_within,
     digits_above,
@@ -183,4 +183,4 @@ def test_the_largest_numbers_are_whole():
 
 def test_every_column_has_its_own_format():
     rows = np.array([[1.0, 0.25], [2.0, 0.75]])
-    assert [form.decimals for form in column_formats(rows)] == [0, 2]
+    assert [form.decimals for form in ColumnFormats(rows)] == [0, 2]
