@@ -225,7 +225,11 @@ def falsehoods(
         asked = Asked(header, meaning, record["row"], values)
         nearest = asked.nearest(record["label"])
         is_attacked = asked.attacked is None or _same(record["label"], asked.attacked)
-        if is_attacked and asked.is_outside:
+        bounds = [math.nan if record[n] is None else float(record[n]) for n in ("lower", "upper")]
+        says_nothing = record["verdict"] == "unknown" and not (
+            bounds[0] > 0.0 or bounds[1] < math.inf
+        )
+        if is_attacked and asked.is_outside and not says_nothing:
             return ["row: it is outside of its bounds"]
     except (KeyError, ValueError, TypeError, IndexError, AssertionError) as error:
         return [f"question: nobody asks it ({error!r})"]
