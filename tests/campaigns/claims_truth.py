@@ -79,6 +79,8 @@ class Meaning:
 class Asked:
     """A header's question about one row; raises where treeproof would not ask it."""
 
+    is_outside = False
+
     def __init__(self, header: dict[str, Any], meaning: Meaning, row: int, values: Any) -> None:
         question = dict(header["question"])
         self.meaning, self.values = meaning, values
@@ -101,6 +103,8 @@ class Asked:
         self.is_box = kind is Box
         assert self.asks_radius == (not self.is_box and self.perturbation.eps is None)
         self.reach = resolve(self.perturbation, np.array([values]), names)
+        if not self.is_box:
+            self._refuse_outside()
         words = dict(question["goal"])
         goal = GOALS[words.pop("name")]
         for name in ("low", "high", "delta"):
@@ -111,6 +115,18 @@ class Asked:
         self.classes = [json.loads(json.dumps(_plain(c))) for c in meaning.ensemble.classes]
         self.attacked = question["attacker_class"]
         assert self.attacked is None or _number(self.classes, self.attacked) >= 0
+
+    def _refuse_outside(self) -> None:
+        """A row outside the bounds of what moves is not asked about."""
+        own = np.array(self.values)
+        low, high = (
+            evaluate.cast_rows(self.meaning.ensemble, side)[0]
+            for side in (self.reach.low, self.reach.high)
+        )
+        moves = ((self.reach.down > 0.0) | (self.reach.up > 0.0)).reshape(-1)
+        self.is_outside = bool(
+            (((own < low) | (own > high)) & moves & ~self.meaning.ensemble.is_categorical).any()
+        )
 
     @cached_property
     def own(self) -> tuple[int, float]:
@@ -190,6 +206,9 @@ def falsehoods(
     for name in ("fingerprint", "classes", "n_trees", "n_features", "input_precision", "decision"):
         if header["model"][name] != genuine["model"][name]:
             return [f"model: {name}"]
+    for name in ("categorical", "decision_rule", "decision_cut", "objective"):
+        if header["model"].get(name) not in (None, "", genuine["model"].get(name)):
+            return [f"model: {name}"]
     if arithmetic not in ("real", "float64") or question["labels"] not in (
         "given",
         "the model's own",
@@ -205,6 +224,13 @@ def falsehoods(
     try:
         asked = Asked(header, meaning, record["row"], values)
         nearest = asked.nearest(record["label"])
+        is_attacked = asked.attacked is None or _same(record["label"], asked.attacked)
+        bounds = [math.nan if record[n] is None else float(record[n]) for n in ("lower", "upper")]
+        says_nothing = record["verdict"] == "unknown" and not (
+            bounds[0] > 0.0 or bounds[1] < math.inf
+        )
+        if is_attacked and asked.is_outside and not says_nothing:
+            return ["row: it is outside of its bounds"]
     except (KeyError, ValueError, TypeError, IndexError, AssertionError) as error:
         return [f"question: nobody asks it ({error!r})"]
     return [what for what, is_true in _statements(asked, question, record, nearest) if not is_true]

@@ -20,6 +20,8 @@ from tests.oracle.rule_evidence import Judged, falsehood, judged_answers, truths
 from tests.random_domains import random_case
 from tests.unit.checker.certificates import packed, unpacked
 from treeproof.checker import RunChecker
+from treeproof.checker.forest import Forest
+from treeproof.model.domain import accept_float64_rows
 
 FACTORS = (1.0 + 2.0**-52, 1.0 + 2.0**-20, 1.01, 1.3, 2.0, 10.0, 0.9)
 ALL_CHOICES = (-1, 0, 1, 2, 3)
@@ -44,6 +46,18 @@ def forged_kept(rng: np.random.Generator, kept: list[Any]) -> list[Any]:
         else:
             del axis[int(rng.integers(len(axis)))]
     return found
+
+
+def everything(found: Judged, kept: list[Any]) -> list[Any]:
+    """All cells of numbers, the dearest and those that are only approached among them."""
+    forest = Forest(accept_float64_rows(found.case.ensemble))
+    if len(kept) != found.case.ensemble.n_features:
+        return kept  # axes are no features
+    is_cells = [axis and isinstance(axis[0], list) and isinstance(axis[0][0], int) for axis in kept]
+    return [
+        [[0, len(forest.cuts(feature))]] if is_number else axis
+        for feature, (axis, is_number) in enumerate(zip(kept, is_cells, strict=True))
+    ]
 
 
 def forged_proof(rng: np.random.Generator, proof: bytes, n_axes: int) -> bytes:
@@ -81,7 +95,14 @@ def forged(rng: np.random.Generator, found: Judged) -> dict[str, Any]:
         if not isinstance(record["upper"], float) or record["upper"] < lower:
             record |= nothing | {"upper": "inf"}
         claim |= {"set": "open", "radius": lower.hex()}
-        if rng.random() < 0.2:
+        if found.record["upper"] == 0.0 and rng.random() < 0.5:
+            # A row that is broken as it stands, or a change that costs nothing.
+            record |= {name: found.record[name] for name in nothing}
+            record |= {"lower": 0.0, "upper": 0.0, "exact": bool(rng.random() < 0.7)}
+            record["verdict"] = str(rng.choice(["verified", "falsified", "unknown"]))
+            record["exact"] = record["verdict"] != "unknown"
+            claim |= {"set": "none", "radius": (0.0).hex()}
+        elif rng.random() < 0.2:
             record |= nothing | {"lower": "inf", "upper": "inf", "exact": True}
             record |= {"verdict": "verified", "reason": ""}
             claim |= {"set": str(rng.choice(["open", "closed"])), "radius": math.inf.hex()}
@@ -93,6 +114,8 @@ def forged(rng: np.random.Generator, found: Judged) -> dict[str, Any]:
         record |= {"lower": None, "upper": None} if is_box else {"lower": eps, "upper": "inf"}
         claim |= {"set": "box" if is_box else "closed", "radius": eps.hex()}
     claim["kept"] = forged_kept(rng, claim["kept"])
+    if rng.random() < 0.3:
+        claim["kept"] = everything(found, claim["kept"])
     record["evidence"] = packed(claim, forged_proof(rng, proof, len(claim["kept"])), "E3:")
     return record
 

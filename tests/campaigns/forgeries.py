@@ -219,6 +219,8 @@ def forge_ball(f: Forgery) -> None:
     else:
         value = perturbation[name]
         moved = [f.moved(1.0 if v is None else v) for v in np.atleast_1d(value).tolist()]
+        if name in ("low", "high") and f.rng.random() < 0.4:
+            moved = [f.pick(100.0, -100.0, 0.0)]  # rows may be outside of it
         perturbation[name] = moved if isinstance(value, list) and np.ndim(value) == 1 else moved[0]
     f.sign_set()
     _sign_reach(f)
@@ -308,6 +310,10 @@ def forge_header(f: Forgery) -> None:
     name = f.pick(*where)
     if name in ("n_trees", "n_features", "n_rows", "format") and f.rng.random() < 0.5:
         where[name] = int(_float(where[name])) + f.pick(-1, 1, 10**6)
+    elif name == "categorical" and f.rng.random() < 0.5:
+        where[name] = f.pick([], [0], [*where[name], 0], where[name][:-1])
+    elif name in ("decision_rule", "objective", "decision_cut") and f.rng.random() < 0.5:
+        where[name] = f.pick("1 iff margin > 0, otherwise 0", "binary:logistic", 0.25, None, "")
     elif name in ("classes", "feature_names") and f.rng.random() < 0.5:
         where[name] = f.pick(where[name][::-1], where[name][:-1], [*where[name], "more"], [])
     else:

@@ -82,7 +82,7 @@ def test_another_question_is_not_resumed(
     result = run(*words, "--resume", *more)
     assert result.exit_code == 2
     assert sentence in result.stderr
-    assert "Give another file with --out." in result.stderr
+    assert "Give another file with --out, or delete that one" in result.stderr
     assert (tmp_path / "run.jsonl").read_bytes() == before
 
 

@@ -111,6 +111,8 @@ def falsehood(case: Case, arithmetic: str, record: dict[str, Any]) -> str:
         settled = record["verdict"] != "unknown"
         return "verdict" if settled and (record["verdict"] == "falsified") != is_broken else ""
     lower, upper = float(record["lower"]), float(record["upper"])
+    if upper == 0.0 and (record["verdict"] == "falsified") != bool(query.already_broken[row]):
+        return "verdict: a row that breaks the claim as it stands is falsified, and no other one"
     if cost is None:
         return "" if np.isinf(upper) else "upper: there is no violation"
     if np.isinf(lower) or Fraction(lower) ** power > cost:
