@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from treeproof.checker.claims import Claim, Way, require
 from treeproof.checker.proofs import NODES_PER_BYTE, Reader
 from treeproof.checker.questions import require_asked
+from treeproof.model.numbers import number_of
 
 Number = Fraction | float
 """A fraction, or an infinite float."""
@@ -93,7 +94,9 @@ def _read(text: str, names: list[str], n: int) -> list[Rule]:
         at = match.end()
         number, single, double, place, name, sign = match.groups()
         if number is not None:
-            words.append(("number", Fraction(number)))
+            written = number_of(number)
+            require_asked(math.isfinite(written), "rules with finite numbers", text)
+            words.append(("number", Fraction(written)))
         elif sign is not None:
             words.append((sign, None))
         else:
