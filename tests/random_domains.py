@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.random_ensembles import random_ensemble
-from treeproof.model.ensemble import Ensemble
+from treeproof.model.ensemble import ZERO_IS_MISSING, Ensemble
 from treeproof.query.domain import Domain
 from treeproof.query.goals import AvoidsTarget, Goal, ScoreChange
 from treeproof.query.perturbations import L0, L1, L2, Ball, Box, Cost, LInf
@@ -40,6 +40,7 @@ def random_case(
     Wide ones also ask about targets and scores, and some of their rows break the domain, which is
     allowed.
     """
+    (other,) = rng.spawn(1)  # a stream of its own, so that what else is drawn stays the same
     ensemble = random_ensemble(rng)
     while ensemble.decision.kind == "score" and (ensemble.n_outputs > 1 or not is_wide):
         ensemble = random_ensemble(rng)
@@ -52,7 +53,56 @@ def random_case(
         if np.all(perturbation.low <= broken) and np.all(broken <= perturbation.high):
             domain = dataclasses.replace(domain, allow_broken_rows=True)
             perturbation, rows = dataclasses.replace(perturbation, domain=domain), broken
-    return Case(ensemble, rows, perturbation, _goal(rng, ensemble) if is_wide else None)
+    case = Case(ensemble, rows, perturbation, _goal(rng, ensemble) if is_wide else None)
+    return _hardened(other, case) if is_wide else case
+
+
+FAR, UNITS = 1.7e18, {"float64": 1024.0, "float32": 2.0**40}
+"""Where numbers of the input precision lie far apart, and how far thresholds then do."""
+
+
+def _hardened(rng: np.random.Generator, case: Case) -> Case:
+    """The case, or one with a column where doubles lie far apart, or with an infinite value."""
+    domain = case.perturbation.domain or Domain()
+    taken = {f for group in (*domain.one_hot, *domain.at_most_one) for f in group}
+    taken |= {*domain.integer, *domain.values, *domain.ranges, *domain.categorical}  # type: ignore[misc]
+    ensemble, rows = case.ensemble, case.rows.copy()
+    numbers = np.flatnonzero(~ensemble.is_categorical).tolist()
+    free = [feature for feature in numbers if feature not in taken]
+    way = rng.random()
+    if not free or way > 0.5:
+        return case
+    feature = int(rng.choice(free))
+    options = {name: getattr(case.perturbation, name) for name in ("low", "high")}
+    if way < 0.15:
+        row, end = int(rng.integers(len(rows))), float(rng.choice([-np.inf, np.inf]))
+        side = np.asarray(options["low" if end < 0.0 else "high"])
+        bound = side if side.ndim == 0 else side[..., feature]
+        if ensemble.infinite_allowed and np.all(bound == end):
+            rows[row, feature] = end
+        return dataclasses.replace(case, rows=rows)
+    unit, real = UNITS[ensemble.input_precision], np.dtype(ensemble.input_precision).type
+
+    def moved(values: Any) -> Any:
+        return (FAR + unit * np.asarray(values)).astype(real).astype(np.float64)
+
+    threshold = ensemble.trees.threshold.copy()
+    nodes = ensemble.trees.feature == feature
+    if np.any(ensemble.trees.flags[nodes] & ZERO_IS_MISSING):
+        return case
+    threshold[nodes] = moved(threshold[nodes])
+    rows[:, feature] = moved(rows[:, feature])
+    for name, given in options.items():
+        if np.ndim(given):
+            options[name] = np.array(given, dtype=np.float64)
+            options[name][..., feature] = moved(options[name][..., feature])
+    trees = ensemble.trees._replace(threshold=threshold)
+    return dataclasses.replace(
+        case,
+        ensemble=dataclasses.replace(ensemble, trees=trees),
+        rows=rows,
+        perturbation=dataclasses.replace(case.perturbation, **options),
+    )
 
 
 def _goal(rng: np.random.Generator, ensemble: Ensemble) -> Goal | None:
@@ -117,7 +167,7 @@ def _domain(
             rows[:, feature] = np.round(rows[:, feature])
         elif way < 0.5:
             allowed = np.unique(
-                np.concatenate([rows[:, feature], rng.choice([-1.0, 0.0, 0.5, 1.5], 2)])
+                np.concatenate([rows[:, feature], rng.choice([-1.0, 0.0, 0.5, 0.3, 0.7], 2)])
             )
             values[feature] = allowed.tolist()
         elif way < 0.6:
@@ -187,6 +237,8 @@ def random_rules(rng: np.random.Generator, case: Case, n_rules: int) -> list[str
                     f"x[{a}] > 0 => x[{b}] > 0",
                     f"x[{a}] + 2 * x[{b}] >= -1",
                     f"x[{a}] >= 1 => x[{b}] <= 0",
+                    f"x[{a}] >= {known[:, a].min()}",
+                    f"x[{a}] <= {known[:, a].max()}",
                 ]
             )
         )
@@ -201,11 +253,12 @@ _NUMBER = re.compile(r"(?<!\[)\b(\d+(?:\.\d+)?)\b(?!\])")
 def obeys(text: str, row: NDArray[np.float64]) -> bool:
     """Whether a row obeys a rule, which is Python but for the arrow; what is missing is 0.
 
-    In fractions, since sums of doubles round.
+    Numbers are doubles, and added up in fractions, since sums of doubles round.
     """
-    x = [Fraction(value) for value in np.where(np.isnan(row), 0.0, row).tolist()]
+    known = np.where(np.isnan(row), 0.0, row).tolist()
+    x = [Fraction(value) if np.isfinite(value) else value for value in known]
     names = {"x": x, "Fraction": Fraction}
-    before, _, after = _NUMBER.sub(r'Fraction("\1")', text).partition("=>")
+    before, _, after = _NUMBER.sub(r"Fraction(\1)", text).partition("=>")
     holds = bool(eval(before, names))
     return holds if not after else not holds or bool(eval(after, names))
 

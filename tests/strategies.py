@@ -195,6 +195,8 @@ def random_case(
     if ensemble.decision.kind != "score" and not own_labels and rng.random() < 0.3:
         labels = rng.integers(ensemble.n_classes, size=len(rows))
     accumulators = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+    if other.random() < 0.5:
+        ensemble = ensemble.for_reals()
     query = resolve_query(ensemble, rows, accumulators, labels, perturbation, goal=goal)
     return Case(query=query, goal=goal, perturbation=perturbation)
 

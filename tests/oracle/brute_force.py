@@ -2,9 +2,9 @@
 
 Slow and obvious on purpose; exact fractions instead of rounded distances, no kernels, no engines.
 
-Real-number meaning: a split sends ``x < T`` left with a canonical threshold T, a box is closed, so
-a feature that starts at x reaches T upwards at distance T - x, and passes T downwards at every
-distance beyond x - T (an infimum that is not attained).
+A split sends ``x < T`` left with a canonical threshold T, a box is closed, so a feature that starts
+at x reaches T upwards at distance T - x. Among real numbers it passes T downwards at every distance
+beyond x - T (an infimum that is not attained), among doubles at that of the double before T.
 """
 
 import dataclasses
@@ -75,12 +75,16 @@ def point_of_cell(ensemble: Ensemble, cuts: FloatArray, cell: int) -> float:
     return float(np.nextafter(real(cuts[0]), real(-np.inf))) if len(cuts) else 0.0
 
 
-def _down_level(value: float, cut: float, rate: float) -> Level | None:
+def _down_level(value: float, cut: float, rate: float, *, over_reals: bool) -> Level | None:
     if rate == 0.0 or not np.isfinite(value):
         return None
     if np.isinf(rate):
         return (Fraction(0), True)
-    return ((Fraction(value) - Fraction(float(cut))) / Fraction(float(rate)), True)
+    if not over_reals:
+        cut = math.nextafter(cut, -math.inf)
+        if math.isinf(cut):
+            return None
+    return ((Fraction(value) - Fraction(float(cut))) / Fraction(float(rate)), over_reals)
 
 
 def _up_level(value: float, cut: float, rate: float) -> Level | None:
@@ -103,7 +107,8 @@ def cell_levels(query: Query, row: int, feature: int) -> dict[int, Level]:
     home = int(np.sum(cuts <= value))
     levels: dict[int, Level] = {home: START}
     for cell in range(home):
-        level = _down_level(value, cuts[cell], reach.down[feature])
+        over_reals = query.ensemble.over_reals
+        level = _down_level(value, cuts[cell], reach.down[feature], over_reals=over_reals)
         if level is not None and least < cuts[cell]:
             levels[cell] = level
     for cell in range(home + 1, len(cuts) + 1):

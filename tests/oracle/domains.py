@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.oracle.brute_force import judge, thresholds
+from tests.random_domains import obeys
 from treeproof.model.ensemble import Ensemble
 from treeproof.query.perturbations import L0, L2, Ball, Box, Cost, LInf
 from treeproof.query.query import Query
@@ -66,15 +67,7 @@ class Words:
         """Whether a point obeys all rules, which are Python but for the arrow."""
         for text in self.listed("rules"):
             features = [int(found) for found in re.findall(r"x\[(\d+)\]", text)]
-            if np.isnan(point[features]).any():
-                continue
-            x = [Fraction(0) if math.isnan(value) else value for value in point.tolist()]
-            x = [Fraction(value) if math.isfinite(value) else value for value in x]
-            before, _, after = text.partition("=>")
-            holds = bool(eval(before, {"x": x}))
-            if after:
-                holds = not holds or bool(eval(after, {"x": x}))
-            if not holds:
+            if not np.isnan(point[features]).any() and not obeys(text, point):
                 return False
         return True
 
@@ -100,27 +93,33 @@ class Words:
                 return float(np.float32(value))
         return float(value)
 
-    def price(self, feature: int, way: str, moved: Fraction, size: float) -> Fraction | None:
-        """Cost of moving by some amount up or down; `size` is the row's own absolute value."""
+    def price(self, feature: int, way: str, moved: Fraction | None, size: float) -> Fraction | None:
+        """Cost of moving by some amount up or down; `size` is the row's own absolute value.
+
+        None as an amount is an infinite one, which is possible where amounts do not matter.
+        """
         if self.is_box:
             return Fraction(0)
         if feature in self.ball.frozen:  # type: ignore[union-attr]
             return None
         if isinstance(self.ball, Cost):
             per_unit = self.number("up" if way == "up" else "down", feature, 1.0)
-            fixed, unit = self.number("fixed", feature, 0.0), 1.0
+            unit = Fraction(1)
+            fixed = self.number("fixed", feature, 0.0)
             if math.isinf(per_unit) or math.isinf(fixed):
                 return None
         else:
             scale = self.number("scale", feature, 1.0)
-            unit = scale * self.number("above" if way == "up" else "below", feature, 1.0)
+            multiple = self.number("above" if way == "up" else "below", feature, 1.0)
+            unit = Fraction(scale) * Fraction(multiple)
             per_unit, fixed = 1.0, 0.0
-            if isinstance(self.ball, L0) and unit > 0.0:
-                per_unit, fixed = 0.0, 1.0 / scale
-        unit *= size
-        if unit == 0.0:
+            if isinstance(self.ball, L0) and unit > 0:
+                per_unit, fixed = 0.0, 1 / Fraction(scale)
+        if unit == 0 or size == 0.0:
             return None
-        return Fraction(fixed) + Fraction(per_unit) * moved / Fraction(unit)
+        if moved is None or math.isinf(size):
+            return Fraction(fixed) if per_unit == 0.0 and math.isfinite(size) else None
+        return Fraction(fixed) + Fraction(per_unit) * moved / (unit * Fraction(size))
 
     def one_unit(self, feature: int) -> Fraction | None:
         """Cost of a change without a distance: the cheaper direction."""
@@ -231,8 +230,6 @@ def _number_options(words: Words, row: int, feature: int, value: float) -> Itera
         cost = words.one_unit(feature)
         if cost is not None:
             yield Option((feature,), (math.nan,), cost)
-    if math.isinf(value) and not words.is_box:
-        return
     for target, cost_at, is_end in _targets(words, feature, value, low, high):
         if not (low <= target <= high) or (target == value and not words.is_box):
             continue
@@ -243,11 +240,14 @@ def _number_options(words: Words, row: int, feature: int, value: float) -> Itera
             cost, is_open = words.one_unit(feature), False
         else:
             way = "up" if target > value else "down"
-            moved = abs(Fraction(cost_at) - Fraction(value))
             size = abs(value) if words.ball.relative else 1.0  # type: ignore[union-attr]
+            moved, exact = (
+                abs(Fraction(end) - Fraction(value)) if math.isfinite(value) else None
+                for end in (cost_at, target)
+            )
             cost = words.price(feature, way, moved, size)
             # Where the distance does not count, the float just below costs the same.
-            exactly = words.price(feature, way, abs(Fraction(target) - Fraction(value)), size)
+            exactly = words.price(feature, way, exact, size)
             is_open = is_end and exactly != cost
         if cost is not None:
             yield Option((feature,), (target,), cost, is_open)
@@ -262,6 +262,7 @@ def _targets(
     """
     cuts = [float(cut) for cut in thresholds(words.ensemble, feature) if math.isfinite(cut)]
     known = [number for number in (*cuts, value, low, high) if math.isfinite(number)] or [0.0]
+    over_reals = words.ensemble.over_reals
     listed = dict(words.domain.values).get(feature) if words.domain is not None else None
     if listed is not None:
         for given in listed:
@@ -279,8 +280,9 @@ def _targets(
     for number in known:
         yield number, number, False
         below = float(np.nextafter(real(number), real(-np.inf)))
-        # Just below a threshold: numbers between, which are no floats, are allowed too.
-        yield below, number if number <= high else below, number <= high
+        # Just below a threshold: real numbers between, which are no floats, are allowed too.
+        is_end = over_reals and number <= high
+        yield below, number if is_end else below, is_end
     yield min(known) - 1.0, min(known) - 1.0, False
 
 
@@ -410,6 +412,7 @@ def breaks_domain(
         if not words.is_box and feature not in groups:
             way = "up" if after > before else "down"
             size = abs(before) if words.ball.relative and not math.isnan(before) else 1.0  # type: ignore[union-attr]
-            if not math.isnan(before) and words.price(feature, way, Fraction(1), size) is None:
+            moved = Fraction(1) if math.isfinite(before) else None
+            if not math.isnan(before) and words.price(feature, way, moved, size) is None:
                 return f"{feature} moved {way}, which is forbidden"
     return None

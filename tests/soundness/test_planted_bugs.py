@@ -144,8 +144,8 @@ BUGS = [
     ),
     Bug(
         "infinite values move as the largest number does",
-        "                home[feature] = FIXED\n    return Region(row,",
-        "                row = np.nan_to_num(row, nan=np.nan)\n    return Region(row,",
+        "                home[feature] = FIXED\n    return Region(\n",
+        "                row = np.nan_to_num(row, nan=np.nan)\n    return Region(\n",
     ),
     Bug("the last of equal shares wins", "if share > best:", "if share >= best:"),
     Bug(

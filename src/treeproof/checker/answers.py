@@ -19,7 +19,7 @@ from treeproof.checker.questions import Question, same_label
 from treeproof.checker.witnesses import Moves, rounded_down, same_numbers
 from treeproof.errors import CertificateRejected, InvalidInput
 from treeproof.model import evaluate
-from treeproof.model.domain import accept_float64_rows
+from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
 
 EXACT_WITHIN = 2.0**-39
@@ -97,8 +97,8 @@ class RunChecker:
         asked = self.header.question.perturbation
         try:
             self.question = Question(self.header, ensemble)
-            is_float64 = self.question.is_float64
-            self.forest = Forest(accept_float64_rows(ensemble) if is_float64 else ensemble)
+            accept = accept_float64_rows if self.question.is_float64 else accept_real_rows
+            self.forest = Forest(accept(ensemble))
             if has_prices(asked):
                 self.tariff = Tariff(self.question, asked, self.forest)
         except (ArithmeticError, CertificateRejected, LookupError, TypeError, ValueError) as error:
@@ -312,8 +312,8 @@ class RunChecker:
         broken = upper == 0.0 and row.attained
         fits = broken or verdict != "falsified"
         require(fits, "record: 'falsified' is a row of radius 0")
-        if settled and not row.attained and self.tariff is None:
-            return "closed", lower
+        if settled and not row.attained:
+            return "closed", lower  # curves count it as proved at that very radius
         return ("open", lower) if lower > 0.0 else ("none", 0.0)
 
     def _check_labels(self, case: _Case) -> None:

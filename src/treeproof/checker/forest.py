@@ -78,6 +78,8 @@ class Forest:
     keys: NDArray[np.complex128]
     first_cut: NDArray[np.int64]
     fenced: FloatArray
+    last_keys: NDArray[np.complex128]
+    last_fenced: FloatArray
     value: FloatArray
     start: FloatArray
     bits: int
@@ -103,17 +105,31 @@ class Forest:
         """Thresholds of a feature in order."""
         return self.keys.imag[slice(*self.first_cut[feature : feature + 2])]
 
-    def count(self, feature: Ints, value: FloatArray) -> NDArray[np.int64]:
-        """Thresholds T <= value of features."""
+    def count(
+        self, feature: Ints, value: FloatArray, keys: NDArray[np.complex128] | None = None
+    ) -> NDArray[np.int64]:
+        """Thresholds T <= value of features, or other keys of these."""
         # Complex numbers are ordered by their real part, then by the imaginary one.
-        keys = np.empty(np.broadcast_shapes(np.shape(feature), np.shape(value)), complex)
-        keys.real, keys.imag = feature, value
-        return np.asarray(self.keys.searchsorted(keys, "right") - self.first_cut[feature])
+        asked = np.empty(np.broadcast_shapes(np.shape(feature), np.shape(value)), complex)
+        asked.real, asked.imag = feature, value
+        known = self.keys if keys is None else keys
+        return np.asarray(known.searchsorted(asked, "right") - self.first_cut[feature])
 
     def passed(
-        self, feature: Ints, x: FloatArray, radius: Any, rate: Any, is_open: Any = False
+        self,
+        feature: Ints,
+        x: FloatArray,
+        radius: Any,
+        rate: Any,
+        is_open: Any = False,
+        *,
+        by_last: bool = False,
     ) -> NDArray[np.int64]:
-        """Thresholds T <= x + radius * rate, or T < that for an open end; exact."""
+        """Thresholds T <= x + radius * rate, or T < that for an open end; exact.
+
+        by_last : instead of a threshold, the last double below it counts
+        """
+        keys, fenced = (self.last_keys, self.last_fenced) if by_last else (self.keys, self.fenced)
         x, radius, rate, is_open = np.broadcast_arrays(x, radius, rate, is_open)
         stays = (rate == 0.0) | (radius == 0.0) | np.isinf(x)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -126,10 +142,10 @@ class Forest:
             # Product and sum are each rounded by at most 2**-53 of their size, or by less than the
             # smallest double; four times that, so that rounding this does not matter.
             error = (abs(x) + abs(step)) * 2.0**-51 + 2.0**-1070
-            count = self.count(feature, end)
+            count = self.count(feature, end, keys)
             place = self.first_cut[feature] + count
-            below = np.where(count > 0, self.fenced[place], -np.inf)
-            above = np.where(place < self.first_cut[feature + 1], self.fenced[place + 1], np.inf)
+            below = np.where(count > 0, fenced[place], -np.inf)
+            above = np.where(place < self.first_cut[feature + 1], fenced[place + 1], np.inf)
             near = ~((below < end - error) & (above > end + error))
         known = stays | np.isinf(radius)
         exact = (np.abs(rate) == 1.0) & np.isfinite(end)
@@ -137,14 +153,16 @@ class Forest:
         for at in zip(*np.nonzero(near & ~known & ~exact), strict=True):
             (a, b), (c, d), (e, f) = (float(n[at]).as_integer_ratio() for n in (x, radius, rate))
             exact_end, is_left = (a * d * f + b * c * e, b * d * f), 0 if is_open[at] else -1
-            own = self.cuts(np.broadcast_to(feature, x.shape)[at])
+            number = np.broadcast_to(feature, x.shape)[at]
+            own = keys.imag[slice(*self.first_cut[number : number + 2])]
             count[at] = bisect_left(own, 1, key=lambda t: compare_ratio(exact_end, t) <= is_left)
         return count
 
     def boxes(self, claims: Any) -> Boxes:
         """Cells that claimed sets around rows meet; missing and categorical entries do not move.
 
-        Counting thresholds is monotone, so the largest of two ends passes the larger count.
+        Counting thresholds is monotone, so the largest of two ends passes the larger count. A set
+        of doubles has one below T iff the last one below T is in it, and so not below its end.
         """
         rows = np.array([claim.row for claim in claims])
         low, high = np.zeros(rows.shape, np.int64), np.full(rows.shape, -1)
@@ -160,8 +178,12 @@ class Forest:
         radius = np.array([[claim.radius] for claim in claims])
         kind = np.array([[claim.kind] for claim in claims])
         here, ball = self.count(tested, x), kind != "box"
-        below = self.passed(tested, x, radius, np.where(ball, -down, 0.0))
-        above = self.passed(tested, x, radius, np.where(ball, up, 0.0), kind == "open")
+        rate, is_open = np.where(ball, -down, 0.0), kind == "open"
+        if self.ensemble.over_reals:
+            below = self.passed(tested, x, radius, rate)
+        else:
+            below = self.passed(tested, x, radius, rate, ~is_open, by_last=True)
+        above = self.passed(tested, x, radius, np.where(ball, up, 0.0), is_open)
         first = np.where(ball, np.minimum(np.maximum(below, first), here), first)
         last = np.where(ball, np.maximum(np.minimum(above, last), here), last)
         low[:, tested], high[:, tested] = np.where(moves, first, 0), np.where(moves, last, -1)
@@ -309,6 +331,8 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     goes_apart = np.where(flags & MISSING_LEFT, last > cut[numeric], first <= cut[numeric])
     apart[numeric] = ((flags & ZERO_IS_MISSING) > 0) & goes_apart
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
+    last_keys = keys.copy()
+    last_keys.imag = np.nextafter(keys.imag, -np.inf)
     return {
         "tree": tree,
         "feature": trees.feature.astype(np.int64),
@@ -321,6 +345,8 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
         "first_cut": first_cut,
         # All thresholds, with one more entry at both ends.
         "fenced": np.concatenate([[np.nan], keys.imag, [np.nan]]),
+        "last_keys": last_keys,
+        "last_fenced": np.concatenate([[np.nan], last_keys.imag, [np.nan]]),
         "first_sums": {},
         **_ranges_of_nodes(trees, numeric, parent, cut, apart, len(keys)),
         **_integers(ensemble, tree),

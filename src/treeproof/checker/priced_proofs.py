@@ -109,7 +109,8 @@ class PricedProver:
             is_met = cost == self.largest and self.is_closed and not is_open
             return 0 if cost < self.largest or is_met or self.is_everything else over
         # Sound: no change costs less than one of its parts, however little is left of it here.
-        is_dear = cost > self.largest or (cost == self.largest and not self.is_closed)
+        is_dear = cost > self.largest
+        is_dear |= cost == self.largest and (is_open or not self.is_closed)
         return over if is_dear else min(math.floor(cost * Fraction(2) ** self.scale), over)
 
     def _kept(self, axis: Axis, entry: Any) -> KeptAxis:

@@ -35,7 +35,7 @@ class Rates(NamedTuple):
 
     fixed: Fraction
     weight: Fraction
-    unit: float
+    unit: Fraction
 
 
 class Tariff:
@@ -97,7 +97,7 @@ class Tariff:
     def _rates(self, asked: Any, feature: int, up: bool) -> Rates | None:
         question, zero, one = self.question, Fraction(0), Fraction(1)
         if self.is_box:
-            return Rates(zero, zero, 1.0)
+            return Rates(zero, zero, one)
         unit = (question.up if up else question.down)[feature]
         if isinstance(asked, schema.Cost):
             name = "up" if up else "down"
@@ -106,29 +106,35 @@ class Tariff:
             require_asked(weight >= 0.0 and fixed >= 0.0, "prices >= 0", (weight, fixed))
             if math.isinf(weight) or math.isinf(fixed) or unit == 0.0:
                 return None
-            return Rates(Fraction(fixed), Fraction(weight), 1.0)
-        if unit == 0.0:
+            return Rates(Fraction(fixed), Fraction(weight), one)
+        scale = question.features("scale", 1.0 if asked.scale is None else asked.scale)[feature]
+        multiple = question.features("side", asked.above if up else asked.below)[feature]
+        if feature in question.frozen or scale == 0.0 or multiple == 0.0:
             return None
         if isinstance(asked, schema.L0):
-            scale = question.features("scale", 1.0 if asked.scale is None else asked.scale)
-            return Rates(Fraction(1.0 / scale[feature]), zero, 1.0)
-        return Rates(zero, one, unit)
+            return Rates(1 / Fraction(scale), zero, one)
+        return Rates(zero, one, Fraction(scale) * Fraction(multiple))
 
     def move(self, feature: int, own: float, end: Fraction, *, up: bool) -> Fraction | None:
         """Cost of moving a number up or down to an end; None where it must not move that way."""
         rates = self.rates[feature][up]
         if rates is None:
             return None
-        unit = rates.unit * abs(own) if self.relative and not self.is_box else rates.unit
-        if unit == 0.0 or math.isinf(unit):
+        is_relative = self.relative and not self.is_box
+        if is_relative and (own == 0.0 or math.isinf(own)):
             return None
-        cost = rates.fixed + rates.weight * abs(end - Fraction(own)) / Fraction(unit)
+        cost = rates.fixed
+        if rates.weight:
+            if math.isinf(own):
+                return None  # it is as far from all others
+            unit = rates.unit * abs(Fraction(own)) if is_relative else rates.unit
+            cost += rates.weight * abs(end - Fraction(own)) / unit
         return cost**self.power
 
     def one_unit(self, feature: int) -> Fraction | None:
         """Cost of a change without a distance: of the cheaper direction."""
         found = [
-            rates.fixed + rates.weight / Fraction(rates.unit)
+            rates.fixed + rates.weight / rates.unit
             for rates in self.rates[feature]
             if rates is not None
         ]
@@ -167,7 +173,7 @@ class Tariff:
                 continue
             if rates is None:
                 return None
-            cost = max(cost, rates.fixed + rates.weight / Fraction(rates.unit))
+            cost = max(cost, rates.fixed + rates.weight / rates.unit)
         return cost**self.power
 
     def is_group_column(self, feature: int) -> bool:
@@ -224,15 +230,18 @@ class Tariff:
         cuts = self.forest.cuts(feature)
         start = float(cuts[cell - 1]) if cell > 0 else -math.inf
         end = float(cuts[cell]) if cell < len(cuts) else math.inf
+        # No threshold ends the last cell, which holds infinity, too.
+        is_home = start <= own and (own < end or end == math.inf)
         if bounds is None:
-            return Fraction(0) if start <= own < end else None
+            return Fraction(0) if is_home else None
         low, high = bounds[0][feature], bounds[1][feature]
-        is_home = not math.isnan(own) and start <= own < end
         if is_home and not self.is_box and feature not in bounds[2]:
             return Fraction(0)
         if not start < end:
             return None
         least, most = max(start, low), min(end, high)
+        if most == end and end < math.inf and not self.forest.ensemble.over_reals:
+            most = math.nextafter(end, -math.inf)
         listed = self.values.get(feature)
         if listed is not None:
             inside = listed[bisect_left(listed, least) : bisect_right(listed, high)]
@@ -243,7 +252,7 @@ class Tariff:
         elif feature in self.integer:
             first = -math.inf if math.isinf(least) else math.ceil(least)
             last = math.inf if math.isinf(most) else math.floor(most)
-            last = last - 1 if last == end else last
+            last = last - 1 if last >= end else last
             if first > last:
                 return None
             least, most = first, last
@@ -253,8 +262,6 @@ class Tariff:
             return Fraction(0)
         if math.isnan(own):
             return self._filled(feature)
-        if math.isinf(own):
-            return None
         up = least > own
         target = least if up else most
         return None if math.isinf(target) else self.move(feature, own, Fraction(target), up=up)
@@ -262,6 +269,8 @@ class Tariff:
     def is_approached(self, feature: int, cell: int, own: float, bounds: Any) -> bool:
         """Whether the least cost of a cell is approached and not attained: it ends below own."""
         cuts, rates = self.forest.cuts(feature), self.rates[feature][False]
+        if not self.forest.ensemble.over_reals:
+            return False
         if self.is_box or feature in self.values or feature in self.integer or rates is None:
             return False
         if bounds is None:
@@ -359,6 +368,8 @@ class Tariff:
         """The threshold that a number which moved down is just below of; elsewhere the number."""
         if self.is_box or feature in self.values or feature in self.integer:
             return new
+        if not self.forest.ensemble.over_reals:
+            return new
         cuts = self.forest.cuts(feature)
         at = bisect_right(cuts, new)
         is_below = new < own and at < len(cuts) and cuts[at] <= bounds[1][feature]
@@ -368,9 +379,25 @@ class Tariff:
 
 def has_prices(asked: Any) -> bool:
     """Whether a question is about costs, relative units or a domain."""
-    if isinstance(asked, schema.LInf | schema.Box):
-        return asked.domain is not None or bool(getattr(asked, "relative", False))
+    if isinstance(asked, schema.Box):
+        return asked.domain is not None
+    if isinstance(asked, schema.LInf):
+        is_plain = asked.domain is None and not asked.relative
+        return not is_plain or _has_rounded_rates(asked)
     return True
+
+
+def _has_rounded_rates(asked: schema.LInf) -> bool:
+    """Whether some product of a scale and a multiple of it is no double."""
+    scale = 1.0 if asked.scale is None else asked.scale
+    for side in (asked.below, asked.above):
+        sides = [each if isinstance(each, list) else [each] for each in (scale, side)]
+        n = max(map(len, sides))
+        columns = [[*map(float, each * n if len(each) == 1 else each)] for each in sides]
+        for one, other in zip(*columns, strict=False):
+            if math.isfinite(one * other) and Fraction(one) * Fraction(other) != one * other:
+                return True
+    return False
 
 
 def root(exact: Fraction, power: int, *, up: bool) -> float:

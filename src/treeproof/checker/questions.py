@@ -138,10 +138,12 @@ class Question:
             self.up = [s * a for s, a in zip(scale, above, strict=True)]
         for rate in (*scale, *self.down, *self.up):
             require_asked(0.0 <= rate < math.inf, "rates that are finite and >= 0", rate)
+        self.frozen = set()
         for item in ball.frozen:
             number = frozen_number(item, self.names, self.n)
             require_asked(number >= 0, "frozen features that the model has", item)
             self.down[number] = self.up[number] = 0.0
+            self.frozen.add(number)
 
     def features(self, name: str, value: Any) -> Floats:
         """One number for each feature, of a list of them or of one for all."""

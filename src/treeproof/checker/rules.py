@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from treeproof.checker.claims import Claim, Way, require
 from treeproof.checker.proofs import NODES_PER_BYTE, Reader
 from treeproof.checker.questions import require_asked
+from treeproof.model.numbers import number_of
 
 Number = Fraction | float
 """A fraction, or an infinite float."""
@@ -97,7 +98,7 @@ def _read(text: str, names: list[str], n: int) -> list[Rule]:
         if number is not None:
             fits = len(number) < LONGEST and math.isfinite(float(number))
             require_asked(fits, "rules with numbers that can be read", number)
-            words.append(("number", Fraction(number)))
+            words.append(("number", Fraction(number_of(number))))
         elif sign is not None:
             words.append((sign, None))
         else:

@@ -1,8 +1,8 @@
 """Witnesses: how far away a point is, and its cells; that it lies in the set; all in integers.
 
 A ball reaches the cells of a point at a *level*: at a distance, or, downwards, only beyond it. Next
-to thresholds a set may hold real numbers of a cell, but no float of the model's input precision; a
-witness may then lie outside of it, by one float.
+to thresholds a set of real numbers may hold some of a cell, but no float of the model's input
+precision; a witness may then lie outside of it, by one float. Where rows are doubles, it may not.
 """
 
 import math
@@ -66,12 +66,16 @@ class Moves:
         rises = there > here
         place = forest.first_cut[self.feature] + np.where(rises, there - 1, there)
         # Where a cell does not change, the place may be behind the last threshold.
-        cut = forest.fenced[place + 1]
+        over_reals = forest.ensemble.over_reals
+        # Downwards the last number below a threshold is in reach, or just what lies beyond it.
+        ends = forest.fenced if over_reals else forest.last_fenced
+        cut = np.where(rises, forest.fenced[place + 1], ends[place + 1])
         precision = forest.ensemble.input_precision
         with np.errstate(over="ignore", invalid="ignore"):
             near = np.nextafter(w.astype(precision), x.astype(precision)).astype(np.float64)
+            near = near if over_reals else w
             is_far = (rate == 0.0) | ~np.isfinite(w - x)
-        allowed = np.where(rises, cut <= high, cut > low)
+        allowed = np.where(rises, cut <= high, (cut > low) | ((cut == low) & (not over_reals)))
         allowed &= (rate > 0.0) & np.isfinite(x) & np.isfinite(cut)
         stays = np.isnan(x) | forest.fixed[self.feature]
         self.stays = self._first_features(stays)
@@ -112,6 +116,7 @@ class Moves:
             (a, b), (c, d) = end.as_integer_ratio(), self.x[at].as_integer_ratio()
             e, f = self.rate[at].as_integer_ratio()
             ratio, down = (abs(a * d - c * b) * f, b * d * e), end <= self.x[at]
+            down &= self.forest.ensemble.over_reals
             known = found.get(row, ((-1, 1), False, -1))
             farther = ratio[0] * known[0][1] - known[0][0] * ratio[1]
             if farther > 0 or (farther == 0 and down):
@@ -151,6 +156,7 @@ class Moves:
             least, w, most = ends = np.array([low[feature], point[feature], high[feature]])
             with np.errstate(over="ignore"):
                 near = float(np.nextafter(real(w), real(math.inf if w < least else -math.inf)))
+            near = near if self.forest.ensemble.over_reals else float(w)
             first, cell, last = self.forest.count(np.array([feature]), ends).tolist()
             inside = near >= least if w < least else near <= most
             inside &= first <= cell <= last

@@ -52,6 +52,7 @@ _LINK_UNIT = {"softmax_float32": 2.0**-23, "softmax_float64": 2.0**-52}
 class BatchSearch:
     """A compiled search over the rows of a query, which fills one table of results.
 
+    Verdicts about balls may be sought in these, near violations first, rather than in their boxes.
     Kernels write bounds, witnesses and times straight into the table. Witnesses are then replayed
     by the plain model, and those that it does not confirm are taken out again.
 
@@ -67,7 +68,7 @@ class BatchSearch:
         What kernels write: parts of the table, how each row ended, and what only engines read.
     """
 
-    def __init__(self, query: Query, *, asks_radius: bool) -> None:
+    def __init__(self, query: Query, *, asks_radius: bool, in_balls: bool = False) -> None:
         n_rows, n_features = query.rows.shape
         self._query, self._asks_radius = query, asks_radius
         self.skip = broken_unchanged(query)
@@ -85,8 +86,9 @@ class BatchSearch:
         )
         self._waiting: deque[slice] = deque()
         self._forest, self._alternatives = forest_of(query), single_constraints(query)
+        self._in_balls = asks_radius or in_balls
         self._sides: Sides = (query.reach.low, query.reach.high)
-        if not asks_radius:
+        if not self._in_balls:
             self._sides = query.reach.box(query.rows, query.reach.radius or 0.0)
 
     def run(
@@ -103,8 +105,9 @@ class BatchSearch:
         The step of `rows` is the number of rows of a compiled call. Rows that were searched before
         go on from what their columns say; `skip` tells which others do not.
 
-        The kernel takes the model, what could break the claims, rows, whether the nearest violation
-        is wanted, its own option and limits, and its columns.
+        The kernel takes the model, what could break the claims, rows, whether these have balls or
+        boxes (with prices, whether the cheapest violation is wanted), its own option and limits,
+        and its columns.
         """
         chunks = range(0, len(self._query), CHUNK) if rows is None else rows
         if skip is not None:
@@ -120,14 +123,14 @@ class BatchSearch:
                 return
             query, pricing = self._query, self._query.pricing
             batch: Any = (
-                batch_of(query, self._sides, left_out, part)
+                batch_of(query, self._sides, left_out, part, takes_any=not self._asks_radius)
                 if pricing is None
                 else priced_batch(query, pricing, left_out, part, asks_radius=self._asks_radius)
             )
             columns = self.part_of(part)
-            kernel(
-                self._forest, self._alternatives, batch, self._asks_radius, option, limits, columns
-            )
+            # Prices tell whether any violation within the budget will do.
+            is_ball = self._in_balls if pricing is None else self._asks_radius
+            kernel(self._forest, self._alternatives, batch, is_ball, option, limits, columns)
             self._waiting.append(part)
             self._tell(part, left_out[part])
             # Plain arrays need the interpreter's lock now and then, so two threads that replay wait
@@ -188,15 +191,35 @@ def forest_of(query: Query) -> Forest:
     return Forest(ensemble.trees, rank_space(ensemble), semantics)
 
 
-def batch_of(query: Query, sides: Sides, skip: NDArray[np.bool_], part: slice) -> Batch:
+def batch_of(
+    query: Query,
+    sides: Sides,
+    skip: NDArray[np.bool_],
+    part: slice,
+    *,
+    takes_any: bool = True,
+) -> Batch:
     """A slice of the rows as kernels take them; sides are the domain of balls, or the boxes.
+
+    takes_any : any violation within the query's radius will do, otherwise the nearest is wanted
 
     Copies are writable and contiguous whatever the caller passed: one compiled signature.
     """
     # Bounds may be one row for all; only those of the slice are written out.
     low, high = (np.array(side[part], dtype=np.float64, order="C") for side in sides)
     rows, groups, reach = query.rows[part].copy(), query.group[part].copy(), query.reach
-    return Batch(groups, rows, reach.down.copy(), reach.up.copy(), low, high, skip[part].copy())
+    radius = np.inf if reach.radius is None or not takes_any else reach.radius
+    return Batch(
+        groups,
+        rows,
+        reach.down.copy(),
+        reach.up.copy(),
+        low,
+        high,
+        skip[part].copy(),
+        np.full(len(rows), radius),
+        takes_any,
+    )
 
 
 def semantics_of(ensemble: Ensemble, judgement: int) -> Semantics:

@@ -121,10 +121,6 @@ def _record_costs(
 ) -> None:
     """As `record_evidence`, where changes have prices."""
     claimed, radius = claimed_sets(query, outcomes, asks_radius)
-    if asks_radius:
-        # Sums of prices are on record as bounds that nothing is below.
-        claimed[claimed != CLAIM_NOTHING] = CLAIM_OPEN
-        claimed[outcomes.lower <= 0.0] = CLAIM_NOTHING
     n_rows = len(query)
     status, seconds = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows)
     tools = forest_of(query), _alternatives(query), _record_limits(query, budget)
@@ -311,7 +307,8 @@ def set_ends(
     Sound: a set passes threshold T downwards iff its lower end is below T, and upwards iff its
     upper end is at least T, or above T where the end itself is excluded. Rounding the lower end
     and a closed upper end down keeps this, see query/rounding.py. Above an open end b lies the
-    smallest double not below b; T < b iff T is at most the double before it.
+    smallest double not below b; T < b iff T is at most the double before it. A set of doubles
+    passes T downwards iff its first double does: that not below the end, or above an open one.
     """
     reach = query.reach
     if not reach.is_ball:
@@ -327,11 +324,15 @@ def set_ends(
     for rows, factor, moved in groups:
         start = query.rows[rows]
         down, up = moved * reach.down, moved * reach.up
-        low[rows] = move_rounded_down(start, factor, down, -1)
+        passed = move_rounded_down(start, factor, down, -1)
+        is_open = (claimed[rows] == CLAIM_OPEN)[:, np.newaxis] & np.isfinite(start)
+        if not reach.holds_reals:
+            first = -move_rounded_down(-start, factor, down, +1)
+            passed = np.where(is_open & (down > 0.0), np.nextafter(passed, np.inf), first)
+        low[rows] = passed
         closed = move_rounded_down(start, factor, up, +1)
         opened = np.nextafter(-move_rounded_down(-start, factor, up, -1), -np.inf)
-        is_open = (claimed[rows] == CLAIM_OPEN)[:, np.newaxis] & (up > 0.0) & np.isfinite(start)
-        high[rows] = np.where(is_open, opened, closed)
+        high[rows] = np.where(is_open & (up > 0.0), opened, closed)
     low = np.minimum(np.maximum(low, reach.low), query.rows)
     high = np.maximum(np.minimum(high, reach.high), query.rows)
     return low, high

@@ -79,10 +79,14 @@ class ExactEngine:
 
     def verify(self, query: Query, budget: Budget, *, n_jobs: int = 1) -> Results:
         """Decide every row at the query's own radius or box."""
-        search, limits = BatchSearch(query, asks_radius=False), limits_of(query, budget)
-        search.run(_kernel(query), FirstGuess(0.0, 1.0), limits, n_jobs=n_jobs)
+        # Near violations come first: so no verdict takes longer than the radius of its row. Those
+        # of targets are tried in whole trees, before anything else.
+        in_balls = query.pricing is None and query.reach.is_ball and not _has_conditions(query)
+        search = BatchSearch(query, asks_radius=False, in_balls=in_balls)
+        limits, guess = limits_of(query, budget), FirstGuess(0.0, FIRST_MARGIN)
+        search.run(_kernel(query), guess, limits, n_jobs=n_jobs)
         if query.pricing is None:
-            _take_turns(search, query, FirstGuess(0.0, 1.0), limits, n_jobs)
+            _take_turns(search, query, guess, limits, n_jobs)
         proved = (
             ~search.skip & (search.columns.status == PROVED) & ~np.isfinite(search.results.upper)
         )

@@ -25,6 +25,8 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     return RankSpace(
         cut_start=cuts.start,
         cut=cuts.cut,
+        below=cuts.cut if ensemble.over_reals else np.nextafter(cuts.cut, -np.inf),
+        is_real=ensemble.over_reals,
         nodes=nodes,
         zero_low=cuts.zero_low,
         zero_high=cuts.zero_high,

@@ -12,7 +12,7 @@ from treeproof.kernels.exact.priced_rows import PricedBatch
 from treeproof.query.axes import NUMERIC, Axes
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
-from treeproof.query.rounding import round_up
+from treeproof.query.rounding import double_below, round_up
 from treeproof.results.results import Results
 
 
@@ -98,3 +98,6 @@ def settle_costs(pricing: Pricing, results: Results, confirmed: NDArray[np.bool_
         results.upper[row] = upper
         results.attained[row] = is_exact and pricing.exact_cost(row, point) == least
         results.lower[row] = upper if is_met[row] else min(results.lower[row], upper)
+        if is_exact and not results.attained[row] and pricing.total == "sum":
+            # What only approaches its cost is no proof that nothing attains it.
+            results.lower[row] = min(results.lower[row], double_below(upper))

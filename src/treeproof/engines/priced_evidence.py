@@ -79,8 +79,9 @@ def claimed_limit(
     if pricing.total == "max":
         return float(np.nextafter(radius, 0.0)) if is_open else radius
     total, grid = Fraction(radius) ** (2 if pricing.is_square else 1), prices.grid(row)
-    if is_open and grid > 0.0:
-        total = (math.ceil(total / Fraction(grid)) - 1) * Fraction(grid)
+    if grid > 0.0:
+        steps = total / Fraction(grid)
+        total = (math.ceil(steps) - 1 if is_open else math.floor(steps)) * Fraction(grid)
     return round_up(total)
 
 
@@ -96,8 +97,8 @@ def record_part(
         batch.limit[number] = claimed_limit(
             pricing, prices, number, float(radius[row]), bool(is_open[row])
         )
-        if is_open[row]:
-            # The limit lies below the radius: what exceeds its double is still within.
+        if is_open[row] or (pricing.total == "sum" and radius[row] > 0.0):
+            # The limit may lie below what is claimed: what exceeds its double is still within.
             batch.is_open[number], batch.is_exact[number] = False, True
     status, seconds = (column[part] for column in columns)
     data, ends = record_priced(forest, alternatives, batch, limits, status, seconds)

@@ -1,4 +1,4 @@
-"""Models that round their input, as models over doubles that do not.
+"""Models as questions take them: over doubles, or over real numbers.
 
 Libraries that cast rows to float32 compare ``f32(x) < T``. The cast is monotone, so over doubles
 this is again one threshold: ``x < M`` where M is the smallest double that rounds to T or above, the
@@ -18,6 +18,16 @@ def accept_float64_rows(ensemble: Ensemble) -> Ensemble:
     if ensemble.input_precision == "float64":
         return ensemble
     return _over_doubles(ensemble).with_provenance(**asdict(ensemble.provenance))
+
+
+def accept_real_rows(ensemble: Ensemble) -> Ensemble:
+    """Return the same model, for questions in which rows are real numbers."""
+    return _over_reals(ensemble).with_provenance(**asdict(ensemble.provenance))
+
+
+@cached_per_ensemble
+def _over_reals(ensemble: Ensemble) -> Ensemble:
+    return ensemble.for_reals()
 
 
 @cached_per_ensemble

@@ -159,6 +159,9 @@ class Ensemble:
     # accepted; empty for numbers.
     required: dict[int, tuple[int, ...]] = field(default_factory=dict)
     provenance: Provenance  # not part of `fingerprint`
+    # Whether questions are about all real numbers; otherwise about doubles, which only a model
+    # that compares these takes as they are. Not part of `fingerprint` either; see `for_reals`.
+    over_reals: bool = field(default=False, init=False)
     _cache: _Cache = field(default_factory=_Cache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,6 +172,7 @@ class Ensemble:
         validate(self)
         for array in self.trees:
             array.setflags(write=False)
+        object.__setattr__(self, "over_reals", self.input_precision == "float32")
 
     @property
     def n_trees(self) -> int:
@@ -214,6 +218,13 @@ class Ensemble:
         """
         twin = copy.copy(self)
         object.__setattr__(twin, "provenance", replace(self.provenance, **changes))
+        return twin
+
+    def for_reals(self) -> Self:
+        """Return a copy for questions in which rows are real numbers."""
+        twin = copy.copy(self)
+        object.__setattr__(twin, "over_reals", True)
+        object.__setattr__(twin, "_cache", _Cache())
         return twin
 
 

@@ -15,7 +15,7 @@ ARITHMETICS: tuple[Arithmetic, ...] = ("float64", "real")
 """The default comes first."""
 
 _IN_WORDS = {
-    ("real", True): "real numbers, for this model the same as float64 rows",
+    ("real", True): "real numbers, of which float64 rows are some",
     ("real", False): "real numbers; how the deployed model rounds float64 rows is left out",
     ("float64", True): "float64 rows, which the deployed model takes as they are",
     ("float64", False): "float64 rows, rounded as the deployed model does",

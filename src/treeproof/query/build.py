@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, listed_values, nearest
 from treeproof.model import evaluate
-from treeproof.model.domain import accept_float64_rows
+from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import Ensemble, FloatArray
 from treeproof.model.inspection import plain_value
 from treeproof.model.rows import label_numbers, numeric_rows
@@ -69,8 +69,8 @@ def build_query(
             )
         labels = label_numbers(ensemble, y, n_rows=len(matrix))
     deployed = ensemble
-    if arithmetic == "float64":
-        ensemble = accept_float64_rows(deployed)
+    accept = accept_float64_rows if arithmetic == "float64" else accept_real_rows
+    ensemble = accept(deployed)
     rows = evaluate.cast_rows(ensemble, matrix)
     codes = categorical_features(ensemble)
     if codes.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -84,10 +85,10 @@ class LInf(_Ball):
     relative : bool
         Whether scales are multiples of the row's own absolute value: ``LInf(0.1, relative=True)``
         is 10 % up or down, and a value of 0 does not move. Categories, groups and missing values
-        have no size: for them a unit is the scale itself.
+        have no size: for them the scale itself is the unit.
     domain : Domain, optional
         Which rows there can be. A change of a category, of a group, or from or to a missing value
-        counts as one unit.
+        counts as a move by 1: in units of a scale, as ``1 / scale``.
 
     Notes
     -----
@@ -153,7 +154,8 @@ class Cost:
         Charge for changing a feature at all, added once.
     table : dict, optional
         Prices of other categories, ``{feature: {before: {after: price}}}``. In a group the feature
-        is any column of it, and categories are columns. What is not listed costs one unit.
+        is any column of it, and categories are columns. What is not listed costs as much as a move
+        by 1.
     frozen, low, high, moving
         See `LInf`.
     relative : bool
@@ -271,8 +273,30 @@ def is_priced(perturbation: Ball | Box) -> bool:
     if isinstance(perturbation, Box):
         return perturbation.domain is not None
     if isinstance(perturbation, LInf):
-        return perturbation.domain is not None or bool(perturbation.relative)
+        is_plain = perturbation.domain is None and not perturbation.relative
+        return not is_plain or _has_rounded_rates(perturbation)
     return True
+
+
+def _has_rounded_rates(ball: LInf) -> bool:
+    """Whether some product of a scale and a multiple of it is no double: prices are exact."""
+    if ball.scale is None:
+        return False
+    with np.errstate(all="ignore"):
+        for side in (ball.below, ball.above):
+            if isinstance(ball.scale, Mapping) or isinstance(side, Mapping):
+                return False  # names are put in order before a question is asked
+            pairs = np.broadcast_arrays(
+                *(np.asarray(s, dtype=np.float64) for s in (ball.scale, side))
+            )
+            for one, other in set(zip(*(pair.ravel().tolist() for pair in pairs), strict=True)):
+                if (
+                    np.isfinite(one)
+                    and np.isfinite(other)
+                    and (Fraction(one) * Fraction(other) != Fraction(one * other))
+                ):
+                    return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +316,8 @@ class Reach:
         The radius of the question; None when it is what is asked for.
     is_ball : bool
         False for boxes, which have no radius.
+    holds_reals : bool
+        Whether sets hold all real numbers; otherwise doubles alone.
     """
 
     down: FloatArray
@@ -300,15 +326,23 @@ class Reach:
     high: FloatArray
     radius: float | None
     is_ball: bool
+    holds_reals: bool = True
 
     def box(self, rows: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
         """Closed box around each row at a radius, as doubles that decide ``x < T`` exactly.
+
+        A set of real numbers has one below T iff its end does, which rounding down keeps; one of
+        doubles, iff its first double is.
 
         A value of the row outside the domain bounds stays allowed as it is. NaN stays NaN.
         """
         if not self.is_ball:
             return self.low, self.high
-        low = np.maximum(move_rounded_down(rows, radius, self.down, -1), self.low)
+        if self.holds_reals:
+            low = move_rounded_down(rows, radius, self.down, -1)
+        else:
+            low = -move_rounded_down(-rows, radius, self.down, +1)  # the first double of the set
+        low = np.maximum(low, self.low)
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
 
@@ -446,18 +480,23 @@ def tariff_of(perturbation: Ball | Box, reach: Reach, names: Sequence[str]) -> T
     n_features = len(reach.down)
     nothing, one = np.zeros(n_features), np.ones(n_features)
     if isinstance(perturbation, Box):
-        return Tariff(nothing, nothing, nothing, one, one)
+        return Tariff(nothing, nothing, nothing, one, one, one)
     ball = in_order(perturbation, names, n_features)
     if isinstance(ball, Cost):
         fixed, down, up = (
             _per_feature("Cost", name, getattr(ball, name), n_features) for name in _WEIGHTS
         )
-        return Tariff(fixed, down, up, reach.down, reach.up)
-    if isinstance(ball, L0):
-        scale = _per_feature("L0", "scale", 1.0 if ball.scale is None else ball.scale, n_features)
-        with np.errstate(divide="ignore"):
-            return Tariff(1.0 / scale, nothing, nothing, reach.down, reach.up)
-    return Tariff(nothing, one, one, reach.down, reach.up)
+        return Tariff(fixed, down, up, reach.down, reach.up, one)
+    what = type(ball).__name__
+    below, above = (
+        np.where(rate > 0.0, _per_feature(what, name, value, n_features), 0.0)
+        for name, value, rate in (
+            ("below", ball.below, reach.down),
+            ("above", ball.above, reach.up),
+        )
+    )
+    scale = _per_feature(what, "scale", 1.0 if ball.scale is None else ball.scale, n_features)
+    return Tariff(nothing, one, one, below, above, scale, is_count=isinstance(ball, L0))
 
 
 def _box_reach(box: Box, rows: FloatArray) -> Reach:

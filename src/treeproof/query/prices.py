@@ -1,7 +1,7 @@
 """What changes cost: `Pricing` for all rows of a question, `Prices` of the atoms of some rows.
 
 A feature that moves by d costs ``fixed + weight * d / unit``, squared for L2; another choice counts
-as one unit, or costs what a table says. The cost of a point is the sum over its axes, for L∞ the
+as a move by 1, or costs what a table says. The cost of a point is the sum over its axes, for L∞ the
 maximum. All numbers are doubles with an exact meaning: `Pricing.exact_cost` computes in fractions.
 """
 
@@ -102,14 +102,31 @@ class Prices:
 class Tariff(NamedTuple):
     """What moving a feature costs: ``fixed + weight * distance / unit``; float64 (n_features,).
 
-    A unit of 0 forbids the direction, an infinite weight or charge too.
+    The unit of a direction is the exact product of the scale and the multiple of that direction. A
+    unit of 0 forbids the direction, an infinite weight or charge too.
     """
 
     fixed: FloatArray
     weight_down: FloatArray
     weight_up: FloatArray
-    unit_down: FloatArray
-    unit_up: FloatArray
+    below: FloatArray
+    above: FloatArray
+    scale: FloatArray
+    is_count: bool = False  # any change counts as a move by 1, however far it goes
+
+    def allows(self, feature: int, *, up: bool) -> bool:
+        """Whether a feature may move up or down."""
+        multiple, weight = (self.above, self.weight_up) if up else (self.below, self.weight_down)
+        return bool(
+            multiple[feature] > 0.0
+            and self.scale[feature] > 0.0
+            and np.isfinite(weight[feature])
+            and np.isfinite(self.fixed[feature])
+        )
+
+    def is_free_of_distance(self, feature: int, *, up: bool) -> bool:
+        """Whether a change costs the same however far it goes."""
+        return self.is_count or bool((self.weight_up if up else self.weight_down)[feature] == 0.0)
 
 
 class ChoiceTable(NamedTuple):
@@ -397,10 +414,17 @@ class Pricing:
         elif np.isnan(own[0]) or np.isnan(new[0]):
             cost = one_unit(self.tariff, columns[0])
         else:
-            moved = Fraction(float(new[0])) - Fraction(float(own[0]))
-            size = abs(float(own[0])) if self.is_relative else 1.0
-            cost = _move_cost(self.tariff, columns[0], moved, size)
+            cost = self._number_cost(columns[0], float(own[0]), float(new[0]))
         return cost**2 if self.is_square and cost is not None else cost
+
+    def _number_cost(self, feature: int, own: float, new: float) -> Fraction | None:
+        is_up = new > own
+        if not math.isfinite(own):
+            # An infinite value is as far from all others: it moves where that does not matter.
+            is_free = self.tariff.is_free_of_distance(feature, up=is_up) and not self.is_relative
+            return _move_cost(self.tariff, feature, 1 if is_up else -1) if is_free else None
+        size = abs(own) if self.is_relative else 1.0
+        return _move_cost(self.tariff, feature, Fraction(new) - Fraction(own), size)
 
     def _choice_cost(self, number: int, own: FloatArray, new: FloatArray) -> Fraction | None:
         before, after = (int(self.axes.atom_of(number, v[np.newaxis])[0]) for v in (own, new))
@@ -412,8 +436,13 @@ class Pricing:
         return change_of_choice(self.tariff, self.axes, number, before, after)
 
     def _thresholds_of(self, row: int, point: FloatArray) -> FloatArray:
-        """The point with values just below a threshold, that moved down, replaced by it."""
+        """The point with values just below a threshold, that moved down, replaced by it.
+
+        Where rows are doubles, a point stands for itself alone.
+        """
         moved = point.copy()
+        if not self.ensemble.over_reals:
+            return moved
         real = np.dtype(self.ensemble.input_precision).type
         for feature in np.flatnonzero(point < self.rows[row]).tolist():
             if self.axes.axes[int(self.axes.axis_of[feature])].kind != NUMERIC:
@@ -472,7 +501,7 @@ class Pricing:
 
 
 def one_unit(tariff: Tariff, feature: int) -> Fraction | None:
-    """Price of one unit of change where there is no distance: of the cheaper direction."""
+    """Price of a change without a distance: of a move by 1 in the cheaper direction."""
     found = [cost for step in (-1, 1) if (cost := _move_cost(tariff, feature, step)) is not None]
     return min(found) if found else None
 
@@ -481,12 +510,16 @@ def _move_cost(
     tariff: Tariff, feature: int, moved: Fraction | int, size: float = 1.0
 ) -> Fraction | None:
     """Price of moving a feature, in units times a size; None where it is forbidden."""
-    unit = size * float((tariff.unit_up if moved > 0 else tariff.unit_down)[feature])
-    weight = float((tariff.weight_up if moved > 0 else tariff.weight_down)[feature])
-    fixed = float(tariff.fixed[feature])
-    if unit == 0.0 or math.isinf(weight) or math.isinf(fixed):
+    is_up = moved > 0
+    if size == 0.0 or not tariff.allows(feature, up=is_up):
         return None
-    return Fraction(fixed) + Fraction(weight) * abs(Fraction(moved)) / Fraction(unit)
+    weight = float((tariff.weight_up if is_up else tariff.weight_down)[feature])
+    multiple = float((tariff.above if is_up else tariff.below)[feature])
+    scale = Fraction(float(tariff.scale[feature]))
+    if tariff.is_count:
+        return 1 / scale
+    unit = scale * Fraction(multiple) * Fraction(size)
+    return Fraction(float(tariff.fixed[feature])) + Fraction(weight) * abs(Fraction(moved)) / unit
 
 
 def change_of_choice(
@@ -494,8 +527,8 @@ def change_of_choice(
 ) -> Fraction | None:
     """Price of another choice that no table lists; None where it is forbidden.
 
-    A category counts as one unit. In a group, columns that change go up or down by one unit each,
-    and the dearest of them is the price.
+    A category counts as a move by 1. In a group, columns that change go up or down by 1 each, and
+    the dearest of them is the price.
     """
     axis = axes.axes[number]
     if before == after:
@@ -614,7 +647,7 @@ class _Allowed(NamedTuple):
     first: FloatArray  # least allowed value of the input precision
     last: FloatArray  # largest allowed value of the input precision
     top: FloatArray  # least number that is not below any allowed number
-    is_open: Bools  # whether the top itself is not allowed
+    is_open: Bools  # whether the top itself is not allowed, but all real numbers below it
     is_any: Bools  # whether there is an allowed value
 
 
@@ -626,8 +659,9 @@ def _allowed_cells(part: Pricing) -> _Allowed:
     with np.errstate(over="ignore"):
         before = np.nextafter(end.astype(real), real(-np.inf)).astype(np.float64)
     first, last = np.maximum(start, low), np.minimum(before, high)
-    is_open = end <= high
-    top = np.where(is_open, end, high)
+    # Of numbers of the input precision the last one is the top.
+    is_open = (end <= high) & part.ensemble.over_reals
+    top = np.where(is_open, end, np.minimum(before, high))
     is_any = (first <= last) & (start < end)
     whole = np.flatnonzero(types.integer[cells.feature])
     if len(whole):
@@ -671,11 +705,11 @@ def _cell_prices(
         cost, is_exact = np.zeros(own.shape), np.ones(own.shape, dtype=bool)
     else:
         # What costs as much at any distance is not approached, but attained.
-        is_open = is_down & allowed.is_open & (tariff.weight_down > 0.0)[cells.feature]
+        is_far = (tariff.weight_down > 0.0)[cells.feature] & (not tariff.is_count)
+        is_open = is_down & allowed.is_open & is_far
         cost, is_exact = _move_costs(part, own, target, is_up)
         cost, is_exact = np.where(is_home, 0.0, cost), is_exact | is_home
-        # In a ball infinite values never move.
-        is_any = is_home | (is_any & ~np.isinf(own))
+        is_any |= is_home
     for feature in np.flatnonzero(np.isnan(part.rows).any(axis=0)).tolist():
         filled = cells.of(feature)
         gaps = np.isnan(own[:, filled])
@@ -701,6 +735,7 @@ def _nearest_in_cell(part: Pricing, allowed: _Allowed, own: FloatArray) -> Float
     for feature, values in types.values.items():
         listed = cells.of(feature)
         inside[:, listed] &= np.isin(own[:, listed], values)
+    inside &= np.isfinite(own)  # what points are made of is finite
     near = np.where(own < allowed.first, allowed.first, allowed.last)
     # Only listed values and integers lie around an own one that is not allowed.
     is_between = (own > allowed.first) & (own < allowed.last)
@@ -713,14 +748,24 @@ def _move_costs(
 ) -> tuple[FloatArray, Bools]:
     """Cost of moving from own values to others, rounded down, and whether it is exact."""
     tariff, feature = part.tariff, part.axes.cells.feature
-    unit = np.where(is_up, tariff.unit_up[feature], tariff.unit_down[feature])
-    if part.is_relative:
-        unit = unit * np.abs(own)
+    multiple = np.where(is_up, tariff.above[feature], tariff.below[feature])
     weight = np.where(is_up, tariff.weight_up[feature], tariff.weight_down[feature])
-    moves = (unit > 0.0) & np.isfinite(unit) & np.isfinite(own) & np.isfinite(target)
-    larger = np.where(moves, np.maximum(own, target), 0.0)
-    smaller = np.where(moves, np.minimum(own, target), 0.0)
-    cost, is_exact = quotient_rounded_down(larger, smaller, np.where(moves, unit, 1.0))
+    moves = (multiple > 0.0) & (tariff.scale > 0.0)[feature] & np.isfinite(target)
+    if part.is_relative:
+        moves &= (own != 0.0) & np.isfinite(own)
+    # An infinite value is as far from all others: it moves where that does not matter.
+    is_far = (weight > 0.0) & (not tariff.is_count)
+    moves &= np.isfinite(own) | ~is_far
+    larger = np.where(moves & is_far, np.maximum(own, target), 0.0)
+    smaller = np.where(moves & is_far, np.minimum(own, target), 0.0)
+    if tariff.is_count:
+        larger = np.ones_like(larger)
+    factors = [np.where(moves, tariff.scale[feature], 1.0)]
+    if not tariff.is_count:
+        factors.append(np.where(moves, multiple, 1.0))
+        if part.is_relative:
+            factors.append(np.where(moves, np.abs(own), 1.0))
+    cost, is_exact = quotient_rounded_down(larger, smaller, *factors)
     if np.any(weight != 1.0):
         cost, is_exact = product_rounded_down(cost, weight, is_exact)
     if np.any(tariff.fixed != 0.0):

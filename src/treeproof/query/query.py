@@ -190,6 +190,7 @@ def resolve_query(
         labels = predicted if labels is None else labels
     alternatives, group = alternatives_of(ensemble, goal, labels, accumulators)
     reach = resolve(perturbation, rows, ensemble.feature_names)
+    reach = replace(reach, holds_reals=ensemble.over_reals)
     return Query(
         ensemble=ensemble,
         rows=rows,

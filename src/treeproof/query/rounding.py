@@ -8,6 +8,8 @@ rounded down. (No double lies strictly between a real number and its rounded-dow
 
 import math
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +94,11 @@ def round_up(exact: Fraction) -> float:
     return -round_down(-exact)
 
 
+def double_below(cost: float) -> float:
+    """The largest double below a cost, which is not below 0; 0 itself has none."""
+    return max(math.nextafter(cost, -math.inf), 0.0)
+
+
 def root_rounded_up(exact: Fraction) -> float:
     """Smallest double whose square is not below an exact number."""
     # Whole roots of 64 bits and more: they know no underflow, from which a walk through the
@@ -106,49 +113,57 @@ def root_rounded_up(exact: Fraction) -> float:
 
 
 def quotient_rounded_down(
-    larger: FloatArray, smaller: FloatArray, rate: FloatArray
+    larger: FloatArray, smaller: FloatArray, *factors: FloatArray
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Largest doubles not above ``(larger - smaller) / rate``, and whether they are exact.
 
-    For finite numbers with larger >= smaller and finite rates > 0; elsewhere nothing is promised.
+    The rate is the exact product of the factors. For finite numbers with larger >= smaller and
+    finite factors > 0; elsewhere nothing is promised.
     """
-    larger, smaller, rate = np.broadcast_arrays(larger, smaller, rate)
+    larger, smaller, *parts = np.broadcast_arrays(larger, smaller, *factors)
+    rate, rest_of_rate, tame = _product_in_two(parts)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         difference = larger - smaller
         lost = _sum_error(larger, -smaller, difference)
-        if np.all(rate == 1.0) and np.all(np.isfinite(difference)):
+        if all(np.all(each == 1.0) for each in parts) and np.all(np.isfinite(difference)):
             is_less = lost < 0.0
             return np.where(is_less, np.nextafter(difference, -np.inf), difference), lost == 0.0
         quotient = np.where(difference == 0.0, 0.0, difference / rate)
     # All products and errors of numbers of such a size are exact, so signs are.
-    tame = np.ones(rate.shape, dtype=bool)
-    for number in (rate, difference, quotient):
+    for number in (difference, quotient):
         tame &= (np.abs(number) > 1e-140) & (np.abs(number) < 1e140)
     tame |= difference == 0.0
-    rest = _excess(quotient, rate, difference, lost)
+    excess_of = partial(_excess, numbers=(rate, rest_of_rate, difference, lost))
+    rest = excess_of(quotient, slice(None))
     is_below = rest <= 0.0
-    for _ in range(3):
+    for _ in range(6):
         over = np.nonzero(rest > 0.0)
         if len(over[0]) == 0:
             break
         quotient[over] = np.nextafter(quotient[over], -np.inf)
-        rest[over] = _excess(quotient[over], rate[over], difference[over], lost[over])
+        rest[over] = excess_of(quotient[over], over)
     # What had to be lowered is the largest; of what is below there may be a larger one.
     below = np.nonzero(is_below)
-    for _ in range(3):
+    for _ in range(6):
         above = np.nextafter(quotient[below], np.inf)
-        excess = _excess(above, rate[below], difference[below], lost[below])
+        excess = excess_of(above, below)
         fits = excess <= 0.0
         if not fits.any():
             break
         below = tuple(axis[fits] for axis in below)
         quotient[below], rest[below] = above[fits], excess[fits]
     is_exact = rest == 0.0
-    # With nothing lost by the difference, a sum of two doubles decides, whose sign is right.
-    doubtful = ~tame | ((lost != 0.0) & (np.abs(rest) <= 2.0**-45 * np.abs(lost)))
-    doubtful &= np.isfinite(larger) & np.isfinite(smaller) & (rate > 0.0) & np.isfinite(rate)
+    # With nothing lost by difference and product, a sum of two doubles decides: its sign is right.
+    with np.errstate(over="ignore", invalid="ignore"):
+        small = np.abs(lost) + np.abs(quotient * rest_of_rate)
+        unclear = 2.0**-45 * small + np.where(len(parts) > 2, 2.0**-95 * difference, 0.0)
+    doubtful = ~tame | ((small != 0.0) & (np.abs(rest) <= unclear))
+    doubtful &= np.isfinite(larger) & np.isfinite(smaller)
+    for each in parts:
+        doubtful &= (each > 0.0) & np.isfinite(each)
     for index in np.flatnonzero(doubtful):
-        a, b, c = (Fraction(float(array.flat[index])) for array in (larger, smaller, rate))
+        a, b = (Fraction(float(array.flat[index])) for array in (larger, smaller))
+        c = math.prod(Fraction(float(each.flat[index])) for each in parts)
         quotient.flat[index] = round_down((a - b) / c)
         is_exact.flat[index] = Fraction(float(quotient.flat[index])) == (a - b) / c
     # The smallest double times a small rate is 0, too, and would be taken for the quotient of 0.
@@ -156,15 +171,39 @@ def quotient_rounded_down(
     return np.where(is_zero, 0.0, quotient), is_exact | is_zero
 
 
+def _product_in_two(
+    factors: list[FloatArray],
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    """The product of numbers, and what it lost; and where that may be relied on.
+
+    What two factors lose is exact; of more it is right to some units in its last place.
+    """
+    product, lost = factors[0], np.zeros(factors[0].shape)
+    tame = (np.abs(product) > 1e-140) & (np.abs(product) < 1e140)
+    for each in factors[1:]:
+        if np.all(each == 1.0):
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            before, product = product, product * each
+            lost = _error_of_product(before, each, product) + lost * each
+        for number in (each, product):
+            tame &= (np.abs(number) > 1e-140) & (np.abs(number) < 1e140)
+    return product, lost, tame
+
+
 def _excess(
-    quotient: FloatArray, rate: FloatArray, difference: FloatArray, lost: FloatArray
+    quotient: FloatArray, at: Any, numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 ) -> FloatArray:
-    """``quotient * rate - (difference + lost)``, with the right sign unless nearly all cancels."""
+    """``quotient * rate - (difference + lost)``, with the right sign unless nearly all cancels.
+
+    numbers : the rate, what that lost, the difference and what that lost, of which `at` are meant
+    """
+    rate, rest_of_rate, difference, lost = (each[at] for each in numbers)
     with np.errstate(over="ignore", invalid="ignore"):
         product = quotient * rate
         error = _error_of_product(quotient, rate, product)
         # The first difference is exact: both are nearly equal.
-        return (product - difference) + (error - lost)
+        return (product - difference) + (error - lost + quotient * rest_of_rate)
 
 
 def _error_of_product(a: FloatArray, b: FloatArray, product: FloatArray) -> FloatArray:

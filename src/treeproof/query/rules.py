@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput
 from treeproof.model.ensemble import Ensemble, FloatArray
+from treeproof.model.numbers import number_of
 from treeproof.query.names import feature_number
 
 _TOKEN = re.compile(
@@ -24,7 +26,10 @@ _OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``sum(weight * feature) + constant <= 0``, or ``< 0`` where it is strict; exactly."""
+    """``sum(weight * feature) + constant <= 0``, or ``< 0`` where it is strict; exactly.
+
+    Numbers that were written are doubles; sums and products of them are not rounded.
+    """
 
     weights: tuple[tuple[int, Fraction], ...]  # by feature, none of them 0
     constant: Fraction
@@ -184,7 +189,9 @@ class _Reader:
             if self.place < len(self.tokens):
                 kind, value = self.tokens[self.place]
             if kind == "number":
-                weight *= Fraction(value)
+                if not math.isfinite(number_of(value)):
+                    raise self._error(f"{value} is too large a number")
+                weight *= Fraction(number_of(value))
             elif kind == "feature" and feature is None:
                 feature = value
             else:

@@ -1,8 +1,8 @@
 """The finitely many distances at which the reachable cells of a row change.
 
-Upwards a threshold T is reached at distance (T - x) / rate; downwards it is passed at every
-distance beyond (x - T) / rate. The minimal perturbation is one of these numbers, so searching the
-sorted list is exact; no interval is halved.
+Upwards a threshold T is reached at distance (T - x) / rate. Downwards it is passed at that of the
+last number before it, or among real numbers at every distance beyond (x - T) / rate. The minimal
+perturbation is one of these numbers, so searching the sorted list is exact; no interval is halved.
 """
 
 import math

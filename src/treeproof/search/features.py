@@ -173,10 +173,12 @@ def _cells_of_feature(
     distance, exact = np.zeros(len(cells)), np.ones(len(cells), dtype=bool)
     if reach.is_ball:
         x = float(query.rows[row, feature])
+        last = edges if reach.holds_reals else below
+        ends = np.where(upwards, edges, last)
         for side, rate in ((upwards, reach.up[feature]), (~upwards, reach.down[feature])):
             if side.any():
-                distance[side], exact[side] = rounded_distances(x, edges[side], float(rate))
-        exact &= upwards
+                distance[side], exact[side] = rounded_distances(x, ends[side], float(rate))
+        exact &= upwards | (not reach.holds_reals)
     found = np.empty(len(cells), dtype=_CANDIDATE)
     found["feature"], found["cell"] = feature, cells
     found["value"] = np.where(upwards, edges, below)

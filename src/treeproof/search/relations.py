@@ -29,6 +29,7 @@ from treeproof.engines.outcomes import (
 from treeproof.engines.priced_evidence import Division, within
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.query import Query
+from treeproof.query.rounding import double_below
 from treeproof.query.rules import Rule
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
@@ -214,7 +215,8 @@ class RuleSearch(BoxSearch):
 
     def _price_of(self, feature: int) -> Fraction:
         tariff = self.pricing.tariff
-        unit = float(max(tariff.unit_down[feature], tariff.unit_up[feature]))
+        multiple = float(max(tariff.below[feature], tariff.above[feature]))
+        unit = multiple * float(tariff.scale[feature])
         weight = float(min(tariff.weight_down[feature], tariff.weight_up[feature]))
         return Fraction(10**9) if unit == 0.0 or math.isinf(weight) else Fraction(weight / unit)
 
@@ -258,8 +260,12 @@ class RuleSearch(BoxSearch):
             record_witness(query, results, row, self.best)
             results.upper[row] = upper
             power = 2 if pricing.is_square else 1
-            results.attained[row] = Fraction(upper) ** power == total[0] and not total[1]
+            is_exact = Fraction(upper) ** power == total[0]
+            results.attained[row] = is_exact and not total[1]
             lower = min(lower, upper)
+            if not results.attained[row]:
+                # Nothing is below the bound of a part, but that itself may be attained.
+                lower = double_below(lower)
             results.exact[row] = lower >= upper * _NEAR
         else:
             results.exact[row] = math.isinf(lower)

@@ -673,6 +673,7 @@ def test_distances_may_exceed_all_doubles():
     header, (record,) = run("verify", ball, X=[[0.1, 0.1]], goal=treeproof.ScoreWithin(-5.0, -1.0))
     assert record["verdict"] == "falsified"
     far = changed(record, witness=[1e200, record["witness"][1]], witness_distance="inf", upper=0.5)
+    far["witness_label"] = "b"
     assert reason(header, far) == "witness: 'attained' is False"
 
 

@@ -34,7 +34,7 @@ def question(ensemble, row):
     home, low, high = np.empty((3, len(row)), dtype=np.int32)
     cells_of_box(space, row, row, row, home, home)
     ends = np.full(len(row), -np.inf), np.full(len(row), np.inf)
-    region = Region(row, home, rates, rates, *ends, True)
+    region = Region(row, home, rates, rates, *ends, True, np.inf, False)
 
     def suggested(missing, limit):
         return eq6_radius(forest, region, np.ones(1), missing, GUESS, limit)

@@ -88,7 +88,7 @@ def test_a_rise_stays_in_its_box_and_lacks_no_more_than_before(seed):
     home = walk.cells.copy()
     before = evaluate(forest, conditions, row, walk, box)
     rates, sides = np.ones(len(row)), np.full(len(row), np.inf)
-    region = Region(row, home, rates, rates, -sides, sides, True)
+    region = Region(row, home, rates, rates, -sides, sides, True, np.inf, False)
     after = rise(forest, conditions, region, box, walk, 3)
     assert after >= before
     assert np.all((walk.cells >= box.low) & (walk.cells <= box.high))

@@ -20,6 +20,7 @@ from treeproof.errors import check_choice, require_backend
 from treeproof.model.ensemble import FloatArray
 from treeproof.query.prices import Pricing
 from treeproof.query.query import Query
+from treeproof.query.rounding import double_below
 from treeproof.results.results import Results
 from treeproof.results.verdict import UnknownReason, Verdict
 
@@ -211,7 +212,10 @@ def _find_cheapest(pricing: Pricing, search: MilpSearch) -> None:
         outcomes.upper[row] = upper = pricing.rounded_down(least)
         is_exact = Fraction(upper) ** (2 if pricing.is_square else 1) == least
         outcomes.attained[row] = is_exact and not is_open
-        outcomes.lower[row] = upper if is_closed else 0.0
+        # Sums are compared within a tolerance: what only approaches its cost is no proof that
+        # nothing attains it.
+        is_tied = is_exact and is_open and pricing.total == "sum"
+        outcomes.lower[row] = (double_below(upper) if is_tied else upper) if is_closed else 0.0
         record_witness(search.query, outcomes, row, cheapest.best)
     outcomes.exact[row] = is_closed
     if is_closed:

@@ -14,7 +14,7 @@ import numpy as np
 
 from treeproof.engines.baselines.base import RowSearch
 from treeproof.engines.baselines.restricted import Cells, Restricted
-from treeproof.engines.instance import cells_of, rounded_distances
+from treeproof.engines.instance import cells_of, rank_space, rounded_distances
 from treeproof.kernels.core.cells import FIXED
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, Ensemble, FloatArray, IntArray
@@ -418,12 +418,19 @@ class ProgramSearch(RowSearch):
         reach, value = self.query.reach, float(self.query.rows[self.row, feature])
         if home == FIXED or not np.isfinite(value):
             return {}
-        cuts = cuts_of(self.query.ensemble).of(feature)
+        space = rank_space(self.query.ensemble)
+        own = slice(*space.cut_start[feature : feature + 2].tolist())
+        cuts, below = space.cut[own], space.below[own]
         found = {}
         if reach.down[feature] > 0.0:
-            distance, _ = rounded_distances(value, cuts, float(reach.down[feature]))
+            distance, is_exact = rounded_distances(value, below, float(reach.down[feature]))
             low = reach.low[self.row, feature]
-            found = {c: (float(distance[c]), True) for c in range(home) if low < cuts[c]}
+            is_beyond = space.is_real | ~is_exact
+            found = {
+                c: (float(distance[c]), bool(is_beyond[c]))
+                for c in range(home)
+                if low < cuts[c] and np.isfinite(distance[c])
+            }
         if reach.up[feature] > 0.0:
             distance, is_exact = rounded_distances(value, cuts, float(reach.up[feature]))
             high = reach.high[self.row, feature]

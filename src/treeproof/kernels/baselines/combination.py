@@ -91,6 +91,7 @@ def combine(leaves, missing, boxes, limits):
     boxes that are left, perhaps in larger arrays.
     """
     low, high = boxes.low_cell, boxes.high_cell
+    # Ends: each box is split into smaller ones, and counted.
     while boxes.n_open[0] > 0:
         boxes.n_open[0] -= 1
         number = boxes.n_open[0]

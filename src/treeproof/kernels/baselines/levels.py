@@ -61,6 +61,7 @@ def largest_gain(search, first, count, best):
     """
     start_group(search.parts, search.walk, first)
     status = next_clique(search, first, count, best)
+    # Ends: each clique has more gain than the one before, and there are finitely many.
     while status == FOUND:
         best = search.walk.total[count]
         status = next_clique(search, first, count, best)
@@ -131,6 +132,7 @@ def decide_levels(search, n_parts, floor, options, all_bounds):
         excess += maxima[0, part]
     size = np.int64(1)
     level = np.int64(0)
+    # Ends: levels are counted.
     while excess >= 0.0:
         if level == options.n_levels or size >= n_parts:
             return UNDECIDED, level, excess

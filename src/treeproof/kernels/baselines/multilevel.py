@@ -116,6 +116,7 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
     with_paths = options.uses_paths and len(plan) > 0
     status = PROVED
     outer = -1.0
+    # Ends: the list is bisected, and the steps of a plan are counted.
     while state[_RADIUS] >= 0.0 and status <= UNDECIDED:
         radius = state[_RADIUS]
         set_cells(question.space, rows, row, radius, walk.low_cell, walk.high_cell)

@@ -191,6 +191,7 @@ def next_clique(search, first, count, least):
         end = parts.end[first + depth]
         is_last = depth == count - 1
         entered = False
+        # Ends: the place moves on.
         while at < end and not entered:
             total = walk.total[depth] + parts.gain[at]
             # Sound: gains fall from here on, and the suffix bounds every continuation.

@@ -181,6 +181,7 @@ def _forward(walk, feature, low, high):
 @noalloc_kernel
 def _back(walk, length):
     """Leave ranges until the path has a given length."""
+    # Ends: the path gets shorter.
     while walk.size[_PATH] > length:
         walk.size[_PATH] -= 1
         step = walk.size[_PATH]

@@ -46,9 +46,9 @@ def cell_distance(space, feature, first, last, home, value, rates, sides):
     rates  float64, twice          down and up
     sides  float64, twice          low and high: bounds at any radius
 
-    A cell above the row's is reached at its lower threshold (attained), a cell below just beyond
-    its upper threshold (approached). The open ball of a radius holds a point of the cells iff the
-    exact distance is smaller.
+    A cell above the row's is reached at its lower threshold (attained), a cell below at its last
+    number; among real numbers that is just beyond its upper threshold (approached). The open ball
+    of a radius holds a point of the cells iff the exact distance is smaller.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def cell_distance(space, feature, first, last, home, value, rates, sides):
         threshold = space.cut[start + last]
         if threshold <= sides[0]:
             return np.inf, True
-        distance, _ = quotient_down(value, threshold, rates[0])
-        return distance, True
+        distance, is_exact = quotient_down(value, space.below[start + last], rates[0])
+        return distance, space.is_real or not is_exact
     return 0.0, False
 
 
@@ -205,9 +205,9 @@ class Reach(NamedTuple):
 def may_take(space, feature, value, point, reach, is_single):
     """Whether a feature may take a value in the set around a row.
 
-    Sound: sets hold real numbers, and a cell may share some with the set but none of the input
-    precision. Then, and only then, the cell's nearest such number outside the set stands for them:
-    the model cannot tell it from numbers of the set.
+    Sound: a set of real numbers may share some with a cell but none of the input precision. Then,
+    and only then, the cell's nearest such number outside the set stands for them: the model cannot
+    tell it from numbers of the set.
     """
     low, high, is_ball = reach.low, reach.high, reach.is_ball
     first = space.cut_start[feature]
@@ -220,6 +220,8 @@ def may_take(space, feature, value, point, reach, is_single):
         is_reachable = is_reached(distance, is_exact, False, reach.radius, reach.is_open)
     if is_reachable and low <= point <= high:
         return True
+    if not space.is_real:
+        return False
     inwards = next_float(point, -np.inf if is_above else np.inf, is_single)
     if is_above:
         end = space.cut[first + cell - 1] if cell > 0 else -np.inf

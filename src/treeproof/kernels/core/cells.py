@@ -31,6 +31,9 @@ class RankSpace(NamedTuple):
 
     cut_start: np.ndarray  # (n_features + 1,) int64; where each feature's thresholds start in `cut`
     cut: np.ndarray  # (n_cuts,) float64; sorted distinct thresholds per feature
+    # Last double below each threshold; among real numbers, which have none, the threshold itself
+    below: np.ndarray  # (n_cuts,) float64
+    is_real: bool  # sets hold all real numbers, otherwise doubles alone
     # TESTED: feature, or NOTHING at a leaf; CUT: number of the node's threshold within its feature;
     # NEXT: right child, or the leaf's row of values; FLAGS
     nodes: np.ndarray  # (n_nodes, 4) uint32
@@ -51,6 +54,9 @@ class Batch(NamedTuple):
     low: np.ndarray  # (n_rows, n_features) float64; domain of a ball, or the boxes
     high: np.ndarray  # (n_rows, n_features) float64
     skip: np.ndarray  # (n_rows,) bool; rows that are left out
+    # Of balls: the radius of the closed ball in which any violation will do
+    within: np.ndarray  # (n_rows,) float64
+    takes_any: bool  # any violation will do, as in boxes; otherwise the nearest is wanted
 
 
 class Region(NamedTuple):
@@ -64,6 +70,8 @@ class Region(NamedTuple):
     low: np.ndarray  # (n_features,) float64
     high: np.ndarray  # (n_features,) float64
     is_ball: bool
+    within: float  # of a ball: nothing farther matters
+    takes_any: bool  # any violation will do; otherwise the nearest is wanted
 
 
 class CellBox(NamedTuple):
@@ -79,6 +87,7 @@ def cell_of(space, feature, value):
     low = space.cut_start[feature]
     first = low
     high = space.cut_start[feature + 1]
+    # Ends: the range is halved.
     while low < high:
         middle = (low + high) >> 1
         if space.cut[middle] <= value:
@@ -114,7 +123,10 @@ def new_region(space, batch, number, is_ball):
         for feature in range(len(row)):
             if np.isinf(row[feature]):
                 home[feature] = FIXED
-    return Region(row, home, batch.down, batch.up, batch.low[number], batch.high[number], is_ball)
+    return Region(
+        row, home, batch.down, batch.up, batch.low[number], batch.high[number], is_ball,
+        batch.within[number], batch.takes_any or not is_ball,
+    )  # fmt: skip
 
 
 @inner_kernel

@@ -105,6 +105,7 @@ def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
     box = CellBox(low_cell, high_cell)
     buffer = new_buffer(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
     tree = np.int64(0)
+    # Ends: the buffer doubles until the trees fit.
     while tree < n_trees:
         tree = restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer)
         if tree < n_trees:
@@ -169,6 +170,7 @@ def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
     stack[0, 2] = NOTHING
     length = np.uint64(0)
     has_room = True
+    # Ends: each node is taken from the stack once.
     while top > 0:
         top -= ONE
         node = np.uint64(stack[top, 0])

@@ -71,7 +71,7 @@ def random_below(generator, count):
 def kick(problem, state, generator, point):
     """Move a point into other leaves of a few random trees, as little as that needs.
 
-    Of two random leaves of a tree the one with more gain is taken.
+    The point may end outside the box. Of two random leaves of a tree that with more gain is taken.
     """
     factors = problem.factors
     if problem.n_factors == 0:
@@ -92,7 +92,6 @@ def kick(problem, state, generator, point):
             high = state.reach[state.range_high[entry], HIGH]
             point[slot] = min(max(point[slot], low), high)
             entry += n_alive
-    clip_point(problem, state, point)
 
 
 @noalloc_kernel
@@ -128,7 +127,10 @@ def dive(problem, state, target, bound, stack, generator):
 
 @noalloc_kernel
 def start_point(problem, state, target, start, bound, best, stack, generator):
-    """Put the start with the given number into ``target.point``; returns the dual bound."""
+    """Put the start with the given number into ``target.point``; returns the dual bound.
+
+    The point may lie outside the box.
+    """
     if start == 0:
         for cell in range(len(state.marginal)):
             state.marginal[cell] = 0.0
@@ -214,6 +216,9 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
         if bound < floor:
             return NOTHING_THERE if status == NOTHING_FOUND else status
         start += 1
+        # What was best before may lie outside by now. The box holds only what is nearer than the
+        # witness, so that each new one is nearer and there are finitely many.
+        clip_point(problem, state, target.point)
         value = climb(problem, state, target, np.int64(ROUNDS))
         if value < target.need:
             if value > best_value:
@@ -237,6 +242,7 @@ def descend_again(problem, state, target, judge):
 
     Ends with a point of that box which does not; False when no nearer box is left.
     """
+    # Ends: each point that breaks the claim lies in a box of what is nearer than the last one.
     while True:
         if not shrink_box(problem, state, target, target.upper[0], target.is_open[0]):
             return False

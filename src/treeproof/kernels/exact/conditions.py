@@ -32,8 +32,9 @@ OTHERS = 0.1
 """Part of the first weights that is not on the condition that is farthest from holding."""
 ALL_THE_WAY, FIRST_STEP, LONGER, SHORTER = 50.0, 1.0, 2.0, 0.2
 """A change of weights that leaves one, the first smaller one, and how it grows and shrinks."""
-MOST_FAILED, WORTH_MORE = 2, 0.02
-"""Changes in a row that do not pay, and what part of the bound is worth another one."""
+MOST_FAILED, WORTH_MORE, MOST_CHANGES = 2, 0.02, 64
+"""Changes in a row that do not pay, what part of the bound is worth another one, and most changes:
+where conditions tie, a bound that falls to just the floor gains its part for ever."""
 
 
 @inner_kernel
@@ -237,7 +238,9 @@ def improve_weights(problem, state):
     n_failed = 0
     bound, _ = refresh(problem, state)
     copy_into(table.trial, state.weight)
-    while n_failed < MOST_FAILED and bound >= 0.0:
+    for _ in range(MOST_CHANGES):
+        if n_failed == MOST_FAILED or bound < 0.0:
+            break
         if n_failed == 0:
             relaxed_values(problem, state)
         lighten(table.trial, table.value, step, state.weight)

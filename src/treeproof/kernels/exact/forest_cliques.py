@@ -75,7 +75,7 @@ from treeproof.kernels.exact.piece_graph import (
     new_state,
 )
 from treeproof.kernels.exact.primal import NODES
-from treeproof.kernels.exact.row import ball_cells
+from treeproof.kernels.exact.row import ball_cells, drop_reached
 
 
 @noalloc_kernel
@@ -111,6 +111,7 @@ def cover(state, frame, alive, missing, branch):
     first = np.uint64(0)
     is_left = False
     n_classes = 0
+    # Ends: each class lifts the weight that is left of some vertex, or takes all of it.
     while True:
         while first < width and uncovered[first] == 0:
             first += BIT
@@ -392,7 +393,9 @@ def judge_tuple(judge_of, doubt, box, division):
     if judge_nearest(judge_of, box) != AMBIGUOUS:
         return
     if region.is_ball:
-        ball_cells(forest.space, region, np.inf, division.box)
+        ball_cells(forest.space, region, region.within, division.box)
+        if region.takes_any:
+            drop_reached(forest.space, region, judge_of.found, division.box)
     else:
         copy_into(division.box.low, judge_of.box.low)
         copy_into(division.box.high, judge_of.box.high)
@@ -595,6 +598,7 @@ def nearest_clique(judge_of, doubt, leaves, box, base, floor, budget):
     step = FIRST_STEP
     work = np.int64(0)
     limit = np.int64(len(graph.leaf))
+    # Ends: prefixes grow.
     while n_cleared < limit:
         end, step = next_prefix(state, n_cleared, work, step)
         end = min(end, limit)
@@ -616,10 +620,13 @@ def search_prefix(judge_of, doubt, graph, state, room, budget):
     """Search a prefix to its end, judging what is found; returns PROVED or the limit reached."""
     found = judge_of.found
     is_fresh = True
+    # Ends: each call goes on from the clique before, and counts its nodes.
     while True:
         status = search_cliques(state, found.counts, budget, room.clock, is_fresh)
         if status == FOUND:
             status = judge_clique(judge_of, doubt, graph, state, room, budget)
+            if judge_of.region.takes_any and found.upper[0] < np.inf:
+                return PROVED
             limit = n_nearer(graph, state.numbers[LIMIT], found)
             if limit < state.numbers[LIMIT]:
                 retract(state, limit)

@@ -20,6 +20,7 @@ from treeproof.kernels.exact.row import (
     base_and_floor,
     claim_of,
     covers_everything,
+    drop_reached,
     is_excluded_by_eq6,
     known_about,
     status_of_turn,
@@ -98,14 +99,17 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
     radius = first_radius(found) if region.is_ball else np.inf
     doubt = np.full(2, np.inf)
     is_left = np.zeros(len(order), dtype=np.bool_)
+    # Ends: balls grow until they hold everything, or nodes end a turn.
     while True:
         worst = PROVED
         searched = np.inf
         is_left[:] = False
         for index in range(len(order)):
             if region.is_ball:
-                radius = min(radius, found.upper[0])
+                radius = min(radius, found.upper[0], region.within)
                 ball_cells(forest.space, region, radius, box)
+                if region.takes_any:
+                    drop_reached(forest.space, region, found, box)
             claim = claim_of(alternatives, group, order[index])
             found.counts[RESTRICTIONS] += 1
             leaves = restrict(
@@ -122,7 +126,7 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
             status, cleared = nearest_clique(judge_of, doubt, leaves, box, base, floor, budget)
             searched = min(searched, cleared)
             is_left[index] = status == NODE_LIMIT
-            if not region.is_ball and found.upper[0] < np.inf:
+            if region.takes_any and found.upper[0] < np.inf:
                 return PROVED
             if status == TIME_LIMIT and index < len(order) - 1:
                 return status
@@ -143,20 +147,21 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
                 # The alternative that best leaves reach first is the nearest as a rule.
                 claim = claim_of(alternatives, group, order[0])
                 climb(forest, claim, region, walk, found, deadline)
-            if region.is_ball and found.upper[0] < np.inf:
+            if not region.takes_any and found.upper[0] < np.inf:
                 n_left = max(np.sum(is_left), 1)
                 work = FOR_NODE * min(limits.patience, MOST_NODES) // n_left
                 for index in range(len(order)):
                     if is_left[index]:
                         claim = claim_of(alternatives, group, order[index])
                         approach(forest, claim, region, found, work, deadline)
-            # Sound: in a box any violation is an answer.
-            return PROVED if found.upper[0] < np.inf and not region.is_ball else worst
+            # Sound: where any violation is an answer, this is one.
+            return PROVED if found.upper[0] < np.inf and region.takes_any else worst
         if is_in_doubt:
             return NEAR_TIE
         if found.upper[0] <= radius and found.upper[0] < np.inf:
             return PROVED
-        if not region.is_ball or covers_everything(forest.space, region, box):
+        is_whole = region.is_ball and radius >= region.within
+        if is_whole or not region.is_ball or covers_everything(forest.space, region, box):
             # Sound: all was searched. A witness may lie beyond the ball, whose cells hold more.
             found.lower[0] = found.upper[0]
             return PROVED

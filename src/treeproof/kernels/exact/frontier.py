@@ -170,6 +170,7 @@ def inherit(frontier, problem, state):
         # Both are in the order of trees; keys of trees are below 0, and fall.
         while at < end and (key[at] >= 0 or key[at] > tree):
             at += 1
+        # Ends: the place moves on.
         while at < end and key[at] == tree:
             last = at + 2
             while last < end and key[last] >= 0:

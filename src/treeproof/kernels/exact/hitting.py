@@ -180,6 +180,7 @@ def holds_any(choice):
 @noalloc_kernel
 def next_place(choice, depth):
     """Take the next place of the set at a depth that forms no forbidden set; -1 if none is left."""
+    # Ends: the place moves on.
     while choice.next[depth] < len(choice.unit):
         place = choice.next[depth]
         choice.next[depth] += 1

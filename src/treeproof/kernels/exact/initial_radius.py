@@ -160,6 +160,7 @@ def nearest_sum(forest, region, coefficient, missing, radius, limit, frontier, b
             if bucket_end(bucket, lowest) >= limit:
                 return np.inf
             farthest = bucket
+        # Ends: each branch is taken once.
         while frontier.head[bucket] != NOTHING:
             branch = frontier.head[bucket]
             frontier.head[bucket] = frontier.branches[branch, AFTER]
@@ -202,7 +203,7 @@ def order_alternatives(forest, alternatives, group, region, radius):
         for index in range(count):
             order[index] += first
         return order, radius
-    nearest = np.inf
+    nearest = region.within
     first_radius = np.empty(count, dtype=np.float64)
     start = forest.semantics.start
     conditions = alternatives.conditions

@@ -78,6 +78,7 @@ def add_place(boxes, bound):
     place = boxes.heap[at]
     boxes.known[place, BOUND] = bound
     boxes.size[0] = at + 1
+    # Ends: the place moves up the heap.
     while at > 0:
         above = (at - 1) // 2
         if boxes.known[boxes.heap[above], BOUND] >= bound:
@@ -97,6 +98,7 @@ def take_place(boxes):
     moved = boxes.heap[size]
     boxes.heap[size] = place
     at = 0
+    # Ends: the place moves down the heap.
     while True:
         below = 2 * at + 1
         if below >= size:

@@ -547,6 +547,7 @@ def work_on(problem, state, target, judge, best, patience):
     turn = 0
     is_root = patience == ROOT_PATIENCE
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
+    # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.

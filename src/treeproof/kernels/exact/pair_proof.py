@@ -263,6 +263,7 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     is_exact_at_zero = (
         aim.mode == VALUE and forest.copies.is_difference and forest.is_alike and bound <= 0.0
     )
+    # Ends: the trees of all outputs are added once.
     while True:
         has_all_trees = forest.has_all_trees
         leaves, fits = pair_leaves(

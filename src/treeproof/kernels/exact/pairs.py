@@ -302,6 +302,7 @@ def pair_tree(tests, copies, box, first, second, tree, buffer):
     nothing = (NO_COLUMN, 0, 0)
     top = push_pair(stack, 0, trees.root[tree], trees.root[tree], 0, nothing, nothing)
     length = 0
+    # Ends: each pair of nodes is taken from the stack once.
     while top > 0:
         top -= 1
         one, other = stack[top, 0], stack[top, 1]

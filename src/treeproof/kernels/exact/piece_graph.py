@@ -67,6 +67,7 @@ def weigh(leaves, base, floor):
             difference = excess(leaves.leaf_gain[leaf], least[tree], exponent)
             weight[leaf] = np.int64(math.ceil(ldexp(difference, PRECISION - exponent)))
             rest = weight[leaf]
+            # Ends: Euclid's rests fall.
             while rest != 0:
                 divisor, rest = rest, divisor % rest
     required = np.int64(math.floor(missing))

@@ -181,6 +181,7 @@ def rise(graph, stand, first):
     list_close(graph, stand)
     idle = 0
     feature = first
+    # Ends: each move raises the weight.
     while idle < n_features and stand.numbers[VALUE] < graph.required:
         idle += 1
         if stand.chances[feature] > 0:

@@ -51,6 +51,9 @@ class PriceList(NamedTuple):
     takes_any: bool  # any violation within the limit will do, otherwise the cheapest is sought
     limit: float  # no point beyond this is asked about
     is_limit_exact: bool  # otherwise it was rounded up
+    # What only approaches a limit is beyond it: any violation within the limit will do, or there is
+    # a witness that only approaches its cost, and what attains that is sought
+    is_closed: np.ndarray  # (1,) bool
 
 
 class Kept(NamedTuple):
@@ -115,9 +118,9 @@ def keep_affordable(space, prices, limit):
         if best[twin] < 0 or is_cheaper(prices, atom, best[twin]):
             best[twin] = atom
     shrink = 1.0 if prices.is_max else 1.0 - (n_axes + 4) * 2.0**-52
-    # What costs a little more than its double is not within a limit that is meant as it is. Limits
-    # below a witness are rounded, and leave room for that little.
-    is_closed = prices.is_max and prices.takes_any
+    # What costs a little more than its double is not within a limit that is meant as it is. Other
+    # limits below a witness are rounded, and leave room for that little.
+    is_closed = prices.is_closed[0]
     rank = np.empty(n_atoms + 1, dtype=np.int32)
     kept = np.empty(n_atoms, dtype=np.int32)
     cost = np.empty(n_atoms, dtype=np.float64)
@@ -295,6 +298,7 @@ def restrict_along(forest, space, kept, coefficient, limit):
     spent[0] = kept.total * shrink
     purse = Purse(limit, shrink, spent)
     tree = np.int64(0)
+    # Ends: the buffer doubles until the trees fit.
     while tree < n_trees:
         tree = _restrict_along(forest, space, kept, coefficient, purse, tree, buffer)
         if tree < n_trees:

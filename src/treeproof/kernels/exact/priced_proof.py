@@ -118,6 +118,7 @@ def close_priced(problem, state, quest, recorder):
     enter_box(problem, state)
     bound, _ = refresh(problem, state)
     turn = 0
+    # Ends: sweeps are counted.
     while True:
         if not is_settled and (bound < floor or turn == PRICED_SWEEPS):
             bound = settle_price(problem, state, quest)
@@ -181,7 +182,7 @@ def record_priced_problem(problem, state, quest, recorder, tape, budget):
             if slot < 0:
                 decode_cheapest(problem, state, quest)
                 is_dear = point_cost(problem, quest, quest.point) > quest.limit[0]
-                if judge_priced(problem, quest) == BROKEN:
+                if not is_dear and judge_priced(problem, quest) == BROKEN:
                     return NEAR_TIE, tape  # within the margin of the limit, there is a violation
                 put(tape, DEAR if is_dear else EXACT, 1)
                 is_open = False
@@ -244,7 +245,10 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
     problem = build_problem(base, leaves, kept.box)
     counts = np.zeros(4, dtype=np.int64)
     nothing = np.zeros(1, dtype=np.float64)
-    found = PricedFound(nothing, nothing, np.empty(len(prices.row)), counts, nothing, nothing)
+    found = PricedFound(
+        nothing, np.full(1, np.inf), np.zeros(1, dtype=np.bool_), np.empty(len(prices.row)),
+        counts, nothing, nothing,
+    )  # fmt: skip
     quest = new_quest(forest, claim, space, prices, kept, found, problem, (floor, np.inf))
     set_limit(problem, quest, prices.limit, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
@@ -284,7 +288,7 @@ def record_priced(forest, alternatives, batch, limits, status, seconds):
             prices = PriceList(
                 batch.rows[number], batch.cost[number], batch.is_open[number],
                 batch.is_exact[number], batch.value[number], batch.grid[number], batch.is_max,
-                batch.is_max, limit, batch.is_limit_exact,
+                batch.is_max, limit, batch.is_limit_exact, np.full(1, True),
             )  # fmt: skip
             tape = put_kept(batch.space, keep_affordable(batch.space, prices, limit), tape)
             group = batch.groups[number]

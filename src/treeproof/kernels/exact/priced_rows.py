@@ -195,6 +195,7 @@ def outlook_of(forest, claim, space, prices, limit, most):
     Sound: best leaves that do not reach the floor within a limit say that violations cost more.
     """
     low = 0.0
+    # Ends: the limit grows by a factor, and everything is within the largest.
     while True:
         limit = min(limit, most)
         kept = keep_affordable(space, prices, limit)
@@ -384,7 +385,7 @@ def within_part(prices, cheapest, parts, number):
                 cost[atom] = price
     return PriceList(
         prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.grid,
-        prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact,
+        prices.is_max, prices.takes_any, prices.limit, prices.is_limit_exact, prices.is_closed,
     )  # fmt: skip
 
 
@@ -586,6 +587,8 @@ def search_priced_row(ways, guess, budget):
             return worst
         if prices.takes_any and worst == UNDECIDED:
             return PROVED
+        if worst == PROVED and prices.takes_any:
+            found.upper[0] = np.inf  # of what seemed to lie at the limit, nothing is within it
         if worst == PROVED:
             # Sound: every alternative was proved to cost more than this, but for what is no cheaper
             # than the witness, to which `searched` was lowered.
@@ -645,11 +648,12 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
             batch.rows[number], batch.cost[number], batch.is_open[number],
             batch.is_exact[number], batch.value[number],
             batch.grid[number], batch.is_max, not is_cheapest,
-            batch.limit[number], batch.is_limit_exact,
+            batch.limit[number], batch.is_limit_exact, np.full(1, not is_cheapest),
         )  # fmt: skip
         found = PricedFound(
             columns.lower[number : number + 1], columns.upper[number : number + 1],
-            columns.witness[number], columns.counts[number], np.zeros(1, dtype=np.float64),
+            columns.is_open[number : number + 1], columns.witness[number],
+            columns.counts[number], np.zeros(1, dtype=np.float64),
             columns.eq6_radius[number : number + 1],
         )  # fmt: skip
         budget = Budget(limits.nodes, limits.memory_bytes, started + limits.time_s)

@@ -29,7 +29,7 @@ from treeproof.kernels.core.status import (
 from treeproof.kernels.exact.conditions import improve_weights, lighten, weigh
 from treeproof.kernels.exact.dual import enter_box, marginals
 from treeproof.kernels.exact.narrow_dual import enter_narrow, marginals_narrow
-from treeproof.kernels.exact.priced_leaves import is_cheaper
+from treeproof.kernels.exact.priced_leaves import is_beyond, is_cheaper
 from treeproof.kernels.exact.priced_terms import (
     drop_dear,
     improve_price,
@@ -168,6 +168,7 @@ def make_cheaper(problem, state, quest, gain):
     Returns the gain.
     """
     values, cost, point = quest.values, quest.cost, quest.point
+    # Ends: each move saves cost, and points are finitely many.
     while True:
         best_slot = -1
         best_cell = np.int32(0)
@@ -283,6 +284,30 @@ def put_value(space, prices, axis, atom, point):
         point[space.columns[first + index]] = space.choices[start + index]
 
 
+@noalloc_kernel
+def place_of(problem, quest, number):
+    """Place of the kept atom of the quest's point in an axis: those of slots, then all others."""
+    if number < problem.n_slots:
+        return quest.place[quest.point[number]]
+    return quest.kept.bottom[quest.others[number - problem.n_slots]]
+
+
+@noalloc_kernel
+def cost_with_others(problem, quest):
+    """What the quest's point costs in all axes, and whether it only approaches that."""
+    prices, kept = quest.prices, quest.kept
+    cost = point_cost(problem, quest, quest.point)
+    cost = max(cost, quest.elsewhere) if prices.is_max else cost + quest.elsewhere
+    for number in range(len(kept.bottom)):
+        place = place_of(problem, quest, number)
+        if not prices.is_max:
+            if prices.is_open[kept.atom[place]]:
+                return cost, True
+        elif kept.cost[place] == cost and is_beyond(prices, kept.atom[place]):
+            return cost, True
+    return cost, False
+
+
 WITHIN, AT_THE_LIMIT, ABOVE = 0, 1, 2
 """Whether a point is within the limit, too near to it for sums of doubles to tell, or above."""
 
@@ -296,6 +321,11 @@ def side_of_limit(problem, quest):
     unclear is not decided.
     """
     prices, kept = quest.prices, quest.kept
+    if not prices.takes_any:
+        cost, is_open = cost_with_others(problem, quest)
+        upper = quest.found.upper[0]
+        if cost > upper or (cost == upper and (is_open or not quest.found.is_open[0])):
+            return ABOVE  # Sound: it is no cheaper than the witness.
     if prices.is_max:
         # Atoms at the limit were kept only if they are within it.
         return WITHIN if point_cost(problem, quest, quest.point) <= quest.limit[0] else ABOVE
@@ -307,10 +337,7 @@ def side_of_limit(problem, quest):
     limit = prices.limit if prices.takes_any else quest.limit[0]
     n_axes = len(kept.bottom) if prices.takes_any else problem.n_slots
     for number in range(n_axes):
-        if number < problem.n_slots:
-            place = quest.place[quest.point[number]]
-        else:
-            place = kept.bottom[quest.others[number - problem.n_slots]]
+        place = place_of(problem, quest, number)
         total, lost = two_sum(total, kept.cost[place])
         error += lost
         is_open = is_open or prices.is_open[kept.atom[place]]
@@ -350,14 +377,14 @@ def judge_priced(problem, quest):
     verdict = judge(quest.forest, quest.claim, point, quest.fixed, quest.total)
     if verdict == BROKEN:
         cost = point_cost(problem, quest, quest.point)
-        found.upper[0] = (
-            max(cost, quest.elsewhere) if quest.prices.is_max else cost + quest.elsewhere
-        )
+        found.upper[0], found.is_open[0] = cost_with_others(problem, quest)
         copy_into(found.values, point)
         if side == AT_THE_LIMIT:
             return np.int64(AMBIGUOUS)
         if side == ABOVE:
-            return verdict  # Sound: the limit stays, since atoms beyond it were not kept
+            return verdict  # Sound: the limit stays, since atoms beyond it were not kept.
+        if not quest.prices.takes_any:
+            quest.prices.is_closed[0] = found.is_open[0]
         set_limit(problem, quest, next_limit(quest.prices, found.upper[0]), cost)
     return verdict
 
@@ -436,6 +463,7 @@ def close_or_split_priced(problem, state, quest, is_root, is_quick, history):
         return CLOSED, 0.0
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
+    # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -573,6 +601,7 @@ def search_priced(problem, state, quest, is_quick, is_part, parts, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
+        # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
             outcome, gap = close_or_split_priced(
                 problem, state, quest, is_root, is_quick, history

@@ -32,11 +32,16 @@ PRICE_SWEEPS, LEAST_PROGRESS, MOST_PRICE_STEPS = 2, 0.01, 24
 most steps: where the bound falls to just the floor with α, each gains its part for ever."""
 
 
+SMALLEST_NORMAL = 2.0**-1022
+"""Doubles below this one are all multiples of the smallest one."""
+
+
 class PricedFound(NamedTuple):
     """What is known about a row; arrays of one entry are overwritten in place."""
 
     lower: np.ndarray  # (1,) float64; no violation costs less
     upper: np.ndarray  # (1,) float64; cost of the witness; infinite without one
+    is_open: np.ndarray  # (1,) bool; the witness only approaches it
     values: np.ndarray  # (n_features,) float64; of the witness
     counts: np.ndarray  # (4,) int64; nodes, sweeps, points, restrictions
     way_lower: np.ndarray  # (1,) float64; no violation by the alternative at hand costs less
@@ -77,21 +82,25 @@ class Quest(NamedTuple):
 
 @noalloc_kernel
 def next_limit(prices, cost):
-    """What a violation may cost that is cheaper than a witness."""
+    """What a violation may cost that is cheaper than a witness, or attains what that approaches."""
+    if prices.is_closed[0] and has_steps(prices, cost):
+        return cost
     if cost <= 0.0:
         return -1.0
-    if prices.is_max:
-        return np.nextafter(cost, 0.0)
-    if has_steps(prices, cost):
-        return cost - prices.grid
-    # The smallest numbers times a factor below 1 may be the same again.
-    return min(cost * (1.0 - CLOSER), np.nextafter(cost, 0.0))
+    if not has_steps(prices, cost):
+        return cost * (1.0 - CLOSER)
+    is_on_grid = prices.grid > 0.0 and not prices.is_max
+    return cost - prices.grid if is_on_grid else np.nextafter(cost, 0.0)
 
 
 @noalloc_kernel
 def has_steps(prices, cost):
-    """Whether costs that are below a given one are so by a step of their grid."""
-    return prices.is_max or (prices.grid > 0.0 and prices.grid >= CLOSER * cost)
+    """Whether costs that are below a given one are so by a step of their grid.
+
+    Sound: sums of the smallest doubles are multiples of the smallest one, and not rounded.
+    """
+    is_on_grid = prices.grid > 0.0 and prices.grid >= CLOSER * cost
+    return prices.is_max or is_on_grid or cost < SMALLEST_NORMAL
 
 
 @noalloc_kernel
@@ -101,11 +110,11 @@ def set_limit(problem, quest, limit, below):
     below  float64  what slots cost at the witness, which is no longer within the limit
 
     Sound: what other axes cost is taken off rounded down. Slots that cost as much as those of the
-    witness are no cheaper than it.
+    witness are no cheaper than it; they may attain what it approaches.
     """
     if not quest.prices.is_max and quest.elsewhere > 0.0:
         limit = np.nextafter(limit - quest.elsewhere * (1.0 - 2.0**-40), np.inf)
-    limit = min(limit, np.nextafter(below, -np.inf))
+    limit = min(limit, below if quest.prices.is_closed[0] else np.nextafter(below, -np.inf))
     quest.limit[0] = limit
     table = problem.conditions
     n_conditions = len(table.weight)

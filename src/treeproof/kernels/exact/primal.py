@@ -473,6 +473,7 @@ def descend(problem, state, target, value):
         saved[slot, 0] = state.box[slot, LOW]
         saved[slot, 1] = state.box[slot, HIGH]
         saved[slot, 2] = target.point[slot]
+    # Ends: each step moves the point nearer.
     while True:
         for slot in range(problem.n_slots):
             saved[slot, 3] = target.point[slot]

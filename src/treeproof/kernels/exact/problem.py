@@ -319,6 +319,7 @@ def build_problem(base, leaves, box):
     segments = np.empty((2 * n_ranges + 2, 2), dtype=np.uint32)
     position = np.empty(n_slots, dtype=np.uint32)
     n_entries = 3 * n_ranges + 64
+    # Ends: the room doubles until the entries fit.
     while True:
         unary = np.zeros(len(cells), dtype=np.float64)
         entries = np.empty((n_entries, 2), dtype=np.uint32)

@@ -267,6 +267,7 @@ def close_box(problem, state, recorder, floor):
         weigh(problem, state.weight)
     bound = enter_box(problem, state)
     turn = 0
+    # Ends: sweeps are counted.
     while True:
         if not is_settled and (bound < floor or turn == WEIGHED_SWEEPS):
             bound = settle_weights(problem, state)
@@ -361,6 +362,7 @@ def record_tuples(problem, state, judge_of, tape, most):
     forest, row = judge_of.forest, judge_of.region.row
     is_tied = judge(forest, judge_of.claim, row, cells, judge_of.total) == AMBIGUOUS
     depth, tree, n_nodes = np.int64(0), np.int64(0), np.int64(0)
+    # Ends: nodes are counted.
     while depth >= 0:
         n_nodes += 1
         if n_nodes > most:

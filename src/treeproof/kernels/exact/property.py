@@ -229,6 +229,7 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     aim.ends[1] = aim.limit + room if aim.ends_when == DECIDED else np.inf
     aim.ends[2] = 0.0
     is_exact_at_zero = aim.mode == VALUE and forest.copies.is_difference and forest.is_alike
+    # Ends: the trees of all outputs are added once.
     while True:
         leaves, fits = pair_leaves(
             forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves,
@@ -291,6 +292,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
     frontier = new_frontier(np.int64(n_columns))
     box, above, ceiling, goal, far = whole, np.inf, -np.inf, -np.inf, np.inf
     status = np.int64(PROVED)
+    # Ends: parts shrink, and nodes and time of the searches in them are counted.
     while True:
         problem, parts = build_pair(forest, aim, box, leaves, slack)
         inside = np.empty(n_columns, dtype=np.int32)

@@ -85,6 +85,7 @@ def mark_units(asked, known, number, member):
 @inner_kernel
 def with_points(asked, known, changed):
     """The family of what points change, with the points that are new."""
+    # Ends: the family grows by one.
     while changed.size[0] < known.size[0]:
         number = changed.size[0]
         changed = with_set(changed, number)
@@ -183,6 +184,7 @@ def lighten_reason(asked, gathered):
     """
     lower = 0.0
     nothing = new_family(len(asked.place))
+    # Ends: each turn finds a point or a set that is new.
     while True:
         best, least = lightest(asked, gathered.sufficient)
         status, weight, members = find_hitting_set(
@@ -193,6 +195,7 @@ def lighten_reason(asked, gathered):
             lower = min(weight, least)
         if status != PROVED or lower == least:
             break
+        # Ends: each point adds units that stay.
         while True:
             answer, gathered = try_units(asked, gathered, members, np.int64(HELD), np.int64(FREE))
             if answer != FOUND:
@@ -256,6 +259,7 @@ def lightest_change(asked, gathered):
     """
     lower = 0.0
     nothing = new_family(len(asked.place))
+    # Ends: each turn finds a point or a set that is new.
     while True:
         best, least = lightest(asked, gathered.changed)
         status, weight, members = find_hitting_set(
@@ -280,6 +284,7 @@ def more_reasons(asked, gathered, count):
 
     What is freed from the start hits every set known, so none of them comes again.
     """
+    # Ends: each turn finds a point or a set that is new.
     while gathered.sufficient.size[0] < count:
         status, weight, members = find_hitting_set(
             gathered.sufficient, gathered.changed, asked.units.weight, np.inf, np.bool_(True),
@@ -299,6 +304,7 @@ def more_changes(asked, gathered, count):
 
     What is kept from the start hits every change known, so none of them comes again.
     """
+    # Ends: each turn finds a point or a set that is new.
     while gathered.changes.size[0] < count:
         status, weight, members = find_hitting_set(
             gathered.changes, gathered.sufficient, asked.units.weight, np.inf, np.bool_(True),

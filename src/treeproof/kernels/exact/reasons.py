@@ -496,6 +496,8 @@ def leave_out(asked, known):
     n_nodes = FIRST_NODES
     order = order_units(asked)
     size = max(len(order) // 2, 1)
+    # Ends: each question frees units, finds what one needs, or asks about half as many; then nodes
+    # end it.
     while True:
         n_tried = gather(asked, known, order, size)
         if n_tried == 0:
@@ -557,6 +559,7 @@ def widen(asked, known, n_nodes):
         limit[feature, 0] = whole.low[feature]
         limit[feature, 1] = whole.high[feature]
     status = PROVED
+    # Ends: each turn halves the gaps of ends that are still open.
     while True:
         n_open = 0
         for turn in range(2 * n_features):

@@ -158,36 +158,39 @@ def ball_cells(space, region, radius, box):
 
 @noalloc_kernel
 def drop_reached(space, region, found, box):
-    """Drop the outer cells of a ball that are no nearer than the witness.
+    """Drop the outer cells of a ball that are no nearer than the witness, or outside the region.
 
     Sound: no point there is nearer, and distances rise outwards from the row's own cell. Cells in
     which only the witness's own distance is attained may hold most of a box: flags change all at
     once.
     """
-    if found.upper[0] == np.inf:
+    upper, is_open = found.upper[0], found.is_open[0]
+    if upper == np.inf:
+        # What attains the radius is within the closed ball, what only approaches it is not.
+        upper, is_open = region.within, True
+    if upper == np.inf:
         return
     for feature in range(len(region.row)):
         home = region.home[feature]
         if home == FIXED:
             continue
         while box.low[feature] < home and is_reached(
-            space, region, feature, box.low[feature], found
+            space, region, feature, box.low[feature], upper, is_open
         ):
             box.low[feature] += 1
         while box.high[feature] > home and is_reached(
-            space, region, feature, box.high[feature], found
+            space, region, feature, box.high[feature], upper, is_open
         ):
             box.high[feature] -= 1
 
 
 @noalloc_kernel
-def is_reached(space, region, feature, cell, found):
-    """Whether a cell is no nearer than the witness."""
+def is_reached(space, region, feature, cell, upper, is_open):
+    """Whether a cell is no nearer than a distance, which may be open: only approached."""
     distance, is_beyond = cell_distance(
         space, feature, cell, cell, region.home[feature], region.row[feature],
         (region.down[feature], region.up[feature]), (region.low[feature], region.high[feature]),
     )  # fmt: skip
-    upper, is_open = found.upper[0], found.is_open[0]
     return distance > upper or (distance == upper and (is_beyond or not is_open))
 
 
@@ -253,6 +256,7 @@ def raise_lower(forest, alternatives, group, region, found, budget):
     box = new_box(forest.space, region)
     end = budget.nodes
     too_hard = found.upper[0]
+    # Ends: the gap between both radii is halved.
     while found.lower[0] < CLOSE * too_hard and found.counts[NODES] < end:
         radius = 0.5 * (found.lower[0] + too_hard)
         nodes = found.counts[NODES] + (end - found.counts[NODES] + FOR_TRIAL - 1) // FOR_TRIAL
@@ -278,8 +282,8 @@ def raise_lower(forest, alternatives, group, region, found, budget):
 
 @inner_kernel
 def search_within(forest, alternatives, group, region, guess, found, budget):
-    """As `search_row`; in balls the last part of a limit is for the lower bound."""
-    if not region.is_ball:
+    """As `search_row`; for radii the last part of a limit is for the lower bound."""
+    if region.takes_any:
         return search_row(forest, alternatives, group, region, guess, found, budget)
     clock = np.empty(2, dtype=np.int64)
     nodes = budget.nodes - (budget.nodes - found.counts[NODES]) // FOR_LOWER
@@ -297,11 +301,12 @@ def search_within(forest, alternatives, group, region, guess, found, budget):
 
 @inner_kernel
 def search_row(forest, alternatives, group, region, guess, found, budget):
-    """Find the nearest violation of a row, or any in a box; ``found`` is valid at any return.
+    """Find the nearest violation of a row, or any in a region; ``found`` is valid at any return.
 
     Returns PROVED when bounds meet (infinite when nothing can break the row), or the limit reached.
     Trial radii grow until a witness is found; then every alternative is searched inside the
-    nearest witness so far.
+    nearest witness so far. Where any will do, they grow up to the region: so a near one is found as
+    soon as its radius would be.
     """
     clock = np.empty(2, dtype=np.int64)
     is_ball = region.is_ball
@@ -332,23 +337,24 @@ def search_row(forest, alternatives, group, region, guess, found, budget):
         searched = np.inf
         for number in order:
             if is_ball:
-                radius = min(radius, found.upper[0])
+                radius = min(radius, found.upper[0], region.within)
                 searched = radius
                 ball_cells(forest.space, region, radius, box)
                 drop_reached(forest.space, region, found, box)
+                is_quick = is_quick and radius < region.within
             claim = claim_of(alternatives, group, number)
             status = explore(forest, claim, region, box, radius, is_quick, found, budget)
             worst = max(worst, status)
             if status > UNDECIDED:
                 return status
-            if found.upper[0] < np.inf and not is_ball:
+            if found.upper[0] < np.inf and region.takes_any:
                 return PROVED
         if worst == PROVED:
             # Sound: every alternative was proved in a ball of at least this radius, but for points
             # no nearer than the witness. What was searched, and nothing else, bounds the answer: a
             # witness may lie beyond the ball, since the cells searched may hold more than the ball.
             found.lower[0] = max(found.lower[0], min(searched, found.upper[0]))
-            if found.lower[0] == found.upper[0]:
+            if found.lower[0] == found.upper[0] or radius >= region.within:
                 return PROVED
         if found.upper[0] < np.inf:
             is_quick = found.upper[0] < FAR_CLOSER * radius
@@ -493,7 +499,8 @@ def solve_batch(forest, alternatives, batch, is_ball, guess, limits, columns):
         status = search_within(forest, alternatives, group, region, first, found, budget)
         radius = SURELY_NEARER * found.eq6_radius[0]
         # A search that ended too early for a lower bound gets a cheap one.
-        is_wanted = is_ball and status != PROVED and found.lower[0] == 0.0 and 0.0 < radius < np.inf
+        is_wanted = status != PROVED and not region.takes_any
+        is_wanted = is_wanted and found.lower[0] == 0.0 and 0.0 < radius < np.inf
         if is_wanted and is_proved_by_eq6(forest, alternatives, group, region, radius):
             found.lower[0] = radius
         if status == NODE_LIMIT:

@@ -174,6 +174,7 @@ def new_judge(forest, claim, region, box, found):
 def judge_point(judge_of, problem, target):
     """Judge `target.point`, or what it was before its descent; a violation becomes the witness."""
     cells, nearest, found = judge_of.cells, judge_of.nearest, judge_of.found
+    # Ends: what is taken back is taken back once.
     while True:
         found.counts[POINTS] += 1
         for feature in range(len(cells)):
@@ -393,6 +394,7 @@ def close_or_split(problem, state, target, is_root, is_quick, history):
     bound = enter_box(problem, state)
     limit = ROOT_SWEEPS if is_root else NODE_SWEEPS
     turn = 0
+    # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -458,9 +460,9 @@ def look_closer(problem, state, target, rounds):
 def search(problem, state, target, judge_of, is_quick, radius, budget):
     """Search a box of cells; what is found is written into ``judge_of.found`` at once.
 
-    In balls the nearest violation is sought. A quick search looks at the root only, a few sweeps,
-    and ends UNDECIDED when nothing is proved, or when a witness is so much nearer than the radius
-    that a smaller ball pays. In other boxes any violation will do.
+    The nearest violation is sought, or any where the region says so. A quick search looks at the
+    root only, a few sweeps, and ends UNDECIDED when nothing is proved, or when a witness is so much
+    nearer than the radius that a smaller ball pays.
 
     Returns
     -------
@@ -481,6 +483,7 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
         history = np.int64(FRESH)
         slot = np.int64(-1)
         cell = np.int64(0)
+        # Ends: each witness is nearer, and what is no witness ends proposals.
         while True:
             outcome, gap = close_or_split(problem, state, target, is_root, is_quick, history)
             if outcome == CLOSED:
@@ -498,7 +501,8 @@ def search(problem, state, target, judge_of, is_quick, radius, budget):
             history = np.int64(REJECTED)
             if verdict == BROKEN:
                 history = np.int64(WITNESSED)
-                if not judge_of.region.is_ball or (found.upper[0] == 0.0 and not found.is_open[0]):
+                is_nearest = found.upper[0] == 0.0 and not found.is_open[0]
+                if judge_of.region.takes_any or is_nearest:
                     return PROVED
                 if is_quick and found.upper[0] < FAR_CLOSER * radius:
                     return UNDECIDED

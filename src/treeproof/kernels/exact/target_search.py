@@ -189,6 +189,7 @@ def work_on(problem, state, target, box, is_root):
     bound, error = refresh(problem, state)
     patience = ROOT_PATIENCE if is_root else PATIENCE
     turn = 0
+    # Ends: sweeps are counted, and counted anew only in a box of fewer cells.
     while True:
         if bound < floor:
             # The sweeps' bound drifts with rounding; only the fresh one closes a box.
@@ -385,6 +386,7 @@ def look_at(quest, sides, place, box, number, is_quick, may_rise):
     n_tried = 0
     best, least_gap, rival = number, np.inf, number
     nowhere = (number, np.int64(-1), np.int64(0))
+    # Ends: each witness is nearer, and each condition is tried once more.
     while True:
         # Points no nearer than the witness are of no use.
         drop_reached(quest.forest.space, region, found, box)

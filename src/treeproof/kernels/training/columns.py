@@ -191,6 +191,7 @@ def find_floor(table, settings, node, histogram, features, drawn, scratch):
 @noalloc_kernel
 def place_of(column, begin, end, value, behind):
     """First place in ``column.order[begin:end]`` with at least a value; behind it if that is 1."""
+    # Ends: the range is halved.
     while begin < end:
         middle = (begin + end) // 2
         here = column.values[column.order[middle]]

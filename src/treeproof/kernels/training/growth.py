@@ -226,6 +226,7 @@ def grow_further(table, settings, growth, scratch, margins):
     state = growth.state[0]
     if state.n_nodes == 0:
         begin_tree(settings, growth)
+    # Ends: each node is taken from the stack once.
     while state.small >= 0 or state.stack_size > 0:
         if state.small >= 0:
             small = growth.nodes[state.small]
