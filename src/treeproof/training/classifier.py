@@ -16,7 +16,9 @@ from treeproof.errors import InvalidInput, check_choice, check_integer, require_
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
+from treeproof.query.perturbations import LInf
 from treeproof.training.binning import training_table
+from treeproof.training.boxes import RowBoxes, boxes_around
 from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
 from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
 
@@ -163,16 +165,9 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def _table(self, rows: TrainingRows) -> TrainingTable:
         """Bin the rows, with the attacker and the constraints of this estimator."""
-        names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else [str(name) for name in names]
         method = check_choice("tree_method", self.tree_method, ("hist", "exact"))
-        self.reach_ = feature_reach(
-            rows.X,
-            names,
-            eps=self.eps,
-            feature_scale=self.feature_scale,
-            frozen_features=self.frozen_features,
-        )
+        self._measure_reach(rows)
+        names = self._names or None
         return training_table(
             rows.X,
             rows.weights,
@@ -186,11 +181,50 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         state = check_random_state(self.random_state)
         return np.random.default_rng(state.randint(np.iinfo(np.int32).max))
 
+    @property
+    def _names(self) -> list[str]:
+        """Names of the columns, where `fit` saw any."""
+        return [str(name) for name in getattr(self, "feature_names_in_", ())]
+
+    def _measure_reach(self, rows: TrainingRows) -> None:
+        """How far the attacker moves each feature of the training rows."""
+        if self.perturbation is None:
+            self.reach_ = feature_reach(
+                rows.X,
+                self._names or None,
+                eps=self.eps,
+                feature_scale=self.feature_scale,
+                frozen_features=self.frozen_features,
+            )
+            return
+        if self.eps != 0.0 or self.feature_scale is not None or self.frozen_features is not None:
+            raise InvalidInput(
+                "'perturbation' says all about the attacker: leave 'eps', 'feature_scale' and"
+                f" 'frozen_features' out. Got eps={self.eps!r}."
+            )
+        boxes = self._boxes(rows.X)
+        moves = np.maximum(boxes.high - boxes.rows, boxes.rows - boxes.low)
+        self.reach_ = np.nan_to_num(moves, nan=0.0, posinf=np.inf).max(axis=0)
+
+    def _boxes(self, values: NDArray[np.float32]) -> RowBoxes:
+        """Where the attacker can put rows; `_measure_reach` comes before."""
+        perturbation = self.perturbation
+        if perturbation is None:
+            perturbation = LInf(1.0, scale=self.reach_)
+        return boxes_around(values, perturbation, self._names)
+
     def _finish(self, trees: Any, base_score: float) -> Self:
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        return self._keep(self._trained_trees(trees, base_score))
+
+    def _keep(self, trained: TrainedTrees) -> Self:
+        self._trained, self._ensemble = trained, to_ensemble(trained)
+        return self
+
+    def _trained_trees(self, trees: Any, base_score: float) -> TrainedTrees:
+        names = self._names
         if any(_NAMES_REFUSED & set(name) for name in names) or len(set(names)) < len(names):
             names = []
-        self._trained = TrainedTrees(
+        return TrainedTrees(
             trees=tuple(trees),
             n_features=self.n_features_in_,
             n_outputs=self.n_outputs_,
@@ -199,8 +233,6 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             feature_names=tuple(names),
             attributes={"treeproof": type(self).__name__, "treeproof_eps": repr(float(self.eps))},
         )
-        self._ensemble = to_ensemble(self._trained)
-        return self
 
 
 def _as_float32(values: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from treeproof.training.boxes import RowBoxes
+from treeproof.errors import InvalidInput
+from treeproof.query.perturbations import Box, LInf
+from treeproof.training.boxes import RowBoxes, boxes_around
 
 _PAIRS_AT_ONCE = 1 << 22
 
@@ -58,9 +60,42 @@ def find_conflicts(
     return Conflicts(best.cover if len(classes) <= 2 else cover_of_all, best.least_error)
 
 
-def _meeting(
-    boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp]
-) -> Any:
+def least_robust_error(X: Any, y: Any, perturbation: LInf | Box) -> float:
+    """The robust error below which no classifier whatever can come on these rows.
+
+    Two rows of different classes whose sets meet cannot both be right everywhere in their sets. The
+    answer is the size of a largest matching of such pairs, as a share of the rows: with two classes
+    it is the least error of any function (König's theorem); with more it is a lower bound of that,
+    the best of the matchings between one class and all others.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows; NaN is missing.
+    y : array-like of shape (n_rows,)
+        Labels.
+    perturbation : LInf or Box
+        How rows may move, with a radius.
+
+    Returns
+    -------
+    float
+        Between 0 and the share of all classes but the largest.
+    """
+    names = [str(name) for name in getattr(X, "columns", ())]
+    rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
+        raise InvalidInput(
+            "There must be a matrix of at least one row, and one label for each."
+            f" Got shapes {rows.shape} and {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InvalidInput("Labels must be known. Got NaN.")
+    _, targets = np.unique(labels, return_inverse=True)
+    return find_conflicts(boxes_around(rows, perturbation, names), targets).least_error
+
+
+def _meeting(boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp]) -> Any:
     """Which boxes of one class meet which of the others: sparse (len(own), len(other))."""
     low, high, missing = boxes.low[other], boxes.high[other], np.isnan(boxes.low[other])
     step = max(1, _PAIRS_AT_ONCE // max(len(other), 1))

@@ -1,0 +1,190 @@
+"""Boosting against an attacker: a structure from worst cases of splits, leaves from exact ones."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeproof.kernels.training.attacked import AttackedSettings
+from treeproof.kernels.training.losses import GrownTree
+from treeproof.model.ensemble import Ensemble
+from treeproof.training.attacked import AttackedTable
+from treeproof.training.boxes import RowBoxes
+from treeproof.training.export import TrainedTrees, to_ensemble
+from treeproof.training.refit import LeafFit, fit_against_worst_cases
+from treeproof.training.rounds import Sampling
+from treeproof.training.worst_cases import WorstCases
+
+FloatArray = NDArray[np.float64]
+
+BASE_SCORE = 0.5
+"""The margin before any tree is 0: the bias is in the first tree of each output."""
+
+
+@dataclass(slots=True)
+class RobustRounds:
+    """The state of boosting: for every row the sum of the worst leaves of each tree.
+
+    That sum is a bound of the row's worst margin, which the trees of later rounds make up for.
+    """
+
+    table: AttackedTable
+    targets: NDArray[np.int64]
+    weights: FloatArray
+    n_outputs: int
+    settings: AttackedSettings
+    sampling: Sampling
+    margins: FloatArray = field(init=False)
+    trees: list[GrownTree] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin with the shares of the classes."""
+        n_classes = max(self.n_outputs, 2)
+        share = np.bincount(self.targets, self.weights, n_classes) / self.weights.sum()
+        start = np.log(np.clip(share, 1e-6, 1.0 - 1e-6))
+        start = start[1:] - start[0] if self.n_outputs == 1 else start - start.mean()
+        self.margins = np.repeat(start[:, None], len(self.targets), axis=1)
+        # In the first trees, so that leaves are all there is.
+        self._start = start
+
+    _start: FloatArray = field(init=False)
+
+    def next_round(self, random: np.random.Generator) -> None:
+        """Grow one tree per output."""
+        taken = self.weights > 0.0
+        if self.sampling.subsample < 1.0:
+            sampled = taken & (random.random(len(taken)) < self.sampling.subsample)
+            taken = sampled if sampled.any() else taken
+        rows = np.flatnonzero(taken).astype(np.int32)
+        gradients = self._gradients()
+        for output in range(self.n_outputs):
+            features = self.table.usable
+            if self.sampling.colsample_bytree < 1.0 and len(features):
+                count = max(1, int(self.sampling.colsample_bytree * len(features)))
+                features = np.sort(random.choice(features, count, replace=False))
+            settings = self.settings._replace(seed=int(random.integers(1 << 62)))
+            grown, tree = self.table.grow(
+                np.ascontiguousarray(gradients[output]), settings, rows, features.astype(np.int32)
+            )
+            self.table.add_worst(grown, tree, self.wants_more(output), self.margins[output])
+            if len(self.trees) < self.n_outputs:
+                value = grown.value + np.float32(self._start[output])
+                grown = grown._replace(value=np.where(grown.left < 0, value, np.float32(0.0)))
+            self.trees.append(grown)
+
+    def wants_more(self, output: int) -> NDArray[np.bool_]:
+        """Rows whose attacker looks for small sums of an output."""
+        return self.targets == (1 if self.n_outputs == 1 else output)
+
+    def broken(self) -> FloatArray:
+        """Whether each row's label may be another one somewhere, as far as the bounds tell."""
+        if self.n_outputs == 1:
+            return np.where(self.targets == 1, self.margins[0] < 0.0, self.margins[0] >= 0.0)
+        rows = np.arange(len(self.targets))
+        others = self.margins.copy()
+        others[self.targets, rows] = -np.inf
+        return (self.margins[self.targets, rows] <= others.max(axis=0)).astype(np.float64)
+
+    def _gradients(self) -> FloatArray:
+        """Gradients and hessians of the loss at the worst sums, weights included."""
+        n_rows = len(self.targets)
+        gradients = np.empty((self.n_outputs, n_rows, 2))
+        if self.n_outputs == 1:
+            share = 1.0 / (1.0 + np.exp(-np.clip(self.margins, -500.0, 500.0)))
+            scale = 1.0
+        else:
+            share = np.exp(self.margins - self.margins.max(axis=0))
+            share /= share.sum(axis=0)
+            scale = 2.0
+        is_own = np.stack([self.wants_more(output) for output in range(self.n_outputs)])
+        gradients[:, :, 0] = (share - is_own) * self.weights
+        gradients[:, :, 1] = np.maximum(scale * share * (1.0 - share), 1e-6) * self.weights
+        return gradients
+
+
+@dataclass(slots=True)
+class RobustFit:
+    """Rows, a structure that was grown for them, and leaves for any penalty."""
+
+    boxes: RowBoxes
+    targets: NDArray[np.int64]
+    weights: FloatArray
+    trained: TrainedTrees
+    n_jobs: int = 1
+    node_limit: int = 2000
+    _worst: WorstCases | None = None
+    _known: LeafFit | None = None
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The structure with the leaves it was grown with."""
+        return to_ensemble(self.trained)
+
+    @property
+    def worst(self) -> WorstCases:
+        """Worst cases of the rows."""
+        if self._worst is None:
+            self._worst = WorstCases(
+                self.ensemble,
+                self.boxes,
+                self.targets,
+                node_limit=self.node_limit,
+                n_jobs=self.n_jobs,
+            )
+        return self._worst
+
+    def leaves(
+        self, penalty: float, on_round: Callable[[int, float], None] | None = None
+    ) -> TrainedTrees:
+        """The structure with leaves that are fitted to its exact worst cases."""
+        worst = self.worst
+        self._known = fit_against_worst_cases(
+            worst, self.weights, penalty, known=self._known, on_round=on_round
+        )
+        return with_leaves(self.trained, worst.ensemble, worst.leaf_values(self._known.values))
+
+
+def with_leaves(trained: TrainedTrees, ensemble: Ensemble, leaf_value: FloatArray) -> TrainedTrees:
+    """The same trees with other leaves, given in the order of an ensemble made of them."""
+    canonical, trees = ensemble.trees, []
+    for number, tree in enumerate(trained.trees):
+        nodes = slice(canonical.root[number], canonical.root[number + 1])
+        leaves = canonical.leaf[nodes][canonical.feature[nodes] < 0]
+        value = np.zeros(len(tree.left), dtype=np.float32)
+        value[canonical.leaf_source[leaves]] = leaf_value[leaves, 0]
+        trees.append(tree._replace(value=value))
+    return replace(trained, trees=tuple(trees))
+
+
+def robust_error(
+    ensemble: Ensemble,
+    boxes: RowBoxes,
+    targets: NDArray[np.int64],
+    weights: FloatArray,
+    *,
+    n_jobs: int = 1,
+) -> float:
+    """Weighted share of the rows that can be broken, or that no proof was found for."""
+    worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
+    _, bounds = worst.find(worst.values_of(ensemble.trees.leaf_value))
+    return float(np.average(bounds <= 0.0, weights=weights))
+
+
+def constant_answer(trained: TrainedTrees, targets: NDArray[np.int64], weights: FloatArray) -> TrainedTrees:
+    """A model that gives every row the label of most rows: a leaf per output."""
+    n_classes = max(trained.n_outputs, 2)
+    share = np.bincount(targets, weights, n_classes) / weights.sum()
+    margin = np.log(np.clip(share, 1e-6, 1.0 - 1e-6))
+    margin = margin[1:] - margin[0] if trained.n_outputs == 1 else margin - margin.mean()
+    nothing = np.full(1, -1, dtype=np.int32)
+    zero = np.zeros(1, dtype=np.float32)
+    trees = tuple(
+        GrownTree(
+            feature=nothing, threshold=zero, missing_left=np.zeros(1, dtype=bool), left=nothing,
+            right=nothing, value=np.array([value], dtype=np.float32), gain=zero,
+            cover=np.array([weights.sum()], dtype=np.float32),
+        )
+        for value in margin
+    )  # fmt: skip
+    return replace(trained, trees=trees)
