@@ -22,15 +22,14 @@ from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.conflicts import find_conflicts
 from treeproof.training.export import starting_margins, to_ensemble
 from treeproof.training.growing import Growers
-from treeproof.training.parameters import MAX_BINS, tree_depth
+from treeproof.training.parameters import MAX_BINS, Sampling, tree_depth
 from treeproof.training.robust_boosting import (
     BASE_SCORE,
     RobustFit,
     RobustRounds,
-    constant_answer,
     robust_error,
 )
-from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
+from treeproof.training.rounds import BoostingRounds, WatchedRows
 
 Progress = Callable[[int, int, dict[str, float]], bool | None]
 
@@ -251,17 +250,6 @@ class RobustGBDTClassifier(TreeClassifier):
         self.n_estimators_ = len(trees) // self.n_outputs_
         return self._finish(trees, base_score)
 
-    def _is_attacked(self, rows: TrainingRows) -> bool:
-        """Whether an attacker can move any value, and is trained against with exact worst cases."""
-        method = check_choice("method", self.method, ("exact", "chen2019"))
-        if method == "chen2019":
-            if self.perturbation is not None:
-                raise InvalidInput("The method 'chen2019' takes 'eps' and no 'perturbation'.")
-            return False
-        self._measure_reach(rows)
-        boxes = self._boxes(rows.X)
-        return bool(np.any(boxes.low < boxes.high))
-
     def _fit_attacked(
         self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator
     ) -> Self:
@@ -271,19 +259,7 @@ class RobustGBDTClassifier(TreeClassifier):
         if self.leaf_penalty is not None:
             penalty = check_real("leaf_penalty", self.leaf_penalty, low=0.0, open_low=True)
             trained = fitted.leaves(penalty)
-        constant = constant_answer(trained, rows.targets, rows.weights)
-        errors = [
-            robust_error(
-                to_ensemble(part), fitted.boxes, rows.targets, rows.weights, n_jobs=fitted.n_jobs
-            )
-            for part in (trained, constant)
-        ]
-        self.is_constant_ = errors[1] <= errors[0]
-        self.robust_error_ = min(errors)
-        if self.is_constant_:
-            trained = constant
-        self.n_estimators_ = len(trained.trees) // self.n_outputs_
-        return self._keep(trained)
+        return self._keep_robust(fitted, trained)
 
     def _structure(
         self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator

@@ -21,6 +21,7 @@ from treeproof.training.binning import training_table
 from treeproof.training.boxes import RowBoxes, boxes_around
 from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
 from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
+from treeproof.training.robust_boosting import RobustFit, constant_answer, robust_error
 
 if TYPE_CHECKING:
     import xgboost
@@ -212,6 +213,33 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if perturbation is None:
             perturbation = LInf(1.0, scale=self.reach_)
         return boxes_around(values, perturbation, self._names)
+
+    def _is_attacked(self, rows: TrainingRows) -> bool:
+        """Whether an attacker can move any value, and is trained against with exact worst cases."""
+        method = check_choice("method", self.method, ("exact", "chen2019"))
+        if method == "chen2019":
+            if self.perturbation is not None:
+                raise InvalidInput("The method 'chen2019' takes 'eps' and no 'perturbation'.")
+            return False
+        self._measure_reach(rows)
+        boxes = self._boxes(rows.X)
+        return bool(np.any(boxes.low < boxes.high))
+
+    def _keep_robust(self, fitted: RobustFit, trained: TrainedTrees) -> Self:
+        """Keep a model, or a constant answer where that is as safe on the training rows."""
+        constant = constant_answer(trained, fitted.targets, fitted.weights)
+        errors = [
+            robust_error(
+                to_ensemble(part), fitted.boxes, fitted.targets, fitted.weights, n_jobs=fitted.n_jobs
+            )
+            for part in (trained, constant)
+        ]
+        self.is_constant_ = errors[1] <= errors[0]
+        self.robust_error_ = min(errors)
+        if self.is_constant_:
+            trained = constant
+        self.n_estimators_ = len(trained.trees) // self.n_outputs_
+        return self._keep(trained)
 
     def _finish(self, trees: Any, base_score: float) -> Self:
         return self._keep(self._trained_trees(trees, base_score))

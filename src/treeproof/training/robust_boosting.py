@@ -13,7 +13,7 @@ from treeproof.training.attacked import AttackedTable
 from treeproof.training.boxes import RowBoxes
 from treeproof.training.export import TrainedTrees, to_ensemble
 from treeproof.training.refit import LeafFit, fit_against_worst_cases
-from treeproof.training.rounds import Sampling
+from treeproof.training.parameters import Sampling
 from treeproof.training.worst_cases import WorstCases
 
 FloatArray = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import ParameterGrid, StratifiedKFold
+from sklearn.model_selection import ParameterGrid, RepeatedStratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from treeproof.errors import InvalidInput, check_integer
@@ -47,8 +47,9 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         Structures that are tried, as in scikit-learn; by default stumps, small and deeper trees.
     leaf_penalties : sequence of float
         Penalties of leaves that are tried with each structure, which is grown once.
-    cv : int, default=5
-        Number of folds.
+    cv, n_repeats : int, default=5, 3
+        Number of folds, and how often rows are shared out to them anew: of a few hundred rows one
+        sharing out says little.
     random_state : int, default=0
         How rows are shared out to folds.
     progress : callable, optional
@@ -76,6 +77,7 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         *,
         leaf_penalties: Sequence[float] = PENALTIES,
         cv: int = 5,
+        n_repeats: int = 3,
         random_state: int = 0,
         progress: Callable[[int, int, float], object] | None = None,
     ) -> None:
@@ -83,6 +85,7 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.param_grid = param_grid
         self.leaf_penalties = leaf_penalties
         self.cv = cv
+        self.n_repeats = n_repeats
         self.random_state = random_state
         self.progress = progress
 
@@ -118,10 +121,13 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         )
         if n_folds < 2:
             raise InvalidInput("Cross-validation needs at least two rows of every class.")
-        folds = StratifiedKFold(n_folds, shuffle=True, random_state=self.random_state)
+        n_repeats = check_integer("n_repeats", self.n_repeats, low=1)
+        folds = RepeatedStratifiedKFold(
+            n_splits=n_folds, n_repeats=n_repeats, random_state=self.random_state
+        )
         parts = list(folds.split(rows.X, rows.targets))
         n_candidates = len(structures) * len(penalties)
-        robust = np.empty((n_candidates + 1, n_folds))
+        robust = np.empty((n_candidates + 1, len(parts)))
         plain = np.empty_like(robust)
         for number, params in enumerate(structures):
             for fold, (inside, outside) in enumerate(parts):
