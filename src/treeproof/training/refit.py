@@ -50,6 +50,10 @@ class LeafFit:
     cuts: Cuts
     multipliers: FloatArray
 
+    def broken(self, weights: FloatArray) -> float:
+        """Weight of the rows for which a point with another label was found, ties included."""
+        return float(weights @ (self.margins <= 0.0))
+
 
 def robust_loss(margins: FloatArray, weights: FloatArray) -> float:
     """Weighted sum of the logistic loss."""

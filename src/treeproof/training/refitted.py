@@ -36,7 +36,8 @@ def robust_refit(
     The structure stays: features, thresholds, and where categories and missing values go. What is
     minimised is the robust logistic loss, the loss at the worst point of each row's set, over all
     leaves together; that is a convex problem, with the exact engine finding the worst points.
-    Where the leaves found have no smaller robust loss than the old ones, the old ones stay.
+    Where the leaves found have no smaller robust loss than the old ones, or more of these rows can
+    be broken, the old ones stay.
 
     Parameters
     ----------
@@ -80,7 +81,8 @@ def robust_refit(
     worst = WorstCases(ensemble, boxes, targets, n_jobs=n_jobs)
     before = measure(worst, worst.values_of(ensemble.trees.leaf_value), weights)
     after = fit_against_worst_cases(worst, weights, penalty)
-    if after.loss >= before.loss:
+    # With more than two classes a smaller loss need not mean fewer rows that can be broken.
+    if after.loss >= before.loss or after.broken(weights) > before.broken(weights):
         return copy.deepcopy(model)
     return writer(model, ensemble, worst.leaf_values(after.values))
 

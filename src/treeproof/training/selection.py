@@ -18,7 +18,7 @@ from treeproof.training.export import TrainedTrees, to_ensemble
 from treeproof.training.robust_boosting import constant_answer, robust_error
 
 DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
-    {"max_depth": [1], "n_estimators": [60], "conflicts": ["drop"]},
+    {"max_depth": [1], "n_estimators": [60], "conflicts": ["drop", "keep"]},
     {"max_depth": [2], "n_estimators": [40], "conflicts": ["drop"]},
     {"max_depth": [3], "n_estimators": [40], "conflicts": ["drop", "keep"]},
     {
@@ -28,7 +28,7 @@ DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
 )  # fmt: skip
 """Structures that are tried where no others are given."""
 
-PENALTIES = (5.0, 20.0)
+PENALTIES = (5.0, 20.0, 60.0)
 """Penalties of leaves that are tried with each structure."""
 
 

@@ -259,8 +259,8 @@ def test_a_refitted_model_is_safer_and_stays_one_of_its_library(model: Any, n_cl
     assert type(again) is type(model)
     after = tp.load(again)
     assert tp.load(model).fingerprint == before.fingerprint
-    if "own form" not in after.ensemble.provenance.self_test:
-        assert "passed" in after.ensemble.provenance.self_test or type(model).__module__.startswith("treeproof")
+    if not isinstance(model, RobustGBDTClassifier):
+        assert "bit-equal" in after.ensemble.provenance.self_test
     np.testing.assert_array_equal(after.predict(X), again.predict(X))
 
     def loss(ensemble: Any) -> float:
@@ -273,7 +273,7 @@ def test_a_refitted_model_is_safer_and_stays_one_of_its_library(model: Any, n_cl
     if not isinstance(model, RandomForestClassifier | ExtraTreesClassifier | DecisionTreeClassifier):
         # Shares of classes are margins on another scale, so that only their order counts.
         assert loss(after.ensemble) <= loss(before.ensemble)
-    assert broken(after) < broken(before)
+    assert broken(after) < broken(before) if n_classes == 2 else broken(after) <= broken(before)
 
 
 def test_a_refit_that_gains_nothing_changes_nothing() -> None:
