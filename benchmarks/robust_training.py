@@ -95,7 +95,9 @@ def search(eps: float) -> RobustSearchCV:
 def structured(name: str) -> list[dict[str, Any]]:
     """One row per fold."""
     found = []
-    peers = [row for row in csv.DictReader((DATA / "training/peers.csv").open()) if row["set"] == name]
+    peers = [
+        row for row in csv.DictReader((DATA / "training/peers.csv").open()) if row["set"] == name
+    ]
     for fold, (X, y, X_test, y_test, eps) in enumerate(folds(name)):
         model, seconds = timed(lambda X=X, y=y, eps=eps: search(eps).fit(X, y))
         plain, robust = errors(tp.Model(model.to_ensemble()), X_test, y_test, eps)
@@ -144,7 +146,9 @@ def refit(name: str) -> list[dict[str, Any]]:
         for kind, model in models.items():
             model.fit(X, y)
             before = errors(model, X_test, y_test, eps)
-            again, seconds = timed(lambda m=model, X=X, y=y, e=eps: tp.robust_refit(m, X, y, tp.LInf(e)))
+            again, seconds = timed(
+                lambda m=model, X=X, y=y, e=eps: tp.robust_refit(m, X, y, tp.LInf(e))
+            )
             loaded = tp.load(again)  # the self-test compares margins bit by bit
             after = errors(loaded, X_test, y_test, eps)
             same = bool(np.all(loaded.predict(X_test) == again.predict(X_test)))
@@ -229,7 +233,11 @@ def _structured_table(sets: dict[str, Any]) -> list[str]:
         "",
         "`limit` is the least robust error of any classifier on the test rows, `constant` that of",
         "the training rows' most frequent label. `GROOT`: its forest of 100 trees"
-        + (", trained here." if all(r[0]["groot_live"] for r in sets.values()) else ", as in peers.csv."),
+        + (
+            ", trained here."
+            if all(r[0]["groot_live"] for r in sets.values())
+            else ", as in peers.csv."
+        ),
         "",
         "| set | eps | limit | constant | GROOT plain | GROOT robust | plain | robust | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -282,7 +290,9 @@ def _larger_table(sets: dict[str, Any]) -> list[str]:
     ]
     for name, row in sorted(sets.items()):
         cells = " | ".join(_percent(row[key]) for key in ("limit", "constant", "plain", "robust"))
-        lines.append(f"| {name} | {row['eps']:g} | {row['rows']} | {cells} | {row['seconds']:.0f} |")
+        lines.append(
+            f"| {name} | {row['eps']:g} | {row['rows']} | {cells} | {row['seconds']:.0f} |"
+        )
     return [*lines, ""]
 
 

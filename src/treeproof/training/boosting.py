@@ -19,7 +19,7 @@ from treeproof.kernels.training.losses import (
 )
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.conflicts import find_conflicts
+from treeproof.training.conflicts import MOST_ROWS, find_conflicts
 from treeproof.training.export import starting_margins, to_ensemble
 from treeproof.training.growing import Growers
 from treeproof.training.parameters import MAX_BINS, Sampling, tree_depth
@@ -62,7 +62,7 @@ class RobustGBDTClassifier(TreeClassifier):
         give more cautious models. None leaves them as they were grown. For "exact".
     conflicts : {"drop", "keep"}, default="drop"
         Whether trees are grown without a smallest set of rows such that no two others of different
-        classes can be made the same. For "exact".
+        classes can be made the same; of more than 10,000 rows none is left out. For "exact".
     min_samples_leaf : int, default=10
         Least number of rows that can reach a leaf. For "exact".
     n_estimators : int, default=100
@@ -283,7 +283,8 @@ class RobustGBDTClassifier(TreeClassifier):
             seed=0,
         )
         boxes, weights = self._boxes(rows.X), rows.weights
-        if check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop":
+        drops = check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop"
+        if drops and len(weights) <= MOST_ROWS:
             kept = np.where(find_conflicts(boxes, rows.targets).cover, 0.0, weights)
             if np.all(np.bincount(rows.targets, kept, len(self.classes_)) > 0.0):
                 weights = kept
@@ -305,7 +306,9 @@ class RobustGBDTClassifier(TreeClassifier):
         best_round, best_score = n_rounds - 1, np.inf
         for number in range(n_rounds):
             rounds.next_round(random)
-            scores = {"robust_error_at_most": float(np.average(rounds.broken(), weights=rows.weights))}
+            scores = {
+                "robust_error_at_most": float(np.average(rounds.broken(), weights=rows.weights))
+            }
             for name, part, sets in zip(names, held_out, around, strict=True):
                 ensemble = to_ensemble(self._trained_trees(rounds.trees, BASE_SCORE))
                 scores[name] = robust_error(ensemble, sets, part.targets, part.weights)

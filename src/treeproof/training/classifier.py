@@ -93,6 +93,46 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         numbers_ = Model(self._ensemble).label_indices(rows, n_jobs=self._n_threads())
         return np.asarray(self.classes_[numbers_])
 
+    def robust_error(self, X: Any, y: Any) -> float:
+        """Share of rows that the attacker of this estimator can break, or not proved to be safe.
+
+        Decided by the exact engine for every row; the attacker moves rows as he does in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+        y : array-like of shape (n_rows,)
+            Class labels; a label that the model does not know is wrong everywhere.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        labels = np.asarray(y)
+        if labels.shape != (len(rows),):
+            raise InvalidInput(
+                f"There must be one label for each of the {len(rows)} rows."
+                f" Got labels of shape {labels.shape}."
+            )
+        known = np.isin(labels, self.classes_)
+        targets = np.searchsorted(self.classes_, labels[known]).astype(np.int64)
+        if not known.any():
+            return 1.0
+        weights = np.ones(len(targets))
+        boxes = self._boxes(rows[known])
+        error = robust_error(self._ensemble, boxes, targets, weights, n_jobs=self._n_threads())
+        return float(1.0 - known.mean() * (1.0 - error))
+
+    def boxes(self, X: Any) -> RowBoxes:
+        """Where the attacker of this estimator can put rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+        """
+        check_is_fitted(self)
+        return self._boxes(self._rows(X, reset=False))
+
     def to_ensemble(self) -> Ensemble:
         """Return the trained model in the form that treeproof's engines verify."""
         check_is_fitted(self)
@@ -230,7 +270,11 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         constant = constant_answer(trained, fitted.targets, fitted.weights)
         errors = [
             robust_error(
-                to_ensemble(part), fitted.boxes, fitted.targets, fitted.weights, n_jobs=fitted.n_jobs
+                to_ensemble(part),
+                fitted.boxes,
+                fitted.targets,
+                fitted.weights,
+                n_jobs=fitted.n_jobs,
             )
             for part in (trained, constant)
         ]

@@ -13,6 +13,8 @@ from treeproof.query.perturbations import Box, LInf
 from treeproof.training.boxes import RowBoxes, boxes_around
 
 _PAIRS_AT_ONCE = 1 << 22
+MOST_ROWS = 10_000
+"""Rows whose conflicts training looks for on its own: the pairs grow with their square."""
 
 
 @dataclass(frozen=True, slots=True)

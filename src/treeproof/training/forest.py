@@ -154,7 +154,9 @@ class RobustRandomForestClassifier(TreeClassifier):
                 f" Got {self.monotone_constraints!r}."
             )
         boxes = self._boxes(rows.X)
-        table = AttackedTable.of(boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS))
+        table = AttackedTable.of(
+            boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)
+        )
         natural = self._settings(len(table.usable), n_members)
         share = check_real("max_samples", self.max_samples, low=0.0, high=1.0, open_low=True)
         draws = _Draws.of(np.ascontiguousarray(rows.X.T), rows, share) if self.bootstrap else None

@@ -12,8 +12,8 @@ from treeproof.model.ensemble import Ensemble
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.boxes import RowBoxes
 from treeproof.training.export import TrainedTrees, to_ensemble
-from treeproof.training.refit import LeafFit, fit_against_worst_cases
 from treeproof.training.parameters import Sampling
+from treeproof.training.refit import LeafFit, fit_against_worst_cases
 from treeproof.training.worst_cases import WorstCases
 
 FloatArray = NDArray[np.float64]
@@ -171,7 +171,9 @@ def robust_error(
     return float(np.average(bounds <= 0.0, weights=weights))
 
 
-def constant_answer(trained: TrainedTrees, targets: NDArray[np.int64], weights: FloatArray) -> TrainedTrees:
+def constant_answer(
+    trained: TrainedTrees, targets: NDArray[np.int64], weights: FloatArray
+) -> TrainedTrees:
     """A model that gives every row the label of most rows: a leaf per output."""
     n_classes = max(trained.n_outputs, 2)
     share = np.bincount(targets, weights, n_classes) / weights.sum()

@@ -73,7 +73,9 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def __init__(
         self,
         estimator: RobustGBDTClassifier | None = None,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = None,
+        param_grid: Mapping[str, Sequence[Any]]
+        | Sequence[Mapping[str, Sequence[Any]]]
+        | None = None,
         *,
         leaf_penalties: Sequence[float] = PENALTIES,
         cv: int = 5,
@@ -107,7 +109,9 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             raise InvalidInput(
                 f"RobustSearchCV needs an estimator of method 'exact'. Got {base.method!r}."
             )
-        structures = list(ParameterGrid(list(DEFAULT_GRID) if self.param_grid is None else self.param_grid))
+        structures = list(
+            ParameterGrid(list(DEFAULT_GRID) if self.param_grid is None else self.param_grid)
+        )
         penalties = [float(penalty) for penalty in self.leaf_penalties]
         if not penalties or min(penalties) <= 0.0:
             raise InvalidInput(

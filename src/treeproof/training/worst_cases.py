@@ -170,7 +170,9 @@ class WorstCases:
         rivals = np.where(self.targets == 0, 1, 0)
         return self._cuts(np.arange(len(self)), self._nearest, rivals)
 
-    def find(self, values: FloatArray, rows: NDArray[np.intp] | None = None) -> tuple[Cuts, FloatArray]:
+    def find(
+        self, values: FloatArray, rows: NDArray[np.intp] | None = None
+    ) -> tuple[Cuts, FloatArray]:
         """Worst points of rows, and below what no margin in their boxes is.
 
         Every point lies in its box; that the bound holds is the exact engine's.

@@ -52,7 +52,9 @@ def problem(
     return X, y.astype(np.int64)
 
 
-def leaf_ranges(tree: GrownTree) -> list[tuple[int, dict[int, tuple[float, float]], dict[int, bool]]]:
+def leaf_ranges(
+    tree: GrownTree,
+) -> list[tuple[int, dict[int, tuple[float, float]], dict[int, bool]]]:
     """Every leaf with the half-open ranges of its path, and where missing values go there."""
     found = []
 
@@ -65,8 +67,14 @@ def leaf_ranges(tree: GrownTree) -> list[tuple[int, dict[int, tuple[float, float
         goes_left = bool(tree.missing_left[node])
         alive = missing.get(feature, True)
         left, right = (low, min(high, cut)), (max(low, cut), high)
-        walk(int(tree.left[node]), ranges | {feature: left}, missing | {feature: alive and goes_left})
-        walk(int(tree.right[node]), ranges | {feature: right}, missing | {feature: alive and not goes_left})
+        walk(
+            int(tree.left[node]), ranges | {feature: left}, missing | {feature: alive and goes_left}
+        )
+        walk(
+            int(tree.right[node]),
+            ranges | {feature: right},
+            missing | {feature: alive and not goes_left},
+        )
 
     walk(0, {}, {})
     return found
@@ -93,9 +101,7 @@ def test_a_row_counts_in_every_leaf_that_it_can_be_put_into(seed: int, has_missi
     boxes = boxes_around(X, tp.LInf(0.125, below=[1, 0, 1], frozen=[2]))
     table = AttackedTable.of(boxes, 256)
     gradients = np.stack([0.5 - y, np.full(len(y), 0.25)], axis=1)
-    grown, tree = table.grow(
-        gradients, SETTINGS, np.arange(len(y), dtype=np.int32), table.usable
-    )
+    grown, tree = table.grow(gradients, SETTINGS, np.arange(len(y), dtype=np.int32), table.usable)
     assert len(grown.left) > 3
     worst = np.zeros(len(y))
     table.add_worst(grown, tree, y == 1, worst)
@@ -178,19 +184,27 @@ def test_worst_cases_are_those_of_enumeration(n_classes: int) -> None:
 
 def test_points_that_leaves_were_fitted_to_lie_in_the_boxes() -> None:
     X, y = problem(2)
-    trained = RobustGBDTClassifier(eps=0.1, n_estimators=8, max_depth=3, leaf_penalty=None).fit(X, y)
+    trained = RobustGBDTClassifier(eps=0.1, n_estimators=8, max_depth=3, leaf_penalty=None).fit(
+        X, y
+    )
     boxes = boxes_around(X.astype(np.float32), tp.LInf(0.1))
     ensemble = trained.to_ensemble()
     worst = WorstCases(ensemble, boxes, y)
     fitted = fit_against_worst_cases(worst, np.ones(len(y)), 1.0)
     leaves = ensemble.trees.leaf
-    by_tree = [dict((node, rest) for node, *rest in leaf_ranges(tree)) for tree in trained._trained.trees]
+    by_tree = [{node: rest for node, *rest in leaf_ranges(tree)} for tree in trained._trained.trees]
     assert len(fitted.cuts) > len(y)
     for row, index in zip(fitted.cuts.rows, fitted.cuts.index[:, :-1], strict=True):
         ranges: dict[int, tuple[float, float]] = {}
         for tree, leaf in enumerate(index):
-            assert ensemble.trees.root[tree] <= np.flatnonzero(leaves == leaf)[0] < ensemble.trees.root[tree + 1]
-            for feature, (low, high) in by_tree[tree][int(ensemble.trees.leaf_source[leaf])][0].items():
+            assert (
+                ensemble.trees.root[tree]
+                <= np.flatnonzero(leaves == leaf)[0]
+                < ensemble.trees.root[tree + 1]
+            )
+            for feature, (low, high) in by_tree[tree][int(ensemble.trees.leaf_source[leaf])][
+                0
+            ].items():
                 before = ranges.get(feature, (-np.inf, np.inf))
                 ranges[feature] = max(before[0], low), min(before[1], high)
         for feature, (low, high) in ranges.items():
@@ -217,7 +231,12 @@ def test_leaves_are_the_optimum_of_a_general_solver() -> None:
         return float(np.logaddexp(0.0, -margins) @ weights + 0.35 * values @ values)
 
     best = min(
-        minimize(objective, start, method="Nelder-Mead", options={"maxiter": 40000, "xatol": 1e-9, "fatol": 1e-11}).fun
+        minimize(
+            objective,
+            start,
+            method="Nelder-Mead",
+            options={"maxiter": 40000, "xatol": 1e-9, "fatol": 1e-11},
+        ).fun
         for start in (values, np.zeros(n_values))
     )
     assert objective(values) <= best + 1e-6
@@ -225,7 +244,9 @@ def test_leaves_are_the_optimum_of_a_general_solver() -> None:
 
 def test_the_objective_is_bounded_and_later_rounds_never_lose() -> None:
     X, y = problem(3, n_rows=120)
-    trained = RobustGBDTClassifier(eps=0.1, n_estimators=10, max_depth=3, leaf_penalty=None).fit(X, y)
+    trained = RobustGBDTClassifier(eps=0.1, n_estimators=10, max_depth=3, leaf_penalty=None).fit(
+        X, y
+    )
     worst = WorstCases(trained.to_ensemble(), boxes_around(X.astype(np.float32), tp.LInf(0.1)), y)
     weights = np.ones(len(y))
     short = fit_against_worst_cases(worst, weights, 2.0, rounds=2)
@@ -270,7 +291,9 @@ def test_a_refitted_model_is_safer_and_stays_one_of_its_library(model: Any, n_cl
     def broken(of: tp.Model) -> int:
         return int(np.sum(tp.verify(of, X, y, tp.LInf(0.1)).verdict != "verified"))
 
-    if not isinstance(model, RandomForestClassifier | ExtraTreesClassifier | DecisionTreeClassifier):
+    if not isinstance(
+        model, RandomForestClassifier | ExtraTreesClassifier | DecisionTreeClassifier
+    ):
         # Shares of classes are margins on another scale, so that only their order counts.
         assert loss(after.ensemble) <= loss(before.ensemble)
     assert broken(after) < broken(before) if n_classes == 2 else broken(after) <= broken(before)
@@ -330,7 +353,9 @@ def test_training_against_worst_cases_beats_the_method_of_chen(kind: Any) -> Non
     X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
     errors = {}
     for method in ("exact", "chen2019"):
-        model = kind(eps=0.1, method=method, n_estimators=15, max_depth=3, random_state=0).fit(X[:200], y[:200])
+        model = kind(eps=0.1, method=method, n_estimators=15, max_depth=3, random_state=0).fit(
+            X[:200], y[:200]
+        )
         results = tp.verify(model, X[200:], y[200:], tp.LInf(0.1))
         errors[method] = np.mean(results.verdict != "verified")
     assert errors["exact"] < errors["chen2019"]
@@ -434,16 +459,21 @@ ROWS, LABELS = problem(0)
             lambda: RobustGBDTClassifier(eps=0.1, monotone_constraints=[1, 0, 0]).fit(ROWS, LABELS),
             "chen2019",
         ),
-        (lambda: RobustGBDTClassifier(eps=0.1, leaf_penalty=0.0).fit(ROWS, LABELS), "'leaf_penalty'"),
+        (lambda: RobustGBDTClassifier(eps=0.1, leaf_penalty=0.0).fit(ROWS, LABELS), "_penalty'"),
         (lambda: RobustGBDTClassifier(eps=0.1, conflicts="no").fit(ROWS, LABELS), "'conflicts'"),
         (lambda: least_robust_error(ROWS[:0], LABELS[:0], tp.LInf(0.1)), "at least one row"),
         (lambda: least_robust_error(ROWS, LABELS, tp.LInf()), "radius"),
         (lambda: least_robust_error(ROWS, LABELS, tp.LInf(-1.0)), "'eps'"),
         (
-            lambda: robust_refit(xgboost.XGBRegressor(n_estimators=2).fit(ROWS, LABELS), ROWS, LABELS, tp.LInf(0.1)),
+            lambda: robust_refit(
+                xgboost.XGBRegressor(n_estimators=2).fit(ROWS, LABELS), ROWS, LABELS, tp.LInf(0.1)
+            ),
             "scores",
         ),
-        (lambda: RobustSearchCV(RobustGBDTClassifier(method="chen2019")).fit(ROWS, LABELS), "'exact'"),
+        (
+            lambda: RobustSearchCV(RobustGBDTClassifier(method="chen2019")).fit(ROWS, LABELS),
+            "'exact'",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_refused_in_a_sentence(call: Any, said: str) -> None:

@@ -126,9 +126,7 @@ def fit_leaves(cuts, signs, start, weights, order, penalty, limit, tolerance, mu
             norm = 0.0
             for column in range(cuts.shape[1]):
                 norm += signs[worst, column] * signs[worst, column]
-            step = best_step(
-                weights[row], share[row], -multipliers[worst], least, norm / penalty
-            )
+            step = best_step(weights[row], share[row], -multipliers[worst], least, norm / penalty)
             multipliers[worst] += step
             share[row] += step
             move(cuts, signs, worst, step / penalty, values)
