@@ -228,6 +228,7 @@ def _mean(rows: list[dict[str, Any]], read: Callable[[dict[str, Any]], float]) -
 
 
 def _structured_table(sets: dict[str, Any]) -> list[str]:
+    is_live = all(rows[0]["groot_live"] for rows in sets.values())
     lines = [
         "## Ten structured sets, mean of three folds",
         "",

@@ -304,7 +304,6 @@ def _shape(n_features: int, names: tuple[str, ...]) -> "Ensemble":
         value=np.zeros(1),
         output=0,
     )
-    n_features = len(file.columns) or chunk.values.shape[1]
     return Ensemble(
         trees=builder.finish(),
         n_features=n_features,

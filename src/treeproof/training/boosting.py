@@ -302,7 +302,7 @@ class RobustGBDTClassifier(TreeClassifier):
             patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
         names = [f"validation_{number}" for number in range(len(held_out))]
         around = [self._boxes(part.X) for part in held_out]
-        self.evals_result_ = {name: {"robust_error": []} for name in names}
+        self.evals_result_: Any = {name: {"robust_error": []} for name in names}
         best_round, best_score = n_rounds - 1, np.inf
         for number in range(n_rounds):
             rounds.next_round(random)
@@ -427,7 +427,7 @@ class RobustGBDTClassifier(TreeClassifier):
         if self.early_stopping_rounds is not None:
             patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
         names = [f"validation_{number}" for number in range(len(watched))]
-        self.evals_result_: Any = {name: {metric: []} for name in names}
+        self.evals_result_ = {name: {metric: []} for name in names}
         trees: list[GrownTree] = []
         best_round, best_score = 0, np.inf
         for number in range(n_rounds):

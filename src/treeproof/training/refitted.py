@@ -167,7 +167,7 @@ def _into_lightgbm(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
 
 
 def _into_forest(model: Any, ensemble: Ensemble, table: FloatArray) -> Any:
-    """Shares of classes: the same number for all classes of a leaf, or a factor, changes no label."""
+    """Shares of classes: what is the same for all of a leaf, or a factor, changes no label."""
     estimator = copy.deepcopy(model)
     centred = table - table.mean(axis=1, keepdims=True)
     n_classes = table.shape[1]

@@ -31,6 +31,9 @@ DEFAULT_GRID: tuple[dict[str, list[Any]], ...] = (
 PENALTIES = (5.0, 20.0, 60.0)
 """Penalties of leaves that are tried with each structure."""
 
+FEW_ROWS = 1000
+"""Fewer rows are shared out to folds several times."""
+
 
 class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Choose parameters of robust training by cross-validation with exact proofs.
@@ -47,9 +50,11 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         Structures that are tried, as in scikit-learn; by default stumps, small and deeper trees.
     leaf_penalties : sequence of float
         Penalties of leaves that are tried with each structure, which is grown once.
-    cv, n_repeats : int, default=5, 3
-        Number of folds, and how often rows are shared out to them anew: of a few hundred rows one
-        sharing out says little.
+    cv : int, default=5
+        Number of folds.
+    n_repeats : int or None, default=None
+        How often rows are shared out to folds anew. One sharing out says little of a few hundred
+        rows; None is 3 times for fewer than 1,000 rows and once for more.
     random_state : int, default=0
         How rows are shared out to folds.
     progress : callable, optional
@@ -79,7 +84,7 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         *,
         leaf_penalties: Sequence[float] = PENALTIES,
         cv: int = 5,
-        n_repeats: int = 3,
+        n_repeats: int | None = None,
         random_state: int = 0,
         progress: Callable[[int, int, float], object] | None = None,
     ) -> None:
@@ -125,7 +130,9 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         )
         if n_folds < 2:
             raise InvalidInput("Cross-validation needs at least two rows of every class.")
-        n_repeats = check_integer("n_repeats", self.n_repeats, low=1)
+        n_repeats = 3 if len(rows.targets) < FEW_ROWS else 1
+        if self.n_repeats is not None:
+            n_repeats = check_integer("n_repeats", self.n_repeats, low=1)
         folds = RepeatedStratifiedKFold(
             n_splits=n_folds, n_repeats=n_repeats, random_state=self.random_state
         )

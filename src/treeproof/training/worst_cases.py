@@ -1,6 +1,7 @@
 """The worst point of every row's box for a whole ensemble, found by the exact engine."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of
 from treeproof.errors import UnsupportedModel
-from treeproof.kernels.exact.property import PairBatch, PairColumns, solve_pairs
+from treeproof.kernels.exact.property import PairBatch, PairColumns, PairForest, solve_pairs
 from treeproof.kernels.training.points import leaves_at
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.joined import one_model
@@ -20,7 +21,7 @@ from treeproof.training.boxes import RowBoxes
 FloatArray = NDArray[np.float64]
 
 BIAS_SCALE = 3.0
-"""How much more a step of the bias counts than one of a leaf: it is penalised less by its square."""
+"""How much more a step of the bias counts than one of a leaf; its square is penalised less."""
 GAP = 1e-5
 """By what part of the leaves' magnitude a worst case may miss the worst one."""
 _ROWS_PER_CALL = 64
@@ -181,8 +182,9 @@ class WorstCases:
         n_rows = len(rows)
         table = values[: self.n_values].reshape(-1, self.width).copy()
         table.setflags(write=False)  # as those of every ensemble, for which kernels are compiled
-        trees = self._forest.tests.trees._replace(leaf_value=table)
-        forest = self._forest._replace(tests=self._forest.tests._replace(trees=trees))
+        tests: Any = self._forest.tests
+        trees = tests.trees._replace(leaf_value=table)
+        forest = self._forest._replace(tests=tests._replace(trees=trees))
         bias = values[self.n_values : -1] * BIAS_SCALE
         scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
         cells = self._nearest[rows].copy()
@@ -211,7 +213,7 @@ class WorstCases:
         return self._cuts(rows, cells, rivals), bounds
 
     def _solve(
-        self, forest: object, question: PairQuestion, rows: NDArray[np.intp], gap: float
+        self, forest: PairForest, question: PairQuestion, rows: NDArray[np.intp], gap: float
     ) -> PairColumns:
         n_rows, n_columns = len(rows), self._low.shape[1]
         columns = PairColumns(
