@@ -155,7 +155,8 @@ def refit(name: str) -> list[dict[str, Any]]:
             found.append(
                 {
                     "fold": fold, "kind": kind, "before": before, "after": after,
-                    "seconds": seconds, "equal": same and "passed" in loaded.ensemble.provenance.self_test,
+                    "seconds": seconds,
+                    "equal": same and "passed" in loaded.ensemble.provenance.self_test,
                 }
             )  # fmt: skip
             print(name, found[-1], flush=True)
@@ -234,11 +235,7 @@ def _structured_table(sets: dict[str, Any]) -> list[str]:
         "",
         "`limit` is the least robust error of any classifier on the test rows, `constant` that of",
         "the training rows' most frequent label. `GROOT`: its forest of 100 trees"
-        + (
-            ", trained here."
-            if all(r[0]["groot_live"] for r in sets.values())
-            else ", as in peers.csv."
-        ),
+        + (", trained here." if is_live else ", as in peers.csv."),
         "",
         "| set | eps | limit | constant | GROOT plain | GROOT robust | plain | robust | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -263,8 +260,8 @@ def _refit_table(sets: dict[str, Any]) -> list[str]:
     lines = [
         "## Natural models before and after `robust_refit`",
         "",
-        "Robust error (plain error), mean of three folds; the structure is kept. Margins and labels",
-        "of every refitted model are the same in its own library.",
+        "Robust error (plain error), mean of three folds; the structure is kept. Margins and",
+        "labels of every refitted model are the same in its own library.",
         "",
         "| set | XGBoost | after | LightGBM | after | forest | after |",
         "|---|---|---|---|---|---|---|",

@@ -188,22 +188,22 @@ class WorstCases:
         bias = values[self.n_values : -1] * BIAS_SCALE
         scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
         cells = self._nearest[rows].copy()
-        rivals = np.where(self.targets[rows] == 0, 1, 0)
-        least, bounds = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
-        for own in np.unique(self.targets[rows]):
-            mine = np.flatnonzero(self.targets[rows] == own)
-            others = [1 - own] if self.is_signed else range(self.ensemble.n_outputs)
-            for rival in others:
-                if rival == own:
-                    continue
+        own, least, bounds = self.targets[rows], np.full(n_rows, np.inf), np.full(n_rows, np.inf)
+        order = self._rivals(rows, values)
+        rivals = order[:, 0].copy()
+        for rank in range(order.shape[1]):
+            for label, rival in np.unique(np.stack([own, order[:, rank]], axis=1), axis=0):
+                mine = np.flatnonzero((own == label) & (order[:, rank] == rival))
                 weights = np.zeros(self.ensemble.n_outputs)
                 if self.is_signed:
-                    weights[0] = 1.0 if own == 0 else -1.0
+                    weights[0] = 1.0 if label == 0 else -1.0
                 else:
-                    weights[rival], weights[own] = 1.0, -1.0
+                    weights[rival], weights[label] = 1.0, -1.0
                 question = replace(self._question, first=weights)
-                found = self._solve(forest, question, rows[mine], GAP * scale)
                 shift = float(weights @ bias)
+                # Of later rivals only what is worse than the worst point so far is of interest.
+                limits = -least[mine] - shift if rank else None
+                found = self._solve(forest, question, rows[mine], GAP * scale, limits)
                 margins = np.where(found.is_found, -found.value - shift, np.inf)
                 bounds[mine] = np.minimum(bounds[mine], -found.upper - shift)
                 better = margins < least[mine]
@@ -212,9 +212,26 @@ class WorstCases:
                 rivals[mine[better]] = rival
         return self._cuts(rows, cells, rivals), bounds
 
+    def _rivals(self, rows: NDArray[np.intp], values: FloatArray) -> NDArray[np.intp]:
+        """The other classes of each row, the nearest ones at the row itself first."""
+        if self.is_signed:
+            return 1 - self.targets[rows][:, None]
+        margins = np.empty((len(rows), self.ensemble.n_outputs))
+        for rival in range(self.ensemble.n_outputs):
+            others = np.full(len(rows), rival)
+            margins[:, rival] = self._cuts(rows, self._nearest[rows], others).margins(values)
+        margins[np.arange(len(rows)), self.targets[rows]] = np.inf
+        return np.argsort(margins, axis=1, kind="stable")[:, :-1]
+
     def _solve(
-        self, forest: PairForest, question: PairQuestion, rows: NDArray[np.intp], gap: float
+        self,
+        forest: PairForest,
+        question: PairQuestion,
+        rows: NDArray[np.intp],
+        gap: float,
+        limits: FloatArray | None,
     ) -> PairColumns:
+        """Search rows for the largest value, or for what exceeds a limit of each row's own."""
         n_rows, n_columns = len(rows), self._low.shape[1]
         columns = PairColumns(
             status=np.zeros(n_rows, dtype=np.int64),
@@ -229,15 +246,20 @@ class WorstCases:
         low, high, nearest = (side[rows] for side in (self._low, self._high, self._nearest))
 
         def search(part: slice) -> None:
+            asked = question
+            if limits is not None:
+                limit = float(limits[part.start])
+                asked = replace(question, limit=limit, ends_when="below")
             solve_pairs(
                 forest,
-                aim_of(question, gap, 0.0),
+                aim_of(asked, gap, 0.0),
                 PairBatch(low[part].copy(), high[part].copy(), nearest[part].copy()),
                 self._limits,
                 PairColumns(*(column[part] for column in columns)),
             )
 
-        in_slices(range(0, n_rows, _ROWS_PER_CALL), thread_count(self.n_jobs), search)
+        step = _ROWS_PER_CALL if limits is None else 1
+        in_slices(range(0, n_rows, step), thread_count(self.n_jobs), search)
         return columns
 
     def _cuts(
