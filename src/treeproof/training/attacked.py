@@ -74,14 +74,15 @@ class AttackedTable:
     def grow(
         self,
         gradients: FloatArray,
+        weights: FloatArray,
         settings: AttackedSettings,
         rows: IntArray,
         features: IntArray,
     ) -> tuple[GrownTree, IntArray]:
-        """Grow a tree; return it, and as the kernel has it."""
+        """Grow a tree; return it, and as the kernel has it. Gradients include the weights."""
         if len(features) == 0:
             features = np.zeros(0, dtype=np.int32)
-        table = AttackedRows(self.codes, self.n_cuts, gradients)
+        table = AttackedRows(self.codes, self.n_cuts, gradients, weights)
         tree, numbers = grow_attacked(table, settings, rows, features)
         inner = np.flatnonzero(tree[:, FEATURE] >= 0)
         threshold = np.zeros(len(tree), dtype=np.float32)

@@ -282,6 +282,7 @@ class RobustGBDTClassifier(TreeClassifier):
             features_per_node=natural.features_per_node,
             seed=0,
         )
+        rows = rows.merged()
         boxes, weights = self._boxes(rows.X), rows.weights
         drops = check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop"
         if drops and len(weights) <= MOST_ROWS:

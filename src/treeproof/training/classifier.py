@@ -42,6 +42,18 @@ class TrainingRows:
         """Return some of the rows, by numbers or a mask."""
         return TrainingRows(self.X[rows], self.targets[rows], self.weights[rows])
 
+    def merged(self) -> "TrainingRows":
+        """Rows that are the same as one with their weight, in an order that no caller decides.
+
+        So neither the order of rows nor copies instead of weights change what is trained.
+        """
+        columns = [(self.X + np.float32(0.0)).view(np.uint32), self.targets[:, None]]  # no -0.0
+        table = np.ascontiguousarray(np.concatenate(columns, axis=1).astype(np.uint32))
+        keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        merged = self.taken(first)
+        return TrainingRows(merged.X, merged.targets, np.bincount(place, self.weights))
+
 
 class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Base of the estimators; `fit` leaves a `TrainedTrees` and its `Ensemble` behind."""

@@ -153,6 +153,7 @@ class RobustRandomForestClassifier(TreeClassifier):
                 "'monotone_constraints' are kept by method='chen2019' only where rows can move."
                 f" Got {self.monotone_constraints!r}."
             )
+        rows = rows.merged()
         boxes = self._boxes(rows.X)
         table = AttackedTable.of(
             boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)
@@ -167,7 +168,7 @@ class RobustRandomForestClassifier(TreeClassifier):
             sample = np.flatnonzero(weights > 0.0).astype(np.int32)
             for output in range(self.n_outputs_):
                 gradients = _share_gradients(rows.targets, output, len(self.classes_))
-                gradients *= weights[:, None]
+                round_to_grid(gradients, np.where(weights > 0.0, weights, 1.0))
                 settings = AttackedSettings(
                     reg_lambda=natural.reg_lambda,
                     gamma=natural.gamma,
@@ -178,7 +179,7 @@ class RobustRandomForestClassifier(TreeClassifier):
                     features_per_node=natural.features_per_node,
                     seed=int(drawn.integers(1 << 62)),
                 )
-                trees.append(table.grow(gradients, settings, sample, table.usable)[0])
+                trees.append(table.grow(gradients, weights, settings, sample, table.usable)[0])
         trained = self._trained_trees(trees, BASE_SCORE)
         fitted = RobustFit(boxes, rows.targets, rows.weights, trained, self._n_threads())
         if self.leaf_penalty is not None:

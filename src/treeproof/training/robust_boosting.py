@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.kernels.training.attacked import AttackedSettings
-from treeproof.kernels.training.losses import GrownTree
+from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.model.ensemble import Ensemble
 from treeproof.training.attacked import AttackedTable
 from treeproof.training.boxes import RowBoxes
@@ -58,6 +58,9 @@ class RobustRounds:
             taken = sampled if sampled.any() else taken
         rows = np.flatnonzero(taken).astype(np.int32)
         gradients = self._gradients()
+        for part in gradients:
+            # Sums on a grid are exact, whatever the order of rows.
+            round_to_grid(part, np.where(self.weights > 0.0, self.weights, 1.0))
         for output in range(self.n_outputs):
             features = self.table.usable
             if self.sampling.colsample_bytree < 1.0 and len(features):
@@ -65,7 +68,7 @@ class RobustRounds:
                 features = np.sort(random.choice(features, count, replace=False))
             settings = self.settings._replace(seed=int(random.integers(1 << 62)))
             grown, tree = self.table.grow(
-                np.ascontiguousarray(gradients[output]), settings, rows, features.astype(np.int32)
+                gradients[output], self.weights, settings, rows, features.astype(np.int32)
             )
             self.table.add_worst(grown, tree, self.wants_more(output), self.margins[output])
             if len(self.trees) < self.n_outputs:
@@ -87,7 +90,7 @@ class RobustRounds:
         return (self.margins[self.targets, rows] <= others.max(axis=0)).astype(np.float64)
 
     def _gradients(self) -> FloatArray:
-        """Gradients and hessians of the loss at the worst sums, weights included."""
+        """Gradients and hessians of the loss at the worst sums, without weights."""
         n_rows = len(self.targets)
         gradients = np.empty((self.n_outputs, n_rows, 2))
         if self.n_outputs == 1:
@@ -98,8 +101,8 @@ class RobustRounds:
             share /= share.sum(axis=0)
             scale = 2.0
         is_own = np.stack([self.wants_more(output) for output in range(self.n_outputs)])
-        gradients[:, :, 0] = (share - is_own) * self.weights
-        gradients[:, :, 1] = np.maximum(scale * share * (1.0 - share), 1e-6) * self.weights
+        gradients[:, :, 0] = share - is_own
+        gradients[:, :, 1] = np.maximum(scale * share * (1.0 - share), 1e-6)
         return gradients
 
 

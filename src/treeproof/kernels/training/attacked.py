@@ -42,11 +42,13 @@ class AttackedRows(NamedTuple):
                                                 number of cuts where the value is missing
     n_cuts     int64  (n_features,)
     gradients  float64 (n_rows, 2)              gradient and hessian, weights included
+    weights    float64 (n_rows,)                for how many rows each one stands
     """
 
     codes: NDArray[np.uint16]
     n_cuts: NDArray[np.int64]
     gradients: NDArray[np.float64]
+    weights: NDArray[np.float64]
 
 
 class AttackedSettings(NamedTuple):
@@ -55,7 +57,7 @@ class AttackedSettings(NamedTuple):
     reg_lambda: float
     gamma: float  # least gain of a split
     min_child_weight: float  # least sum of hessians of the rows that can reach a child
-    min_samples_leaf: int  # least number of rows that can reach a child
+    min_samples_leaf: int  # least weight of the rows that can reach a child
     learning_rate: float
     max_depth: int
     features_per_node: int  # how many features, chosen at random, each node may split on
@@ -105,12 +107,12 @@ def attacked_score(left, cross, right, reg_lambda):
 
 
 @noalloc_kernel
-def add_row(sums, gradients, row):
-    """Add one row to its columns of sums."""
-    column = WANTS_MORE if gradients[row, 0] < 0.0 else WANTS_LESS
-    sums[column] += gradients[row, 0]
-    sums[column + 1] += gradients[row, 1]
-    sums[4] += 1.0
+def add_row(sums, rows, row):
+    """Add one row to its columns of sums, and its weight to the last one."""
+    column = WANTS_MORE if rows.gradients[row, 0] < 0.0 else WANTS_LESS
+    sums[column] += rows.gradients[row, 0]
+    sums[column + 1] += rows.gradients[row, 1]
+    sums[4] += rows.weights[row]
 
 
 @inner_kernel
@@ -118,7 +120,7 @@ def search_feature(rows, settings, part, feature, total, scratch, best, found):
     """Let one feature improve the best split of a node.
 
     part     int32   (n,)         rows of the node
-    total    float64 (5,)         their sums, and their number
+    total    float64 (5,)         their sums, and their weight
     scratch  float64 (2, m, 5)    histograms over FIRST and LAST
     best     float64 (1,)         score of the best split so far
     found    int64   (3,)         its feature, its cut, whether missing values go left
@@ -130,8 +132,8 @@ def search_feature(rows, settings, part, feature, total, scratch, best, found):
                 scratch[side, cut, column] = 0.0
     for index in range(len(part)):
         row = part[index]
-        add_row(scratch[FIRST, rows.codes[FIRST, row, feature]], rows.gradients, row)
-        add_row(scratch[LAST, rows.codes[LAST, row, feature]], rows.gradients, row)
+        add_row(scratch[FIRST, rows.codes[FIRST, row, feature]], rows, row)
+        add_row(scratch[LAST, rows.codes[LAST, row, feature]], rows, row)
     missing = scratch[FIRST, n_cuts + 1]
     left = np.zeros(5, dtype=np.float64)
     right = np.zeros(5, dtype=np.float64)
@@ -227,7 +229,7 @@ def grow_attacked(rows, settings, sample, features):
         for column in range(len(total)):
             total[column] = 0.0
         for index in range(len(part)):
-            add_row(total, rows.gradients, part[index])
+            add_row(total, rows, part[index])
         gradient, hessian = total[0] + total[2], total[1] + total[3]
         base = score_of(gradient, hessian, settings.reg_lambda)
         numbers[node, GRADIENT], numbers[node, HESSIAN] = gradient, hessian
