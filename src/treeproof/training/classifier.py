@@ -117,9 +117,8 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         y : array-like of shape (n_rows,)
             Class labels; a label that the model does not know is wrong everywhere.
         """
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        labels = np.asarray(y)
+        around = self.boxes(X)
+        labels, rows = np.asarray(y), around.rows
         if labels.shape != (len(rows),):
             raise InvalidInput(
                 f"There must be one label for each of the {len(rows)} rows."
@@ -130,12 +129,13 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if not known.any():
             return 1.0
         weights = np.ones(len(targets))
-        boxes = self._boxes(rows[known])
-        error = robust_error(self._ensemble, boxes, targets, weights, n_jobs=self._n_threads())
-        return float(1.0 - known.mean() * (1.0 - error))
+        error = robust_error(
+            self._ensemble, around.taken(known), targets, weights, n_jobs=self._n_threads()
+        )
+        return float((~known).mean() + known.mean() * error)
 
     def boxes(self, X: Any) -> RowBoxes:
-        """Where the attacker of this estimator can put rows.
+        """Where the attacker of this estimator can put rows, as the doubles that they are.
 
         Parameters
         ----------
@@ -143,7 +143,10 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             Rows; NaN is missing.
         """
         check_is_fitted(self)
-        return self._boxes(self._rows(X, reset=False))
+        values = validate_data(
+            self, X, reset=False, dtype=[np.float32, np.float64], ensure_all_finite="allow-nan"
+        )
+        return self._boxes(values)
 
     def to_ensemble(self) -> Ensemble:
         """Return the trained model in the form that treeproof's engines verify."""
@@ -259,7 +262,7 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         moves = np.maximum(boxes.high - boxes.rows, boxes.rows - boxes.low)
         self.reach_ = np.nan_to_num(moves, nan=0.0, posinf=np.inf).max(axis=0)
 
-    def _boxes(self, values: NDArray[np.float32]) -> RowBoxes:
+    def _boxes(self, values: NDArray[np.floating]) -> RowBoxes:
         """Where the attacker can put rows; `_measure_reach` comes before."""
         perturbation = self.perturbation
         if perturbation is None:

@@ -147,6 +147,81 @@ class RobustFit:
         )
         return with_leaves(self.trained, worst.ensemble, worst.leaf_values(self._known.values))
 
+    def pruned(self, penalty: float) -> TrainedTrees:
+        """As `leaves`, without splits that can go and the objective does not rise.
+
+        Splits above two leaves are tried, the most alike first and many at once; leaves are fitted
+        anew each time, so that what is compared is the best that either structure can do.
+        """
+        trained = self.leaves(penalty)
+        known, count = self._known, len(trained.trees)
+        assert known is not None  # noqa: S101 - leaves were just fitted
+        objective = known.objective
+        for _ in range(_MOST_TRIALS):
+            candidates = _removable(trained)
+            count = min(count, len(candidates))
+            if count == 0:
+                break
+            smaller = replace(trained, trees=_without(trained.trees, candidates[:count]))
+            trial = replace(self, trained=smaller, _worst=None, _known=None)
+            refitted = trial.leaves(penalty)
+            assert trial._known is not None  # noqa: S101 - leaves were just fitted
+            if trial._known.objective <= objective:
+                trained, objective = refitted, trial._known.objective
+                count *= 2
+            else:
+                count //= 4
+        return trained
+
+
+_MOST_TRIALS = 24
+"""Structures that pruning tries at most."""
+
+
+def _removable(trained: TrainedTrees) -> list[tuple[int, int]]:
+    """Tree and node of every split above two leaves, those with the most similar leaves first."""
+    found = []
+    for number, tree in enumerate(trained.trees):
+        for node in np.flatnonzero(tree.left >= 0):
+            left, right = tree.left[node], tree.right[node]
+            if tree.left[left] < 0 and tree.left[right] < 0:
+                found.append(
+                    (abs(float(tree.value[left]) - float(tree.value[right])), number, node)
+                )
+    return [(number, int(node)) for _, number, node in sorted(found)]
+
+
+def _without(trees: tuple[GrownTree, ...], splits: list[tuple[int, int]]) -> tuple[GrownTree, ...]:
+    """The same trees with leaves in place of some splits; their values are for a fit to find."""
+    cut: dict[int, list[int]] = {}
+    for number, node in splits:
+        cut.setdefault(number, []).append(node)
+    return tuple(
+        _with_leaves_at(tree, cut[number]) if number in cut else tree
+        for number, tree in enumerate(trees)
+    )
+
+
+def _with_leaves_at(tree: GrownTree, nodes: list[int]) -> GrownTree:
+    left, right, feature = tree.left.copy(), tree.right.copy(), tree.feature.copy()
+    left[nodes] = right[nodes] = feature[nodes] = -1
+    reached = np.zeros(len(left), dtype=bool)
+    reached[0] = True
+    for node in np.flatnonzero(left >= 0):  # parents come before their children
+        reached[left[node]] = reached[right[node]] = reached[node]
+    place = np.append(np.cumsum(reached) - 1, -1).astype(np.int32)  # the last is for "no child"
+    is_leaf = left[reached] < 0
+    return GrownTree(
+        feature=feature[reached],
+        threshold=np.where(is_leaf, np.float32(0.0), tree.threshold[reached]),
+        missing_left=tree.missing_left[reached] & ~is_leaf,
+        left=place[left[reached]],
+        right=place[right[reached]],
+        value=np.where(is_leaf, tree.value[reached], np.float32(0.0)),
+        gain=np.where(is_leaf, np.float32(0.0), tree.gain[reached]),
+        cover=tree.cover[reached],
+    )
+
 
 def with_leaves(trained: TrainedTrees, ensemble: Ensemble, leaf_value: FloatArray) -> TrainedTrees:
     """The same trees with other leaves, given in the order of an ensemble made of them."""

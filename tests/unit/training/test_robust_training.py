@@ -365,6 +365,22 @@ def test_training_against_worst_cases_beats_the_method_of_chen(kind: Any) -> Non
     assert errors["exact"] < errors["chen2019"]
 
 
+def test_pruning_makes_models_smaller_and_raises_no_loss() -> None:
+    X, y = problem(9, n_rows=200)
+    options: dict[str, Any] = {"eps": 0.1, "n_estimators": 15, "max_depth": 3, "leaf_penalty": 3.0}
+    whole, pruned = (
+        RobustGBDTClassifier(prune=prune, **options).fit(X, y).to_ensemble()
+        for prune in (False, True)
+    )
+    assert pruned.n_leaves < whole.n_leaves
+    objectives = []
+    for ensemble in (whole, pruned):
+        worst = WorstCases(ensemble, boxes_around(X.astype(np.float32), tp.LInf(0.1)), y)
+        fitted = fit_against_worst_cases(worst, np.ones(len(y)), 3.0, rounds=30, tolerance=1e-3)
+        objectives.append(fitted.objective)
+    assert objectives[1] <= objectives[0] * 1.01
+
+
 def test_directions_and_frozen_features_are_used() -> None:
     random = np.random.default_rng(0)
     X = random.random((200, 2))
