@@ -6,7 +6,6 @@ is then known from above, by the engine's bounds, and that of the best leaves fr
 dual of the fit.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +76,6 @@ def fit_against_worst_cases(
     rounds: int = 12,
     tolerance: float = 0.01,
     seed: int = 0,
-    on_round: Callable[[int, float], None] | None = None,
 ) -> LeafFit:
     """Fit the values of all leaves together.
 
@@ -97,8 +95,6 @@ def fit_against_worst_cases(
         Rounds end where the objective is within this part of the best that is possible.
     seed : int
         For the order of rows.
-    on_round : callable, optional
-        Called with the number of each round and the share of rows that can be broken.
     """
     rows = np.flatnonzero(weights > 0.0)
     cuts, multipliers = worst.home().taken(rows), np.zeros(len(rows))
@@ -110,12 +106,11 @@ def fit_against_worst_cases(
     order = np.random.default_rng(seed).permutation(len(rows)).astype(np.int64)
     best: LeafFit | None = None
     bound = -np.inf
-    for number in range(rounds):
-        kept = (ages < AGE) | (multipliers > 0.0)
-        # A row's points lie together, and those as they are stay, so that every row has one.
-        kept[: len(rows)] = kept[: len(rows)] if number else True
-        cuts, multipliers, ages = cuts.taken(kept), multipliers[kept], ages[kept]
+    for _ in range(rounds):
+        # Every row keeps a point, the first one that it had; and a row's points lie together.
         at = np.argsort(cuts.rows, kind="stable")
+        is_first = np.diff(cuts.rows[at], prepend=-1) != 0
+        at = at[is_first | (ages[at] < AGE) | (multipliers[at] > 0.0)]
         cuts, multipliers, ages = cuts.taken(at), multipliers[at], ages[at]
         values, lower = _solve(worst, cuts, rows, weights[rows], order, penalty, multipliers)
         bound = max(bound, lower)
@@ -124,8 +119,6 @@ def fit_against_worst_cases(
         margins = found.margins(values)
         loss = robust_loss(bounds, weights[rows])
         objective = loss + 0.5 * penalty * float(values @ values)
-        if on_round is not None:
-            on_round(number + 1, float(np.mean(bounds <= 0.0)))
         least = np.full(len(worst), np.inf)
         np.minimum.at(least, cuts.rows, cuts.margins(values))
         new = np.flatnonzero(margins < least[rows] - 1e-6 * (1.0 + np.abs(margins)))

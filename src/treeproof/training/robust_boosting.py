@@ -1,6 +1,5 @@
 """Boosting against an attacker: a structure from worst cases of splits, leaves from exact ones."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -137,13 +136,12 @@ class RobustFit:
             )
         return self._worst
 
-    def leaves(
-        self, penalty: float, on_round: Callable[[int, float], None] | None = None
-    ) -> TrainedTrees:
-        """The structure with leaves that are fitted to its exact worst cases."""
+    def leaves(self, penalty: float, *, is_trial: bool = False) -> TrainedTrees:
+        """The structure with leaves fitted to its exact worst cases; roughly in a trial."""
         worst = self.worst
+        rounds, tolerance = (5, 0.03) if is_trial else (12, 0.01)
         self._known = fit_against_worst_cases(
-            worst, self.weights, penalty, known=self._known, on_round=on_round
+            worst, self.weights, penalty, known=self._known, rounds=rounds, tolerance=tolerance
         )
         return with_leaves(self.trained, worst.ensemble, worst.leaf_values(self._known.values))
 

@@ -173,7 +173,7 @@ class RobustSearchCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         around = model._boxes(outside.X)
         errors = []
         for penalty in penalties:
-            ensemble = to_ensemble(fitted.leaves(penalty))
+            ensemble = to_ensemble(fitted.leaves(penalty, is_trial=True))
             wrong = Model(ensemble).label_indices(outside.X) != outside.targets
             errors.append(
                 (
