@@ -18,6 +18,7 @@ from treeproof.kernels.training.losses import (
     softmax_probabilities,
 )
 from treeproof.training.attacked import AttackedTable
+from treeproof.training.boxes import RowBoxes
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.conflicts import MOST_ROWS, find_conflicts
 from treeproof.training.export import starting_margins, to_ensemble
@@ -236,7 +237,6 @@ class RobustGBDTClassifier(TreeClassifier):
             The fitted estimator.
         """
         settings, sampling = self._settings(), self._sampling()
-        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
         random = self._generator()
         rows = self._training_rows(X, y, sample_weight)
         held_out = [self._evaluation_rows(*pair) for pair in eval_set or ()]
@@ -251,7 +251,7 @@ class RobustGBDTClassifier(TreeClassifier):
         table = self._table(rows)
         with Growers(table, settings, self._n_threads(), self.n_outputs_) as growers:
             rounds = BoostingRounds(table, rows, sampling, starts, growers)
-            trees = self._boost(rounds, n_rounds, watched, random)
+            trees = self._boost(rounds, watched, random)
         self.n_estimators_ = len(trees) // self.n_outputs_
         return self._finish(trees, base_score)
 
@@ -270,14 +270,54 @@ class RobustGBDTClassifier(TreeClassifier):
         self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator
     ) -> RobustFit:
         """Grow all rounds, or as many as the exact error of held-out rows says."""
-        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
         if self.monotone_constraints is not None:
             raise InvalidInput(
                 "'monotone_constraints' are kept by method='chen2019' only where rows can move."
                 f" Got {self.monotone_constraints!r}."
             )
+        rows = rows.merged()
+        boxes = self._boxes(rows.X)
+        rounds = RobustRounds(
+            AttackedTable.of(boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)),
+            rows.targets,
+            self._growing_weights(rows, boxes),
+            self.n_outputs_,
+            self._attacked_settings(),
+            self._sampling(),
+        )
+        names = [f"validation_{number}" for number in range(len(held_out))]
+        around = [self._boxes(part.X) for part in held_out]
+
+        def next_round() -> dict[str, float]:
+            rounds.next_round(random)
+            scores = {}
+            for name, part, sets in zip(names, held_out, around, strict=True):
+                ensemble = to_ensemble(self._trained_trees(rounds.trees, BASE_SCORE))
+                scores[name] = robust_error(ensemble, sets, part.targets, part.weights)
+            error = float(np.average(rounds.broken(), weights=rows.weights))
+            return {"robust_error_at_most": error} | scores
+
+        n_kept = self._run(next_round, names, "robust_error")
+        return RobustFit(
+            boxes=boxes,
+            targets=rows.targets,
+            weights=rows.weights,
+            trained=self._trained_trees(rounds.trees[: n_kept * self.n_outputs_], BASE_SCORE),
+            n_jobs=self._n_threads(),
+        )
+
+    def _growing_weights(self, rows: TrainingRows, boxes: RowBoxes) -> NDArray[np.float64]:
+        """Weights of rows, 0 for those that trees are grown without."""
+        drops = check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop"
+        if not drops or len(rows.targets) > MOST_ROWS:
+            return rows.weights
+        kept = np.where(find_conflicts(boxes, rows.targets).cover, 0.0, rows.weights)
+        has_all = np.all(np.bincount(rows.targets, kept, len(self.classes_)) > 0.0)
+        return kept if has_all else rows.weights
+
+    def _attacked_settings(self) -> AttackedSettings:
         natural = self._settings()
-        settings = AttackedSettings(
+        return AttackedSettings(
             reg_lambda=natural.reg_lambda,
             gamma=natural.gamma,
             min_child_weight=natural.min_child_weight,
@@ -286,56 +326,6 @@ class RobustGBDTClassifier(TreeClassifier):
             max_depth=natural.max_depth,
             features_per_node=natural.features_per_node,
             seed=0,
-        )
-        rows = rows.merged()
-        boxes, weights = self._boxes(rows.X), rows.weights
-        drops = check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop"
-        if drops and len(weights) <= MOST_ROWS:
-            kept = np.where(find_conflicts(boxes, rows.targets).cover, 0.0, weights)
-            if np.all(np.bincount(rows.targets, kept, len(self.classes_)) > 0.0):
-                weights = kept
-        rounds = RobustRounds(
-            AttackedTable.of(boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)),
-            rows.targets,
-            weights,
-            self.n_outputs_,
-            settings,
-            self._sampling(),
-        )
-        verbose = check_integer("verbose", self.verbose, low=0)
-        patience = n_rounds
-        if self.early_stopping_rounds is not None:
-            patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
-        names = [f"validation_{number}" for number in range(len(held_out))]
-        around = [self._boxes(part.X) for part in held_out]
-        self.evals_result_: Any = {name: {"robust_error": []} for name in names}
-        best_round, best_score = n_rounds - 1, np.inf
-        for number in range(n_rounds):
-            rounds.next_round(random)
-            scores = {
-                "robust_error_at_most": float(np.average(rounds.broken(), weights=rows.weights))
-            }
-            for name, part, sets in zip(names, held_out, around, strict=True):
-                ensemble = to_ensemble(self._trained_trees(rounds.trees, BASE_SCORE))
-                scores[name] = robust_error(ensemble, sets, part.targets, part.weights)
-                self.evals_result_[name]["robust_error"].append(scores[name])
-            if verbose and (number + 1) % verbose == 0:
-                _LOG.info("round %d of %d %s", number + 1, n_rounds, scores)
-            if names and scores[names[-1]] < best_score:
-                best_round, best_score = number, scores[names[-1]]
-            stop = self.progress is not None and self.progress(number + 1, n_rounds, scores)
-            if stop or (names and number - best_round >= patience):
-                break
-        trees = rounds.trees
-        if self.early_stopping_rounds is not None:
-            self.best_iteration_, self.best_score_ = best_round, best_score
-            trees = trees[: (best_round + 1) * self.n_outputs_]
-        return RobustFit(
-            boxes=boxes,
-            targets=rows.targets,
-            weights=rows.weights,
-            trained=self._trained_trees(trees, BASE_SCORE),
-            n_jobs=self._n_threads(),
         )
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
@@ -420,29 +410,36 @@ class RobustGBDTClassifier(TreeClassifier):
         return rows.taken(np.sort(train)), rows.taken(np.sort(held_out))
 
     def _boost(
-        self,
-        rounds: BoostingRounds,
-        n_rounds: int,
-        watched: list[WatchedRows],
-        random: np.random.Generator,
+        self, rounds: BoostingRounds, watched: list[WatchedRows], random: np.random.Generator
     ) -> list[GrownTree]:
         """Run the rounds; return the trees of those that are kept."""
         metric = check_choice("eval_metric", self.eval_metric, ("logloss", "error"))
+        names = [f"validation_{number}" for number in range(len(watched))]
+        trees: list[GrownTree] = []
+
+        def next_round() -> dict[str, float]:
+            grown = rounds.next_round(random)
+            trees.extend(grown)
+            for part in watched:
+                part.add(grown)
+            return {name: part.score(metric) for name, part in zip(names, watched, strict=True)}
+
+        return trees[: self._run(next_round, names, metric) * self.n_outputs_]
+
+    def _run(
+        self, next_round: Callable[[], dict[str, float]], names: list[str], metric: str
+    ) -> int:
+        """Run rounds, which return scores, and write them down; returns how many are kept."""
+        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
         verbose = check_integer("verbose", self.verbose, low=0)
         patience = n_rounds
         if self.early_stopping_rounds is not None:
             patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
-        names = [f"validation_{number}" for number in range(len(watched))]
-        self.evals_result_ = {name: {metric: []} for name in names}
-        trees: list[GrownTree] = []
-        best_round, best_score = 0, np.inf
+        self.evals_result_: Any = {name: {metric: []} for name in names}
+        best_round, best_score, number = 0, np.inf, 0
         for number in range(n_rounds):
-            grown = rounds.next_round(random)
-            trees += grown
-            scores: dict[str, float] = {}
-            for name, part in zip(names, watched, strict=True):
-                part.add(grown)
-                scores[name] = part.score(metric)
+            scores = next_round()
+            for name in names:
                 self.evals_result_[name][metric].append(scores[name])
             if verbose and (number + 1) % verbose == 0:
                 _LOG.info("round %d of %d %s", number + 1, n_rounds, scores or "")
@@ -451,7 +448,7 @@ class RobustGBDTClassifier(TreeClassifier):
             stop = self.progress is not None and self.progress(number + 1, n_rounds, scores)
             if stop or (names and number - best_round >= patience):
                 break
-        if self.early_stopping_rounds is None:
-            return trees
+        if self.early_stopping_rounds is None or not names:
+            return number + 1
         self.best_iteration_, self.best_score_ = best_round, best_score
-        return trees[: (best_round + 1) * self.n_outputs_]
+        return best_round + 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.kernels.training.leaf_fit import fit_leaves
+from treeproof.kernels.training.leaf_fit import KnownCuts, fit_leaves
 from treeproof.training.worst_cases import Cuts, WorstCases
 
 FloatArray = NDArray[np.float64]
@@ -150,11 +150,13 @@ def _solve(
     values = np.zeros(worst.n_values + worst.ensemble.n_outputs + 1)
     np.add.at(values, cuts.index, cuts.signs * (multipliers / penalty)[:, None])
     start = np.searchsorted(cuts.rows, np.append(rows, len(worst))).astype(np.int64)
-    fit_leaves(
-        np.ascontiguousarray(cuts.index), np.ascontiguousarray(cuts.signs), start,
-        np.ascontiguousarray(weights), order, float(penalty), MOST_TURNS, TURN_TOLERANCE,
-        multipliers, values,
-    )  # fmt: skip
+    known = KnownCuts(
+        np.ascontiguousarray(cuts.index),
+        np.ascontiguousarray(cuts.signs),
+        start,
+        np.ascontiguousarray(weights),
+    )
+    fit_leaves(known, order, float(penalty), MOST_TURNS, TURN_TOLERANCE, multipliers, values)
     # Fresh, since what many small steps add up to drifts with rounding.
     values[:] = 0.0
     np.add.at(values, cuts.index, cuts.signs * (multipliers / penalty)[:, None])

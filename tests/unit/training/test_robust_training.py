@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from treeproof.kernels.training.attacked import AttackedSettings
-from treeproof.kernels.training.leaf_fit import fit_leaves
+from treeproof.kernels.training.leaf_fit import KnownCuts, fit_leaves
 from treeproof.kernels.training.losses import GrownTree
 from treeproof.training import (
     RobustGBDTClassifier,
@@ -225,10 +225,8 @@ def test_leaves_are_the_optimum_of_a_general_solver() -> None:
     start = np.arange(0, 3 * n_rows + 1, 3)
     weights = random.random(n_rows) + 0.5
     multipliers, values = np.zeros(3 * n_rows), np.zeros(n_values)
-    fit_leaves(
-        cuts.astype(np.int32), np.ascontiguousarray(signs), start, weights,
-        np.arange(n_rows), 0.7, 5000, 1e-9, multipliers, values,
-    )  # fmt: skip
+    known = KnownCuts(cuts.astype(np.int32), np.ascontiguousarray(signs), start, weights)
+    fit_leaves(known, np.arange(n_rows), 0.7, 5000, 1e-9, multipliers, values)
 
     def objective(values: np.ndarray) -> float:
         margins = (signs * values[cuts]).sum(axis=1).reshape(n_rows, 3).min(axis=1)

@@ -10,8 +10,10 @@ make of them, so that the dual value, and with it a lower bound of the optimum, 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
 
@@ -78,20 +80,33 @@ def best_step(weight, share, floor, margin, slope):
     return step
 
 
+class KnownCuts(NamedTuple):
+    """Cuts of rows.
+
+    index    int32   (n_cuts, width)  which values a cut adds up, each once
+    signs    float64 (n_cuts, width)  with what signs
+    start    int64   (n_rows + 1,)    cuts of each row
+    weights  float64 (n_rows,)        positive
+    """
+
+    index: NDArray[np.int32]
+    signs: NDArray[np.float64]
+    start: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
 @kernel
-def fit_leaves(cuts, signs, start, weights, order, penalty, limit, tolerance, multipliers, values):
+def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
     """Maximise the dual by turns over the rows; returns the turns.
 
-    cuts         int32   (n_cuts, width)  which values a cut adds up, each once
-    signs        float64 (n_cuts, width)  with what signs
-    start        int64   (n_rows + 1,)    cuts of each row
-    weights      float64 (n_rows,)        positive
+    known        KnownCuts
     order        int64   (n_rows,)        in which order rows take their turns
     limit        int                      most turns
     tolerance    float                    turns end when no margin changes by more
     multipliers  float64 (n_cuts,)        in/out
     values       float64 (n_values,)      in/out: what the multipliers make of them
     """
+    cuts, signs, start, weights = known.index, known.signs, known.start, known.weights
     n_rows = len(weights)
     scratch = np.zeros(len(values), dtype=np.float64)
     share = np.zeros(n_rows, dtype=np.float64)
