@@ -47,12 +47,13 @@ class TrainingRows:
 
         So neither the order of rows nor copies instead of weights change what is trained.
         """
-        columns = [(self.X + np.float32(0.0)).view(np.uint32), self.targets[:, None]]  # no -0.0
-        table = np.ascontiguousarray(np.concatenate(columns, axis=1).astype(np.uint32))
+        bits = (self.X + np.float32(0.0)).view(np.uint32)  # no -0.0
+        table = np.column_stack([bits, self.targets.astype(np.uint32)])
         keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
         _, first, place = np.unique(keys, return_index=True, return_inverse=True)
         merged = self.taken(first)
-        return TrainingRows(merged.X, merged.targets, np.bincount(place, self.weights))
+        weights = np.bincount(place, self.weights).astype(np.float64)
+        return TrainingRows(merged.X, merged.targets, weights)
 
 
 class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped

@@ -83,13 +83,13 @@ def best_step(weight, share, floor, margin, slope):
 class KnownCuts(NamedTuple):
     """Cuts of rows.
 
-    index    int32   (n_cuts, width)  which values a cut adds up, each once
+    places   int32   (n_cuts, width)  which values a cut adds up, each once
     signs    float64 (n_cuts, width)  with what signs
     start    int64   (n_rows + 1,)    cuts of each row
     weights  float64 (n_rows,)        positive
     """
 
-    index: NDArray[np.int32]
+    places: NDArray[np.int32]
     signs: NDArray[np.float64]
     start: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -106,7 +106,7 @@ def fit_leaves(known, order, penalty, limit, tolerance, multipliers, values):
     multipliers  float64 (n_cuts,)        in/out
     values       float64 (n_values,)      in/out: what the multipliers make of them
     """
-    cuts, signs, start, weights = known.index, known.signs, known.start, known.weights
+    cuts, signs, start, weights = known.places, known.signs, known.start, known.weights
     n_rows = len(weights)
     scratch = np.zeros(len(values), dtype=np.float64)
     share = np.zeros(n_rows, dtype=np.float64)
