@@ -24,7 +24,7 @@ BIAS_SCALE = 3.0
 """How much more a step of the bias counts than one of a leaf; its square is penalised less."""
 GAP = 1e-5
 """By what part of the leaves' magnitude a worst case may miss the worst one."""
-_ROWS_PER_CALL = 64
+_ROWS_PER_CALL, _LIMITS_PER_CALL = 64, 8
 
 
 @dataclass(slots=True)
@@ -202,6 +202,7 @@ class WorstCases:
                 question = replace(self._question, first=weights)
                 shift = float(weights @ bias)
                 # Of later rivals only what is worse than the worst point so far is of interest.
+                mine = mine[np.argsort(-least[mine], kind="stable")]
                 limits = -least[mine] - shift if rank else None
                 found = self._solve(forest, question, rows[mine], GAP * scale, limits)
                 margins = np.where(found.is_found, -found.value - shift, np.inf)
@@ -231,7 +232,10 @@ class WorstCases:
         gap: float,
         limits: FloatArray | None,
     ) -> PairColumns:
-        """Search rows for the largest value, or for what exceeds a limit of each row's own."""
+        """Search rows for the largest value, or for what exceeds a limit of each row's own.
+
+        Limits rise; rows of one call share the smallest one, for which they look a little too far.
+        """
         n_rows, n_columns = len(rows), self._low.shape[1]
         columns = PairColumns(
             status=np.zeros(n_rows, dtype=np.int64),
@@ -258,7 +262,7 @@ class WorstCases:
                 PairColumns(*(column[part] for column in columns)),
             )
 
-        step = _ROWS_PER_CALL if limits is None else 1
+        step = _ROWS_PER_CALL if limits is None else _LIMITS_PER_CALL
         in_slices(range(0, n_rows, step), thread_count(self.n_jobs), search)
         return columns
 
