@@ -48,7 +48,7 @@ class TrainingRows:
         So neither the order of rows nor copies instead of weights change what is trained.
         """
         bits = (self.X + np.float32(0.0)).view(np.uint32)  # no -0.0
-        table = np.column_stack([bits, self.targets.astype(np.uint32)])
+        table = np.ascontiguousarray(np.column_stack([bits, self.targets.astype(np.uint32)]))
         keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
         _, first, place = np.unique(keys, return_index=True, return_inverse=True)
         merged = self.taken(first)
