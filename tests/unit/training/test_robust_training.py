@@ -403,6 +403,8 @@ def test_the_same_model_from_any_number_of_threads_and_weights_as_copies() -> No
     mixed = np.random.default_rng(0).permutation(len(y))
     shuffled = RobustGBDTClassifier(**options).fit(X[mixed], y[mixed])
     assert shuffled.to_ensemble().fingerprint == one.to_ensemble().fingerprint
+    by_columns = RobustGBDTClassifier(**options).fit(np.asfortranarray(X), y)
+    assert by_columns.to_ensemble().fingerprint == one.to_ensemble().fingerprint
     weighted = RobustGBDTClassifier(**options).fit(X, y, np.full(len(y), 2.0))
     copied = RobustGBDTClassifier(**options).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
     assert weighted.to_ensemble().fingerprint == copied.to_ensemble().fingerprint
