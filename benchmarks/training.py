@@ -140,7 +140,9 @@ def robust_row(name: str, case: Case, n_radius: int) -> list[str]:
     natural = RobustGBDTClassifier(**NATURAL[name].options).fit(X, y)
     plain = mean_radius(treeproof.Model(natural.to_ensemble()), X_test[rows], y_test[rows])
     for method in ("exact", "hist"):
-        estimator = RobustGBDTClassifier(tree_method=method, eps=case.eps, **case.options)
+        estimator = RobustGBDTClassifier(
+            tree_method=method, eps=case.eps, method="chen2019", **case.options
+        )
         seconds, model = best_times({"fit": lambda estimator=estimator: estimator.fit(X, y)}, 1)[
             "fit"
         ]

@@ -128,7 +128,12 @@ def pixels(names: list[str], budget: Budget) -> Page:
     kinds = {"natural": 0.0, "robust": 0.3}
     trees = {
         kind: RobustRandomForestClassifier(
-            n_estimators=1, max_depth=14, max_features=None, bootstrap=False, eps=eps
+            n_estimators=1,
+            max_depth=14,
+            max_features=None,
+            bootstrap=False,
+            eps=eps,
+            method="chen2019",
         ).fit(found["X_train"], found["y_train"])
         for kind, eps in kinds.items()
     }
@@ -188,7 +193,7 @@ def forests(names: list[str], budget: Budget) -> Page:
         estimators = {
             "scikit-learn": RandomForestClassifier(50, max_depth=8, random_state=0),
             "robust": RobustRandomForestClassifier(
-                n_estimators=50, max_depth=8, eps=base.data.eps, random_state=0
+                n_estimators=50, max_depth=8, eps=base.data.eps, method="chen2019", random_state=0
             ),
         }
         for kind, estimator in estimators.items():

@@ -160,6 +160,7 @@ def our_model(dataset: str, kind: str) -> tuple[treeproof.Model, float]:
             max_depth=printed.depth,
             learning_rate=LEARNING_RATES.get(dataset, 0.2),
             eps=data.eps if kind == "robust" else 0.0,
+            method="chen2019",
             random_state=0,
         ).fit(found["X_train"], found["y_train"])
         path.parent.mkdir(parents=True, exist_ok=True)

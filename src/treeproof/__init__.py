@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
+    from treeproof.training import least_robust_error, robust_refit
 
 __version__ = "0.2.0.dev0"
 
@@ -135,6 +136,7 @@ __all__ = [
     "feature_radius",
     "hard_label",
     "largest_change",
+    "least_robust_error",
     "load",
     "load_results",
     "load_threat",
@@ -145,6 +147,7 @@ __all__ = [
     "prove",
     "radius",
     "reasons",
+    "robust_refit",
     "run",
     "score_range",
     "smt",
@@ -205,6 +208,7 @@ _HOMES = {
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
+    "treeproof.training": ("least_robust_error", "robust_refit"),
 }
 """Where lazily imported names live; an engine is the public name of its class."""
 

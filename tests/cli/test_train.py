@@ -130,3 +130,35 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one(
     assert result.exit_code == 2
     assert result.stderr.endswith("cannot be written: No space left on device.\n")
     assert out.read_text() == "old"
+
+
+def test_a_threat_file_says_who_attacks_and_the_limit_is_shown(
+    run: Run, data: Path, tmp_path: Path
+) -> None:
+    threat = tmp_path / "threat.toml"
+    threat.write_text('eps = 0.3\nfrozen = ["petal width"]\n')
+    out = tmp_path / "model.treeproof"
+    result = run(*words(data, out, "--threat", threat, "--test", data))
+    assert result.exit_code == 0, result.stderr
+    assert "against the threat model" in result.stdout
+    said = [line for line in result.stdout.splitlines() if line.startswith("robust error on")]
+    assert len(said) == 2
+    assert "least possible" in said[0]
+    X = load_iris().data[50:]
+    labels = ["a"] * 50 + ["b"] * 50
+    found = tp.verify(tp.load(out), X, labels, tp.LInf(0.3, frozen=["petal width"]))
+    error = float(said[0].split(": ")[1].split(" ")[0])
+    assert error == pytest.approx(np.mean(found.verdict != "verified"), abs=0.011)
+
+
+def test_a_search_is_for_an_attacker(run: Run, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model.treeproof"
+    result = run(*words(data, out, "--search"))
+    assert result.exit_code == 2
+    assert "--search needs an attacker: give --eps or --threat." in result.stderr
+    threat = tmp_path / "threat.toml"
+    threat.write_text("eps = 0.3\n")
+    result = run(*words(data, out, "--eps", "0.1", "--threat", threat))
+    assert result.exit_code == 2
+    assert "--threat says all about the attacker." in result.stderr
+    assert not out.exists()

@@ -70,6 +70,31 @@ _trees = section("Trees")
     help="Unit of --eps: 1, or each feature's spread in DATA.",
 )
 @_attacker("--frozen", multiple=True, metavar="NAME", help="A feature that no attacker can change.")
+@_attacker(
+    "--threat",
+    "threat_path",
+    metavar="FILE",
+    type=FILE,
+    help="A threat model as a TOML file, in place of the options above.",
+)
+@_attacker(
+    "--training",
+    "method",
+    type=click.Choice(["exact", "chen2019"]),
+    default="exact",
+    help="Against exact worst cases, or by the splits of Chen et al. (2019).",
+)
+@_attacker(
+    "--leaf-penalty",
+    type=ABOVE_ZERO,
+    default=10.0,
+    help="Caution of leaves that are fitted to worst cases.",
+)
+@_attacker(
+    "--search",
+    is_flag=True,
+    help="Choose depth, rounds and penalty by the exact robust error of held-out rows.",
+)
 @_trees("--trees", "n_estimators", type=POSITIVE, default=100, help="Rounds of boosting.")
 @_trees("--depth", "max_depth", type=POSITIVE, default=6, help="Splits above a leaf, at most.")
 @_trees(
@@ -118,6 +143,7 @@ def command(
     label: str | None,
     first_index: Any,
     absent: Any,
+    search: bool,
     **parameters: Any,
 ) -> None:
     """Train gradient-boosted trees on DATA, against an attacker who moves every feature.
@@ -138,22 +164,15 @@ def command(
     tested = None if test_path is None else _read(test_path, None, reading)
     if tested is not None:
         _check_test(tested, data, test_path, data_path)
-    estimator = _estimator(data, n_jobs=jobs or -1, **parameters)
-    with progress_bar(estimator.n_estimators) as advance:
-        estimator.set_params(progress=lambda done, planned, scores: advance(done))
-        try:
-            estimator.fit(data.frame(), data.labels)
-        except ValueError as error:  # scikit-learn's own refusals are sentences, too
-            raise InvalidInput(str(error).split("\n", 1)[0]) from error
-    estimator.set_params(progress=None)
+    estimator = _fitted(_estimator(data, n_jobs=jobs or -1, **parameters), data, search=search)
+    attacker = f"eps {estimator.eps:g}" if estimator.perturbation is None else "the threat model"
     lines = [
         f"{estimator.n_estimators_} rounds on {len(data.labels)} rows, {data.values.shape[1]}"
-        f" features and {len(estimator.classes_)} classes, against eps {estimator.eps:g}",
-        f"accuracy on these rows: {estimator.score(data.frame(), data.labels):.6g}",
+        f" features and {len(estimator.classes_)} classes, against {attacker}",
+        *_accuracy(estimator, data, "these rows"),
     ]
     if tested is not None:
-        accuracy = estimator.score(tested.frame(), tested.labels)
-        lines.append(f"accuracy on {len(tested.labels)} rows of {test_path}: {accuracy:.6g}")
+        lines += _accuracy(estimator, tested, f"{len(tested.labels)} rows of {test_path}")
     if out.endswith(".treeproof"):
         treeproof.Model(estimator.to_ensemble()).save(out)
     else:
@@ -161,6 +180,45 @@ def command(
     for line in (*lines, f"saved as {out}"):
         click.echo(printable(line))
     _say_classes(estimator.classes_.tolist(), out)
+
+
+def _fitted(estimator: Any, data: "_Data", *, search: bool) -> Any:
+    """Train, or search for what to train, with a bar."""
+    from treeproof.training import RobustSearchCV
+
+    if search and estimator.eps == 0.0 and estimator.perturbation is None:
+        raise InvalidInput("--search needs an attacker: give --eps or --threat.")
+    with progress_bar(1 if search else estimator.n_estimators) as advance:
+        try:
+            if search:
+                found = RobustSearchCV(estimator).fit(data.frame(), data.labels)
+                advance(1)
+                return found.best_estimator_
+            estimator.set_params(progress=lambda done, planned, scores: advance(done))
+            estimator.fit(data.frame(), data.labels)
+        except ValueError as error:  # scikit-learn's own refusals are sentences, too
+            raise InvalidInput(str(error).split("\n", 1)[0]) from error
+    return estimator.set_params(progress=None)
+
+
+def _accuracy(estimator: Any, data: "_Data", where: str) -> list[str]:
+    """What is known of a model on some rows, beside what no model can do better."""
+    from treeproof.training.conflicts import MOST_ROWS, find_conflicts
+
+    lines = [f"accuracy on {where}: {estimator.score(data.frame(), data.labels):.6g}"]
+    if not estimator.reach_.any():
+        return lines
+    lines.append(
+        f"robust error on {where}, exact: {estimator.robust_error(data.frame(), data.labels):.6g}"
+    )
+    if len(data.labels) <= MOST_ROWS:
+        import numpy as np
+
+        _, targets = np.unique(data.labels, return_inverse=True)
+        least = find_conflicts(estimator.boxes(data.frame()), targets).least_error
+        constant = 1.0 - np.bincount(targets).max() / len(targets)
+        lines[-1] += f" (least possible {least:.6g}, constant answer {constant:.6g})"
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +282,12 @@ def _check_test(tested: _Data, data: _Data, test_path: str | None, data_path: st
 
 
 def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
-    """A model with the columns of a file and one leaf: cells are read as any model reads them."""
+    """The columns of a file as a model: cells are read as any model reads them."""
+    return _shape(len(file.columns) or chunk.values.shape[1], file.columns)
+
+
+def _shape(n_features: int, names: tuple[str, ...]) -> "Ensemble":
+    """A model of one leaf with some columns."""
     import numpy as np
 
     from treeproof.model.builder import TreeBuilder
@@ -241,7 +304,6 @@ def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
         value=np.zeros(1),
         output=0,
     )
-    n_features = len(file.columns) or chunk.values.shape[1]
     return Ensemble(
         trees=builder.finish(),
         n_features=n_features,
@@ -249,7 +311,7 @@ def _shape_of(file: "DataFile", chunk: Any) -> "Ensemble":
         input_precision="float32",
         aggregation=Aggregation(precision="float32", start=(0.0,)),
         decision=Decision(kind="score"),
-        feature_names=file.columns,
+        feature_names=names,
         infinite_allowed=False,
         provenance=Provenance(library="treeproof"),
     )
@@ -272,10 +334,16 @@ def _label_array(labels: list[Any]) -> Any:
 
 
 def _estimator(
-    data: _Data, *, feature_scale: str, frozen: list[str], monotone: list[str], **parameters: Any
+    data: _Data,
+    *,
+    feature_scale: str,
+    frozen: list[str],
+    monotone: list[str],
+    threat_path: str | None,
+    **parameters: Any,
 ) -> Any:
     from treeproof.query.names import feature_number
-    from treeproof.query.threats import known_feature
+    from treeproof.query.threats import known_feature, load_threat
     from treeproof.training import RobustGBDTClassifier
 
     def number(name: str) -> int:
@@ -287,7 +355,17 @@ def _estimator(
         if sign not in ("1", "-1", "+1"):
             raise InvalidInput(f"--monotone must have the form NAME=1 or NAME=-1. Got {pair!r}.")
         directions[number(name)] = int(sign)
+    perturbation = None
+    if threat_path is not None:
+        if parameters["eps"] or frozen or feature_scale != "one":
+            raise InvalidInput(
+                "--threat says all about the attacker. Leave --eps, --eps-scale and --frozen out."
+            )
+        perturbation = load_threat(threat_path).perturbation(
+            _shape(data.values.shape[1], data.names), data.values
+        )
     return RobustGBDTClassifier(
+        perturbation=perturbation,
         feature_scale=None if feature_scale == "one" else feature_scale,
         frozen_features=[number(name) for name in frozen] or None,
         monotone_constraints=directions or None,

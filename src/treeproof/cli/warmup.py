@@ -73,6 +73,7 @@ def _ask_questions(*, everything: bool) -> None:
         for classes in (labels, [0, 1, 2, 0] * 5):
             boosted = training.RobustGBDTClassifier(n_estimators=2, subsample=0.5, random_state=0)
             boosted.fit(rows, classes).predict_proba(rows)
+            boosted.set_params(eps=0.1, min_samples_leaf=1).fit(rows, classes)
         training.RobustRandomForestClassifier(n_estimators=2).fit(rows, labels)
 
 

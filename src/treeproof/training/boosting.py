@@ -10,17 +10,27 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from treeproof.errors import InvalidInput, check_choice, check_integer, check_real
+from treeproof.kernels.training.attacked import AttackedSettings
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.losses import (
     GrownTree,
     sigmoid_probabilities,
     softmax_probabilities,
 )
+from treeproof.training.attacked import AttackedTable
+from treeproof.training.boxes import RowBoxes
 from treeproof.training.classifier import TrainingRows, TreeClassifier
-from treeproof.training.export import starting_margins
+from treeproof.training.conflicts import MOST_ROWS, find_conflicts
+from treeproof.training.export import starting_margins, to_ensemble
 from treeproof.training.growing import Growers
-from treeproof.training.parameters import tree_depth
-from treeproof.training.rounds import BoostingRounds, Sampling, WatchedRows
+from treeproof.training.parameters import MAX_BINS, Sampling, tree_depth
+from treeproof.training.robust_boosting import (
+    BASE_SCORE,
+    RobustFit,
+    RobustRounds,
+    robust_error,
+)
+from treeproof.training.rounds import BoostingRounds, WatchedRows
 
 Progress = Callable[[int, int, dict[str, float]], bool | None]
 
@@ -29,17 +39,36 @@ _SMALLEST_PROBABILITY = 1e-6
 
 
 class RobustGBDTClassifier(TreeClassifier):
-    """Gradient-boosted trees whose splits are chosen for the worst case of small changes.
+    """Gradient-boosted trees that are trained against an attacker who changes rows a little.
 
-    With ``eps=0`` this is ordinary gradient boosting, split by split what XGBoost does. With
-    ``eps > 0`` every split is scored under the assumption that an attacker moves each value by up
-    to eps, and places the rows near the threshold so that the split gains least (Chen et al.,
-    "Robust Decision Trees Against Adversarial Examples", ICML 2019).
+    With ``eps=0`` this is ordinary gradient boosting, split by split what XGBoost does. Where rows
+    can move, trees are grown with every row on every side on which the attacker can put it, and at
+    the end the leaves of all trees are fitted together against the exact worst case of each row,
+    which the exact engine finds. If the rows are then no safer than with the label of most rows
+    for all, that label is the model.
 
     Parameters
     ----------
     eps : float, default=0.0
         How far an attacker may move each value, in the units of `feature_scale`.
+    perturbation : LInf or Box, optional
+        How rows may move, in place of `eps`, `feature_scale` and `frozen_features`; per feature
+        and direction.
+    method : {"exact", "chen2019"}, default="exact"
+        How trees are trained where rows can move. "chen2019" scores splits by four placements of
+        the rows near the threshold (Chen et al., "Robust Decision Trees Against Adversarial
+        Examples", ICML 2019), and fits nothing to the attacker; it is there for comparison.
+    leaf_penalty : float or None, default=10.0
+        Factor of half the sum of squared leaves in their fit against worst cases; larger values
+        give more cautious models. None leaves them as they were grown. For "exact".
+    prune : bool, default=False
+        Whether splits go that do not lower the penalised robust loss, leaves fitted anew: the model
+        gets smaller and its proofs faster, for several fits more. For "exact".
+    conflicts : {"drop", "keep"}, default="drop"
+        Whether trees are grown without a smallest set of rows such that no two others of different
+        classes can be made the same; of more than 10,000 rows none is left out. For "exact".
+    min_samples_leaf : int, default=10
+        Least number of rows that can reach a leaf. For "exact".
     n_estimators : int, default=100
         Number of rounds; with more than two classes, each grows one tree per class.
     max_depth : int or None, default=6
@@ -104,7 +133,11 @@ class RobustGBDTClassifier(TreeClassifier):
     best_iteration_, best_score_ : int, float
         Best round (counted from 0) and its score, with early stopping.
     evals_result_ : dict
-        Scores of every evaluation set after every round.
+        Scores of every evaluation set after every round; where rows can move and the method is
+        "exact", the exact robust error before leaves are fitted, which early stopping watches.
+    robust_error_, is_constant_ : float, bool
+        Where rows can move, by "exact": the exact robust error on the training rows, and whether
+        the model is a constant answer.
 
     Examples
     --------
@@ -120,6 +153,12 @@ class RobustGBDTClassifier(TreeClassifier):
         self,
         *,
         eps: float = 0.0,
+        perturbation: Any = None,
+        method: Literal["exact", "chen2019"] = "exact",
+        leaf_penalty: float | None = 10.0,
+        prune: bool = False,
+        conflicts: Literal["drop", "keep"] = "drop",
+        min_samples_leaf: int = 10,
         n_estimators: int = 100,
         max_depth: int | None = 6,
         learning_rate: float = 0.3,
@@ -143,6 +182,12 @@ class RobustGBDTClassifier(TreeClassifier):
         progress: Progress | None = None,
     ) -> None:
         self.eps = eps
+        self.perturbation = perturbation
+        self.method = method
+        self.leaf_penalty = leaf_penalty
+        self.prune = prune
+        self.conflicts = conflicts
+        self.min_samples_leaf = min_samples_leaf
         self.n_estimators = n_estimators
         self.max_depth = max_depth
         self.learning_rate = learning_rate
@@ -192,22 +237,96 @@ class RobustGBDTClassifier(TreeClassifier):
             The fitted estimator.
         """
         settings, sampling = self._settings(), self._sampling()
-        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
         random = self._generator()
         rows = self._training_rows(X, y, sample_weight)
         held_out = [self._evaluation_rows(*pair) for pair in eval_set or ()]
         if self.early_stopping_rounds is not None and not held_out:
             rows, validation = self._hold_out(rows, random)
             held_out = [validation]
+        if self._is_attacked(rows):
+            return self._fit_attacked(rows, held_out, random)
         base_score = self._base_score(rows)
         starts = starting_margins(self.n_outputs_, base_score)
         watched = [WatchedRows.of(part, starts) for part in held_out]
         table = self._table(rows)
         with Growers(table, settings, self._n_threads(), self.n_outputs_) as growers:
             rounds = BoostingRounds(table, rows, sampling, starts, growers)
-            trees = self._boost(rounds, n_rounds, watched, random)
+            trees = self._boost(rounds, watched, random)
         self.n_estimators_ = len(trees) // self.n_outputs_
         return self._finish(trees, base_score)
+
+    def _fit_attacked(
+        self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator
+    ) -> Self:
+        """Grow the structure, fit its leaves, and compare with a constant answer."""
+        fitted = self._structure(rows, held_out, random)
+        trained = fitted.trained
+        if self.leaf_penalty is not None:
+            penalty = check_real("leaf_penalty", self.leaf_penalty, low=0.0, open_low=True)
+            trained = fitted.pruned(penalty) if self.prune else fitted.leaves(penalty)
+        return self._keep_robust(fitted, trained)
+
+    def _structure(
+        self, rows: TrainingRows, held_out: list[TrainingRows], random: np.random.Generator
+    ) -> RobustFit:
+        """Grow all rounds, or as many as the exact error of held-out rows says."""
+        if self.monotone_constraints is not None:
+            raise InvalidInput(
+                "'monotone_constraints' are kept by method='chen2019' only where rows can move."
+                f" Got {self.monotone_constraints!r}."
+            )
+        rows = rows.merged()
+        boxes = self._boxes(rows.X)
+        rounds = RobustRounds(
+            AttackedTable.of(boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)),
+            rows.targets,
+            self._growing_weights(rows, boxes),
+            self.n_outputs_,
+            self._attacked_settings(),
+            self._sampling(),
+        )
+        names = [f"validation_{number}" for number in range(len(held_out))]
+        around = [self._boxes(part.X) for part in held_out]
+
+        def next_round() -> dict[str, float]:
+            rounds.next_round(random)
+            scores = {}
+            for name, part, sets in zip(names, held_out, around, strict=True):
+                ensemble = to_ensemble(self._trained_trees(rounds.trees, BASE_SCORE))
+                scores[name] = robust_error(ensemble, sets, part.targets, part.weights)
+            error = float(np.average(rounds.broken(), weights=rows.weights))
+            return {"robust_error_at_most": error} | scores
+
+        n_kept = self._run(next_round, names, "robust_error")
+        return RobustFit(
+            boxes=boxes,
+            targets=rows.targets,
+            weights=rows.weights,
+            trained=self._trained_trees(rounds.trees[: n_kept * self.n_outputs_], BASE_SCORE),
+            n_jobs=self._n_threads(),
+        )
+
+    def _growing_weights(self, rows: TrainingRows, boxes: RowBoxes) -> NDArray[np.float64]:
+        """Weights of rows, 0 for those that trees are grown without."""
+        drops = check_choice("conflicts", self.conflicts, ("drop", "keep")) == "drop"
+        if not drops or len(rows.targets) > MOST_ROWS:
+            return rows.weights
+        kept = np.where(find_conflicts(boxes, rows.targets).cover, 0.0, rows.weights)
+        has_all = np.all(np.bincount(rows.targets, kept, len(self.classes_)) > 0.0)
+        return kept if has_all else rows.weights
+
+    def _attacked_settings(self) -> AttackedSettings:
+        natural = self._settings()
+        return AttackedSettings(
+            reg_lambda=natural.reg_lambda,
+            gamma=natural.gamma,
+            min_child_weight=natural.min_child_weight,
+            min_samples_leaf=check_integer("min_samples_leaf", self.min_samples_leaf, low=1),
+            learning_rate=natural.learning_rate,
+            max_depth=natural.max_depth,
+            features_per_node=natural.features_per_node,
+            seed=0,
+        )
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Probabilities of the classes, computed as XGBoost does.
@@ -291,29 +410,36 @@ class RobustGBDTClassifier(TreeClassifier):
         return rows.taken(np.sort(train)), rows.taken(np.sort(held_out))
 
     def _boost(
-        self,
-        rounds: BoostingRounds,
-        n_rounds: int,
-        watched: list[WatchedRows],
-        random: np.random.Generator,
+        self, rounds: BoostingRounds, watched: list[WatchedRows], random: np.random.Generator
     ) -> list[GrownTree]:
         """Run the rounds; return the trees of those that are kept."""
         metric = check_choice("eval_metric", self.eval_metric, ("logloss", "error"))
+        names = [f"validation_{number}" for number in range(len(watched))]
+        trees: list[GrownTree] = []
+
+        def next_round() -> dict[str, float]:
+            grown = rounds.next_round(random)
+            trees.extend(grown)
+            for part in watched:
+                part.add(grown)
+            return {name: part.score(metric) for name, part in zip(names, watched, strict=True)}
+
+        return trees[: self._run(next_round, names, metric) * self.n_outputs_]
+
+    def _run(
+        self, next_round: Callable[[], dict[str, float]], names: list[str], metric: str
+    ) -> int:
+        """Run rounds, which return scores, and write them down; returns how many are kept."""
+        n_rounds = check_integer("n_estimators", self.n_estimators, low=1)
         verbose = check_integer("verbose", self.verbose, low=0)
         patience = n_rounds
         if self.early_stopping_rounds is not None:
             patience = check_integer("early_stopping_rounds", self.early_stopping_rounds, low=1)
-        names = [f"validation_{number}" for number in range(len(watched))]
         self.evals_result_: Any = {name: {metric: []} for name in names}
-        trees: list[GrownTree] = []
-        best_round, best_score = 0, np.inf
+        best_round, best_score, number = 0, np.inf, 0
         for number in range(n_rounds):
-            grown = rounds.next_round(random)
-            trees += grown
-            scores: dict[str, float] = {}
-            for name, part in zip(names, watched, strict=True):
-                part.add(grown)
-                scores[name] = part.score(metric)
+            scores = next_round()
+            for name in names:
                 self.evals_result_[name][metric].append(scores[name])
             if verbose and (number + 1) % verbose == 0:
                 _LOG.info("round %d of %d %s", number + 1, n_rounds, scores or "")
@@ -322,7 +448,7 @@ class RobustGBDTClassifier(TreeClassifier):
             stop = self.progress is not None and self.progress(number + 1, n_rounds, scores)
             if stop or (names and number - best_round >= patience):
                 break
-        if self.early_stopping_rounds is None:
-            return trees
+        if self.early_stopping_rounds is None or not names:
+            return number + 1
         self.best_iteration_, self.best_score_ = best_round, best_score
-        return trees[: (best_round + 1) * self.n_outputs_]
+        return best_round + 1

@@ -16,9 +16,12 @@ from treeproof.errors import InvalidInput, check_choice, check_integer, require_
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.model.ensemble import Ensemble
 from treeproof.prediction import Model, thread_count
+from treeproof.query.perturbations import LInf
 from treeproof.training.binning import training_table
+from treeproof.training.boxes import RowBoxes, boxes_around
 from treeproof.training.export import TrainedTrees, save_document, to_ensemble, to_ubjson
 from treeproof.training.parameters import MAX_BINS, feature_reach, monotone_directions
+from treeproof.training.robust_boosting import RobustFit, constant_answer, robust_error
 
 if TYPE_CHECKING:
     import xgboost
@@ -38,6 +41,19 @@ class TrainingRows:
     def taken(self, rows: NDArray[Any]) -> "TrainingRows":
         """Return some of the rows, by numbers or a mask."""
         return TrainingRows(self.X[rows], self.targets[rows], self.weights[rows])
+
+    def merged(self) -> "TrainingRows":
+        """Rows that are the same as one with their weight, in an order that no caller decides.
+
+        So neither the order of rows nor copies instead of weights change what is trained.
+        """
+        bits = (self.X + np.float32(0.0)).view(np.uint32)  # no -0.0
+        table = np.ascontiguousarray(np.column_stack([bits, self.targets.astype(np.uint32)]))
+        keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        merged = self.taken(first)
+        weights = np.bincount(place, self.weights).astype(np.float64)
+        return TrainingRows(merged.X, merged.targets, weights)
 
 
 class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -89,6 +105,49 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         rows = self._rows(X, reset=False)
         numbers_ = Model(self._ensemble).label_indices(rows, n_jobs=self._n_threads())
         return np.asarray(self.classes_[numbers_])
+
+    def robust_error(self, X: Any, y: Any) -> float:
+        """Share of rows that the attacker of this estimator can break, or not proved to be safe.
+
+        Decided by the exact engine for every row; the attacker moves rows as he does in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+        y : array-like of shape (n_rows,)
+            Class labels; a label that the model does not know is wrong everywhere.
+        """
+        around = self.boxes(X)
+        labels, rows = np.asarray(y), around.rows
+        if labels.shape != (len(rows),):
+            raise InvalidInput(
+                f"There must be one label for each of the {len(rows)} rows."
+                f" Got labels of shape {labels.shape}."
+            )
+        known = np.isin(labels, self.classes_)
+        targets = np.searchsorted(self.classes_, labels[known]).astype(np.int64)
+        if not known.any():
+            return 1.0
+        weights = np.ones(len(targets))
+        error = robust_error(
+            self._ensemble, around.taken(known), targets, weights, n_jobs=self._n_threads()
+        )
+        return float((~known).mean() + known.mean() * error)
+
+    def boxes(self, X: Any) -> RowBoxes:
+        """Where the attacker of this estimator can put rows, as the doubles that they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; NaN is missing.
+        """
+        check_is_fitted(self)
+        values = validate_data(
+            self, X, reset=False, dtype=[np.float32, np.float64], ensure_all_finite="allow-nan"
+        )
+        return self._boxes(values)
 
     def to_ensemble(self) -> Ensemble:
         """Return the trained model in the form that treeproof's engines verify."""
@@ -163,16 +222,9 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def _table(self, rows: TrainingRows) -> TrainingTable:
         """Bin the rows, with the attacker and the constraints of this estimator."""
-        names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else [str(name) for name in names]
         method = check_choice("tree_method", self.tree_method, ("hist", "exact"))
-        self.reach_ = feature_reach(
-            rows.X,
-            names,
-            eps=self.eps,
-            feature_scale=self.feature_scale,
-            frozen_features=self.frozen_features,
-        )
+        self._measure_reach(rows)
+        names = self._names or None
         return training_table(
             rows.X,
             rows.weights,
@@ -186,11 +238,81 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         state = check_random_state(self.random_state)
         return np.random.default_rng(state.randint(np.iinfo(np.int32).max))
 
+    @property
+    def _names(self) -> list[str]:
+        """Names of the columns, where `fit` saw any."""
+        return [str(name) for name in getattr(self, "feature_names_in_", ())]
+
+    def _measure_reach(self, rows: TrainingRows) -> None:
+        """How far the attacker moves each feature of the training rows."""
+        if self.perturbation is None:
+            self.reach_ = feature_reach(
+                rows.X,
+                self._names or None,
+                eps=self.eps,
+                feature_scale=self.feature_scale,
+                frozen_features=self.frozen_features,
+            )
+            return
+        if self.eps != 0.0 or self.feature_scale is not None or self.frozen_features is not None:
+            raise InvalidInput(
+                "'perturbation' says all about the attacker: leave 'eps', 'feature_scale' and"
+                f" 'frozen_features' out. Got eps={self.eps!r}."
+            )
+        boxes = self._boxes(rows.X)
+        moves = np.maximum(boxes.high - boxes.rows, boxes.rows - boxes.low)
+        self.reach_ = np.nan_to_num(moves, nan=0.0, posinf=np.inf).max(axis=0)
+
+    def _boxes(self, values: NDArray[np.floating]) -> RowBoxes:
+        """Where the attacker can put rows; `_measure_reach` comes before."""
+        perturbation = self.perturbation
+        if perturbation is None:
+            perturbation = LInf(1.0, scale=self.reach_)
+        return boxes_around(values, perturbation, self._names)
+
+    def _is_attacked(self, rows: TrainingRows) -> bool:
+        """Whether an attacker can move any value, and is trained against with exact worst cases."""
+        method = check_choice("method", self.method, ("exact", "chen2019"))
+        if method == "chen2019":
+            if self.perturbation is not None:
+                raise InvalidInput("The method 'chen2019' takes 'eps' and no 'perturbation'.")
+            return False
+        self._measure_reach(rows)
+        boxes = self._boxes(rows.X)
+        return bool(np.any(boxes.low < boxes.high))
+
+    def _keep_robust(self, fitted: RobustFit, trained: TrainedTrees) -> Self:
+        """Keep a model, or a constant answer where that is as safe on the training rows."""
+        constant = constant_answer(trained, fitted.targets, fitted.weights)
+        errors = [
+            robust_error(
+                to_ensemble(part),
+                fitted.boxes,
+                fitted.targets,
+                fitted.weights,
+                n_jobs=fitted.n_jobs,
+            )
+            for part in (trained, constant)
+        ]
+        self.is_constant_ = errors[1] <= errors[0]
+        self.robust_error_ = min(errors)
+        if self.is_constant_:
+            trained = constant
+        self.n_estimators_ = len(trained.trees) // self.n_outputs_
+        return self._keep(trained)
+
     def _finish(self, trees: Any, base_score: float) -> Self:
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        return self._keep(self._trained_trees(trees, base_score))
+
+    def _keep(self, trained: TrainedTrees) -> Self:
+        self._trained, self._ensemble = trained, to_ensemble(trained)
+        return self
+
+    def _trained_trees(self, trees: Any, base_score: float) -> TrainedTrees:
+        names = self._names
         if any(_NAMES_REFUSED & set(name) for name in names) or len(set(names)) < len(names):
             names = []
-        self._trained = TrainedTrees(
+        return TrainedTrees(
             trees=tuple(trees),
             n_features=self.n_features_in_,
             n_outputs=self.n_outputs_,
@@ -199,8 +321,6 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             feature_names=tuple(names),
             attributes={"treeproof": type(self).__name__, "treeproof_eps": repr(float(self.eps))},
         )
-        self._ensemble = to_ensemble(self._trained)
-        return self
 
 
 def _as_float32(values: NDArray[np.floating]) -> NDArray[np.float32]:

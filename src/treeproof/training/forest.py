@@ -8,22 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import InvalidInput, check_integer, check_real
+from treeproof.kernels.training.attacked import AttackedSettings
 from treeproof.kernels.training.growth import GrowthSettings
 from treeproof.kernels.training.histograms import TrainingTable
 from treeproof.kernels.training.losses import GrownTree, round_to_grid
 from treeproof.kernels.training.sampling import hash_rows
+from treeproof.training.attacked import AttackedTable
 from treeproof.training.classifier import TrainingRows, TreeClassifier
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
-from treeproof.training.parameters import tree_depth
+from treeproof.training.parameters import MAX_BINS, tree_depth
+from treeproof.training.robust_boosting import BASE_SCORE, RobustFit
 
 
 class RobustRandomForestClassifier(TreeClassifier):
-    """Random forest whose splits are chosen for the worst case of small changes.
+    """Random forest that is trained against an attacker who changes rows a little.
 
     Each tree is grown on a bootstrap sample, each node on a random choice of features, by the Gini
-    gain; with ``eps > 0`` by its smallest value over the four placements of the rows that an
-    attacker can move across the threshold (Chen et al., ICML 2019). With more than two classes,
-    every member of the forest has one tree per class, grown on the same sample.
+    gain. Where rows can move, a row that an attacker can put on both sides of a split is counted
+    where it does most harm, as in GROOT (Vos and Verwer, ICML 2021), and goes on to both sides.
+    With more than two classes, every member of the forest has one tree per class, grown on the same
+    sample. If the training rows are then no safer than with the label of most rows for all, that
+    label is the model.
 
     A leaf holds the share of the class among its rows, on a scale that makes the forest a sum of
     trees: the margin is the mean over the trees of ``(share - 1 / n_classes) / h``, where h is 1/4
@@ -34,6 +39,15 @@ class RobustRandomForestClassifier(TreeClassifier):
     ----------
     eps : float, default=0.0
         How far an attacker may move each value, in the units of `feature_scale`.
+    perturbation : LInf or Box, optional
+        See `RobustGBDTClassifier`.
+    method : {"exact", "chen2019"}, default="exact"
+        How trees are grown where rows can move; "chen2019" takes the smallest gain over four
+        placements of the rows near the threshold (Chen et al., ICML 2019).
+    leaf_penalty : float or None, default=None
+        If given, leaves are fitted together against exact worst cases, as those of
+        `RobustGBDTClassifier`; they then hold no shares of classes any more, and probabilities are
+        only a monotone function of the margin. For "exact".
     n_estimators : int, default=100
         Number of trees; with more than two classes, each has one tree per class.
     max_depth : int or None, default=8
@@ -63,6 +77,9 @@ class RobustRandomForestClassifier(TreeClassifier):
         self,
         *,
         eps: float = 0.0,
+        perturbation: Any = None,
+        method: Literal["exact", "chen2019"] = "exact",
+        leaf_penalty: float | None = None,
         n_estimators: int = 100,
         max_depth: int | None = 8,
         max_features: Any = "sqrt",
@@ -78,6 +95,9 @@ class RobustRandomForestClassifier(TreeClassifier):
         n_jobs: int | None = None,
     ) -> None:
         self.eps = eps
+        self.perturbation = perturbation
+        self.method = method
+        self.leaf_penalty = leaf_penalty
         self.n_estimators = n_estimators
         self.max_depth = max_depth
         self.max_features = max_features
@@ -108,10 +128,12 @@ class RobustRandomForestClassifier(TreeClassifier):
         n_members = check_integer("n_estimators", self.n_estimators, low=1)
         random = self._generator()
         rows = self._training_rows(X, y, sample_weight)
+        if self._is_attacked(rows):
+            return self._fit_attacked(rows, n_members, random)
         table = self._table(rows)
         settings = self._settings(len(usable_features(table)), n_members)
         share = check_real("max_samples", self.max_samples, low=0.0, high=1.0, open_low=True)
-        draws = _Draws.of(table, rows, share) if self.bootstrap else None
+        draws = _Draws.of(table.values, rows, share) if self.bootstrap else None
         # Random numbers are drawn before the threads start, so that their order is fixed.
         seeds = [int(seed) for seed in random.integers(1 << 62, size=n_members)]
 
@@ -121,6 +143,49 @@ class RobustRandomForestClassifier(TreeClassifier):
         with Growers(table, settings, self._n_threads(), n_members) as growers:
             members = growers.map(grown, seeds)
         return self._finish([tree for trees in members for tree in trees], 0.5)
+
+    def _fit_attacked(
+        self, rows: TrainingRows, n_members: int, random: np.random.Generator
+    ) -> Self:
+        """Grow every member against the attacker, and fit leaves where that is asked for."""
+        if self.monotone_constraints is not None:
+            raise InvalidInput(
+                "'monotone_constraints' are kept by method='chen2019' only where rows can move."
+                f" Got {self.monotone_constraints!r}."
+            )
+        rows = rows.merged()
+        boxes = self._boxes(rows.X)
+        table = AttackedTable.of(
+            boxes, check_integer("max_bin", self.max_bin, low=2, high=MAX_BINS)
+        )
+        natural = self._settings(len(table.usable), n_members)
+        share = check_real("max_samples", self.max_samples, low=0.0, high=1.0, open_low=True)
+        draws = _Draws.of(np.ascontiguousarray(rows.X.T), rows, share) if self.bootstrap else None
+        trees = []
+        for seed in random.integers(1 << 62, size=n_members):
+            drawn = np.random.default_rng(int(seed))
+            weights = rows.weights if draws is None else draws.taken(drawn)
+            sample = np.flatnonzero(weights > 0.0).astype(np.int32)
+            for output in range(self.n_outputs_):
+                gradients = _share_gradients(rows.targets, output, len(self.classes_))
+                round_to_grid(gradients, np.where(weights > 0.0, weights, 1.0))
+                settings = AttackedSettings(
+                    reg_lambda=natural.reg_lambda,
+                    gamma=natural.gamma,
+                    min_child_weight=natural.min_child_weight,
+                    min_samples_leaf=1,
+                    learning_rate=natural.learning_rate,
+                    max_depth=natural.max_depth,
+                    features_per_node=natural.features_per_node,
+                    seed=int(drawn.integers(1 << 62)),
+                )
+                trees.append(table.grow(gradients, weights, settings, sample, table.usable)[0])
+        trained = self._trained_trees(trees, BASE_SCORE)
+        fitted = RobustFit(boxes, rows.targets, rows.weights, trained, self._n_threads())
+        if self.leaf_penalty is not None:
+            penalty = check_real("leaf_penalty", self.leaf_penalty, low=0.0, open_low=True)
+            trained = fitted.leaves(penalty)
+        return self._keep_robust(fitted, trained)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean share of each class over the trees; with more than two classes made to sum to 1.
@@ -214,10 +279,10 @@ class _Draws:
     n_drawn: int
 
     @classmethod
-    def of(cls, table: TrainingTable, rows: TrainingRows, share: float) -> Self:
+    def of(cls, values: NDArray[np.float32], rows: TrainingRows, share: float) -> Self:
         hashes = np.empty(len(rows.targets), dtype=np.uint64)
         # Adding zero turns -0.0 into 0.0, which has other bits.
-        hash_rows((table.values + np.float32(0.0)).view(np.uint32), rows.targets, hashes)
+        hash_rows((values + np.float32(0.0)).view(np.uint32), rows.targets, hashes)
         order = np.argsort(hashes, kind="stable")
         whole = np.all(rows.weights == np.rint(rows.weights))
         size = rows.weights.sum() if whole else len(rows.targets)

@@ -2,6 +2,7 @@
 
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,14 @@ from treeproof.errors import InvalidInput, check_choice, check_integer, check_re
 
 MAX_BINS = 1 << 16
 UNLIMITED_DEPTH = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Shares of rows per round and of features per tree."""
+
+    subsample: float = 1.0
+    colsample_bytree: float = 1.0
 
 
 def tree_depth(max_depth: Any) -> int:

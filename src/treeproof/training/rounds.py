@@ -18,14 +18,7 @@ from treeproof.kernels.training.losses import (
 )
 from treeproof.training.classifier import TrainingRows
 from treeproof.training.growing import Growers, TreeGrower, TreeTask, usable_features
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """Shares of rows per round and of features per tree."""
-
-    subsample: float = 1.0
-    colsample_bytree: float = 1.0
+from treeproof.training.parameters import Sampling
 
 
 @dataclass(slots=True, eq=False)

@@ -51,14 +51,16 @@ def test_robust_training_makes_the_model_robust() -> None:
     X[wrong, 1] = 1.0 - X[wrong, 1]
     options: dict[str, Any] = {"n_estimators": 5, "max_depth": 2}
     natural = RobustGBDTClassifier(**options).fit(X, y)
-    robust = RobustGBDTClassifier(eps=0.2, **options).fit(X, y)
+    robust = RobustGBDTClassifier(eps=0.2, method="chen2019", **options).fit(X, y)
     assert natural.score(X, y) == 1.0
     assert robust.score(X, y) >= 0.9
     weak = np.mean([flat_radius(natural, row) for row in X[:40]])
     strong = np.mean([flat_radius(robust, row) for row in X[:40]])
     assert weak < 0.03
     assert strong > 0.2
-    frozen = RobustGBDTClassifier(eps=0.2, frozen_features=[0], **options).fit(X, y)
+    frozen = RobustGBDTClassifier(eps=0.2, method="chen2019", frozen_features=[0], **options).fit(
+        X, y
+    )
     assert frozen.score(X, y) == 1.0
     assert frozen.reach_.tolist() == [0.0, 0.2]
 
@@ -81,7 +83,11 @@ def test_features_may_be_named() -> None:
     X, y = make_classification(200, 4, random_state=0)
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = RobustGBDTClassifier(
-        eps=0.1, n_estimators=2, frozen_features=["b", "d"], monotone_constraints={"a": 1}
+        eps=0.1,
+        method="chen2019",
+        n_estimators=2,
+        frozen_features=["b", "d"],
+        monotone_constraints={"a": 1},
     )
     assert model.fit(frame, y).reach_.tolist() == [0.1, 0.0, 0.1, 0.0]
 
@@ -94,7 +100,11 @@ def test_monotone_constraints_hold_everywhere(eps: float, method: str, direction
     X = random.normal(size=(600, 3))
     y = (direction * X[:, 0] + np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * random.normal(size=600)) > 0
     model = RobustGBDTClassifier(
-        eps=eps, n_estimators=30, tree_method=method, monotone_constraints=[direction, 0, 0]
+        eps=eps,
+        method="chen2019",
+        n_estimators=30,
+        tree_method=method,
+        monotone_constraints=[direction, 0, 0],
     ).fit(X, y)
     rows = random.normal(size=(50, 3))
     steps = np.linspace(-4, 4, 200)
@@ -103,7 +113,9 @@ def test_monotone_constraints_hold_everywhere(eps: float, method: str, direction
         rows[:, 0] = step
         margins[:, number] = model.decision_function(rows)
     assert np.all(direction * np.diff(margins, axis=1) >= -1e-6)
-    free = RobustGBDTClassifier(eps=eps, n_estimators=30, tree_method=method).fit(X, y)
+    free = RobustGBDTClassifier(
+        eps=eps, method="chen2019", n_estimators=30, tree_method=method
+    ).fit(X, y)
     rows[:, 0] = 0.0
     assert not np.array_equal(free.decision_function(rows), model.decision_function(rows))
 
@@ -201,7 +213,9 @@ def test_few_values_are_binned_without_loss(eps: float) -> None:
     X[random.random(X.shape) < 0.05] = np.nan
     y = np.nan_to_num(X).sum(axis=1) + random.normal(size=500) > 1.5
     models = [
-        RobustGBDTClassifier(eps=eps, n_estimators=5, gamma=0.5, tree_method=method).fit(X, y)
+        RobustGBDTClassifier(
+            eps=eps, method="chen2019", n_estimators=5, gamma=0.5, tree_method=method
+        ).fit(X, y)
         for method in ("hist", "exact")
     ]
     assert models[0].to_ensemble().fingerprint == models[1].to_ensemble().fingerprint
@@ -213,7 +227,9 @@ def test_a_missing_value_can_be_a_reason_of_its_own() -> None:
     y = np.repeat([0, 1], 50)
     for method in ("hist", "exact"):
         for eps in (0.0, 5.0):
-            model = RobustGBDTClassifier(eps=eps, n_estimators=3, tree_method=method).fit(X, y)
+            model = RobustGBDTClassifier(
+                eps=eps, method="chen2019", n_estimators=3, tree_method=method
+            ).fit(X, y)
             assert model.score(X, y) == 1.0
             # No number is treated as missing, however far an attacker moves it.
             assert model.predict([[1e30], [-1e30], [np.nan]]).tolist() == [1, 1, 0]

@@ -62,7 +62,9 @@ def test_robust_training_is_as_good_as_the_authors(name: str, method: str) -> No
     X, y, X_test, y_test = rows(root, name)
     authors = treeproof.load(root / "models" / f"{AUTHORS[name]}.json")
     padded = np.hstack([np.zeros((len(X_test), 1)), X_test])  # their features count from 1
-    robust = RobustGBDTClassifier(tree_method=method, gamma=1.0, base_score=0.5, **ROBUST[name])
+    robust = RobustGBDTClassifier(
+        method="chen2019", tree_method=method, gamma=1.0, base_score=0.5, **ROBUST[name]
+    )
     robust.fit(X, y)
     expected = np.mean(authors.predict(padded) == y_test)
     assert robust.score(X_test, y_test) >= expected - close(name, 1.0)

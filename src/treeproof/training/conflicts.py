@@ -1,0 +1,144 @@
+"""Rows of different classes that can be made the same: what no classifier can get right."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from treeproof.errors import InvalidInput
+from treeproof.query.perturbations import Box, LInf
+from treeproof.training.boxes import RowBoxes, boxes_around
+
+_PAIRS_AT_ONCE = 1 << 22
+MOST_ROWS = 10_000
+"""Rows whose conflicts training looks for on its own: the pairs grow with their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicts:
+    """Pairs of rows of different classes whose boxes meet.
+
+    Attributes
+    ----------
+    cover : bool (n_rows,)
+        Rows of which every pair has one, as few as possible with two classes: without them no two
+        rows are in conflict.
+    least_error : float
+        Share of the rows that every classifier gets wrong somewhere in their boxes.
+    """
+
+    cover: NDArray[np.bool_]
+    least_error: float
+
+
+def find_conflicts(
+    boxes: RowBoxes, targets: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> Conflicts:
+    """Find a largest set of disjoint pairs in conflict, and a cover of all pairs.
+
+    Sound: where two boxes meet, both rows have a point in common, which has one label; so of every
+    pair at least one row is wrong there, and of disjoint pairs at least as many rows as pairs. With
+    two classes a largest matching has as many pairs as the smallest cover has rows (König), so that
+    the error is reached by a function that gives all other boxes their labels; with more classes it
+    is a lower bound, the best of those between one class and all others.
+    """
+    n_rows = len(targets)
+    classes = np.unique(targets)
+    best: Conflicts | None = None
+    cover_of_all = np.zeros(n_rows, dtype=bool)
+    for number in classes[1:] if len(classes) == 2 else classes:
+        own, other = np.flatnonzero(targets == number), np.flatnonzero(targets != number)
+        if len(own) == 0 or len(other) == 0:
+            continue
+        cover, size = _cover(_meeting(boxes, own, other), own, other, n_rows)
+        cover_of_all |= cover
+        if best is None or size > best.least_error * n_rows:
+            best = Conflicts(cover, size / n_rows)
+    if best is None:
+        return Conflicts(np.zeros(n_rows, dtype=bool), 0.0)
+    return Conflicts(best.cover if len(classes) <= 2 else cover_of_all, best.least_error)
+
+
+def least_robust_error(X: Any, y: Any, perturbation: LInf | Box) -> float:
+    """The robust error below which no classifier whatever can come on these rows.
+
+    Two rows of different classes whose sets meet cannot both be right everywhere in their sets. The
+    answer is the size of a largest matching of such pairs, as a share of the rows: with two classes
+    it is the least error of any function (König's theorem); with more it is a lower bound of that,
+    the best of the matchings between one class and all others.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows; NaN is missing.
+    y : array-like of shape (n_rows,)
+        Labels.
+    perturbation : LInf or Box
+        How rows may move, with a radius.
+
+    Returns
+    -------
+    float
+        Between 0 and the share of all classes but the largest.
+    """
+    names = [str(name) for name in getattr(X, "columns", ())]
+    rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
+        raise InvalidInput(
+            "There must be a matrix of at least one row, and one label for each."
+            f" Got shapes {rows.shape} and {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InvalidInput("Labels must be known. Got NaN.")
+    _, targets = np.unique(labels, return_inverse=True)
+    return find_conflicts(boxes_around(rows, perturbation, names), targets).least_error
+
+
+def _meeting(boxes: RowBoxes, own: NDArray[np.intp], other: NDArray[np.intp]) -> Any:
+    """Which boxes of one class meet which of the others: sparse (len(own), len(other))."""
+    low, high, missing = boxes.low[other], boxes.high[other], np.isnan(boxes.low[other])
+    step = max(1, _PAIRS_AT_ONCE // max(len(other), 1))
+    found_own, found_other = [], []
+    for first in range(0, len(own), step):
+        part = own[first : first + step]
+        meets = np.ones((len(part), len(other)), dtype=bool)
+        for feature in range(low.shape[1]):
+            least, most = boxes.low[part, feature], boxes.high[part, feature]
+            with np.errstate(invalid="ignore"):
+                here = (least[:, None] <= high[:, feature]) & (low[:, feature] <= most[:, None])
+            # What is missing meets what is missing, too, and nothing else.
+            here |= np.isnan(least)[:, None] & missing[:, feature]
+            meets &= here
+        one, two = np.nonzero(meets)
+        found_own.append(one + first)
+        found_other.append(two)
+    one, two = np.concatenate(found_own), np.concatenate(found_other)
+    return csr_matrix((np.ones(len(one), dtype=np.int8), (one, two)), shape=(len(own), len(other)))
+
+
+def _cover(
+    meets: Any, own: NDArray[np.intp], other: NDArray[np.intp], n_rows: int
+) -> tuple[NDArray[np.bool_], int]:
+    """A smallest cover of a bipartite graph and its size, from a largest matching (König)."""
+    partner = maximum_bipartite_matching(meets, perm_type="column")
+    back = np.full(len(other), -1)
+    matched = np.flatnonzero(partner >= 0)
+    back[partner[matched]] = matched
+    is_reached, is_other_reached = partner < 0, np.zeros(len(other), dtype=bool)
+    waiting = np.flatnonzero(is_reached).tolist()
+    while waiting:
+        row = waiting.pop()
+        for column in meets.indices[meets.indptr[row] : meets.indptr[row + 1]].tolist():
+            if not is_other_reached[column]:
+                is_other_reached[column] = True
+                following = int(back[column])
+                if following >= 0 and not is_reached[following]:
+                    is_reached[following] = True
+                    waiting.append(following)
+    cover = np.zeros(n_rows, dtype=bool)
+    cover[own[~is_reached]] = True
+    cover[other[is_other_reached]] = True
+    return cover, len(matched)
