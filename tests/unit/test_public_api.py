@@ -111,6 +111,7 @@ def test_load_offers_every_option_of_the_loaders() -> None:
 
 def test_questions_have_every_option_that_functions_offer() -> None:
     names = {"kind", "perturbation", "engine", "search", *api.AskOptions.__annotations__}
+    names |= {"formats"}  # of a run, for all of its batches
     assert names == {field.name for field in fields(Question)}
     assert set(api.AnchorOptions.__annotations__) < set(api.ShownOptions.__annotations__)
 

@@ -13,13 +13,15 @@ import pytest
 from treeproof.training import RobustGBDTClassifier, RobustRandomForestClassifier
 
 ROUND = {"n_estimators": 1, "base_score": 0.5, "max_depth": 8}
+CHEN = {"method": "chen2019"}
 BOOSTED: dict[str, dict[str, Any]] = {
     "natural": {},
     "natural, exact": {"tree_method": "exact"},
-    "robust": {"eps": 0.02},
-    "robust, exact": {"eps": 0.02, "tree_method": "exact"},
+    "robust": CHEN | {"eps": 0.02},
+    "robust, exact": CHEN | {"eps": 0.02, "tree_method": "exact"},
     "bins and pruning": {"max_bin": 20, "gamma": 2.0, "reg_lambda": 0.0, "min_child_weight": 0.3},
-    "constraints": {
+    "constraints": CHEN
+    | {
         "monotone_constraints": [1, -1, 0, 0, 0, 0],
         "frozen_features": [0],
         "eps": 0.05,
@@ -28,7 +30,7 @@ BOOSTED: dict[str, dict[str, Any]] = {
 }
 FORESTS: dict[str, dict[str, Any]] = {
     "forest": {"max_depth": None},
-    "robust forest": {"eps": 0.02, "tree_method": "exact", "max_features": 0.5},
+    "robust forest": CHEN | {"eps": 0.02, "tree_method": "exact", "max_features": 0.5},
     "without bootstrap": {"bootstrap": False, "min_samples_leaf": 5.0},
 }
 EXPECTED = {
