@@ -256,11 +256,11 @@ def _distance_problem(reached: Reached, row: int, found: Any) -> str | None:
     for feature, (x, w) in enumerate(zip(reached.rows[row], found.witness[row], strict=True)):
         if reached.table.axes[feature].is_categorical or _is_same(x, w):
             continue
-        rate = float(ball.up[feature] if w > x else ball.down[feature])
-        if rate > 0.0 and np.isfinite(x) and np.isinf(w):
+        rate = ball.up[feature] if w > x else ball.down[feature]
+        if rate > 0 and np.isfinite(x) and np.isinf(w):
             # It stands for real numbers, see `outside_ball`, and is at no finite distance itself.
             return None if np.isinf(found.witness_distance[row]) else "a finite distance"
-        if rate == 0.0 or not np.isfinite(x):
+        if rate == 0 or not np.isfinite(x):
             return f"feature {feature} moves from {x!r} to {w!r} at rate {rate!r}"
         farthest = max(farthest, exact_distance(float(x), float(w), rate))
     stated = float(found.witness_distance[row])
@@ -274,8 +274,8 @@ def outside_ball(
 ) -> str | None:
     """Where a witness leaves the closed ball, as fractions; None where it does not.
 
-    Where the ball holds real numbers of a cell but none of the input precision, the one beside it
-    is meant: the last number below a cut.
+    Among real numbers, where the ball holds some of a cell but none of the input precision, the one
+    beside it is meant: the last number below a cut. Where rows are doubles, none is excepted.
     """
     table, ball = reached.table, reached.ball
     for feature, axis in enumerate(table.axes):
@@ -286,11 +286,13 @@ def outside_ball(
             return f"feature {feature} moves from {x!r} to {w!r}"
         if not _is_of_precision(axis, w):
             return f"feature {feature} is {w!r}, which is not of the input precision"
-        rate = float(ball.up[feature] if w > x else ball.down[feature])
-        within = rate > 0.0 and np.isfinite(w)
+        rate = ball.up[feature] if w > x else ball.down[feature]
+        within = rate > 0 and np.isfinite(w)
         within &= min(ball.low[feature], x) <= w <= max(ball.high[feature], x)
         if within and (limit is None or exact_distance(x, w, rate) <= limit[0]):
             continue
+        if not axis.over_reals:
+            return f"feature {feature} at {w!r} lies outside the ball around {x!r}"
         state = int(axis.state(np.array([w]))[0])
         level = reached.levels[row][feature].get(state)
         if state < int(reached.home[row, feature]) and level is not None:
@@ -341,6 +343,8 @@ def outside_box(
         least, most = float(low[feature]), float(high[feature])
         if least <= w <= most:
             continue
+        if not axis.over_reals:
+            return f"feature {feature} at {w!r} lies outside [{least!r}, {most!r}]"
         if np.isinf(w) and max(abs(least), abs(most)) > float(np.finfo(axis.precision).max):
             continue  # infinity stands for the real numbers beyond the largest float
         # Numbers of the precision within the box and the cell of w: if there is one, w is wrong.

@@ -1,6 +1,7 @@
 """Hard questions about a trained model: rows, perturbations and goals that meet its cells."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 import treeproof as tp
 from tests.campaigns.data import FloatArray, Random
-from tests.oracle.library_truth import Axis, Ball, Table, exact_distance, round_up
+from tests.oracle.library_truth import Axis, Ball, Table, exact_distance, exact_rates, round_up
 
 _OPTION = "arithmetic" if hasattr(tp, "InternalError") else "domain"  # the name in 0.1.0
 
@@ -132,14 +133,15 @@ def aligned_rows(
             if not len(cuts) or not np.isfinite(row[feature]):
                 continue
             cut, upwards = float(random.choice(cuts)), bool(random.random() < 0.5)
-            rate = float(ball.up[feature] if upwards else ball.down[feature])
-            value = _beside_at(
-                random, table, axis, cut, -nearest * rate if upwards else nearest * rate
-            )
+            if not upwards and not axis.over_reals:
+                cut = float(np.nextafter(cut, -np.inf))  # the double that is reached
+            rate = ball.up[feature] if upwards else ball.down[feature]
+            step = nearest * float(rate)
+            value = _beside_at(random, table, axis, cut, -step if upwards else step)
             if value is None:
                 continue
             row[feature] = value
-            if nearest is radius and rate > 0.0:
+            if nearest is radius and rate > 0 and np.isfinite(cut):
                 nearest = round_up(exact_distance(value, cut, rate))
     return rows
 
@@ -203,8 +205,8 @@ def random_moves(random: Random, table: Table, *, infinite: bool) -> Moves:
             scale = 2.0 ** random.integers(-60, 60, size=n)
         options["scale"] = scale if random.random() < 0.8 else scale.tolist()
         names.append("scale")
-    down, up = scale.copy(), scale.copy()
-    for name, rates in (("below", down), ("above", up)):
+    multiples: dict[str, Any] = {"below": 1.0, "above": 1.0}
+    for name in multiples:
         if random.random() < 0.2:
             value: Any = random.choice(RATES, size=n)
             shape = random.integers(3)
@@ -213,15 +215,16 @@ def random_moves(random: Random, table: Table, *, infinite: bool) -> Moves:
             elif shape == 1:
                 value = bool(random.random() < 0.5)
             with np.errstate(over="ignore", under="ignore"):
-                product = rates * np.asarray(value, dtype=np.float64)
+                product = scale * np.asarray(value, dtype=np.float64)
             if np.all(np.isfinite(product)):
-                rates[:] = product
-                options[name] = value
+                multiples[name] = options[name] = value
                 names.append("rates")
+    down, up = (exact_rates(scale, multiple) for multiple in multiples.values())
     if n > 1 and random.random() < 0.2:
         frozen = np.flatnonzero(random.random(n) < 0.4).tolist()
         options["frozen"] = frozen
-        down[frozen] = up[frozen] = 0.0
+        for feature in frozen:
+            down[feature] = up[feature] = Fraction(0)
         names.append("frozen")
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     if random.random() < 0.25:
@@ -359,8 +362,6 @@ def _score_claim(random: Random, table: Table, kind: str, own: FloatArray) -> Cl
 
 def _moves_more(scores: FloatArray, own: FloatArray, delta: float) -> NDArray[np.bool_]:
     """Whether each score is farther than delta from each row's own, without rounding."""
-    from fractions import Fraction
-
     broken = np.abs(scores[np.newaxis] - own[:, np.newaxis]) > delta
     exact = {float(s): Fraction(float(s)) for s in np.unique(np.concatenate([scores, own]))}
     with np.errstate(over="ignore"):

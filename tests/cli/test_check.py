@@ -295,7 +295,7 @@ def test_what_nobody_checks_is_said(run, asked):
 
 
 BROKEN_QUESTIONS = [
-    {"perturbation": {"name": "L0", "eps": 3, "scale": 5e-324}},
+    {"perturbation": {"name": "L0", "eps": 3, "scale": "inf"}},
     {"perturbation": {"domain": {"categorical": [[0, [0, [1, [0]]]]]}}},
     {"perturbation": {"domain": {"categorical": [[0, [[0, [1]], 2]]]}}},
     {"perturbation": {"domain": {"rules": ["x[0] <= " + "1" * 5000]}}},
@@ -317,6 +317,18 @@ def test_headers_that_cannot_be_followed_end_with_a_sentence(run, asked, change)
     result = run("check", out, "--model", model)
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.stderr
+
+
+def test_prices_above_all_doubles_are_followed(run, asked):
+    # A change that is counted costs 1 / scale, which is a fraction here.
+    model, data, out = asked
+    run("verify", model, data, "--eps", "0.1", "--evidence", "--out", out)
+    header, *rows = records(out)
+    header["question"]["perturbation"] |= {"name": "L0", "eps": 3, "scale": 5e-324}
+    write(out, [header, *rows])
+    result = run("check", out, "--model", model)
+    assert result.exit_code == 3, result.output
+    assert "0 accepted, 3 rejected" in result.stdout
 
 
 @pytest.mark.parametrize("loading", [{"classes": 7}, {"classes": [[1], [2]]}, {"classes": "no"}])

@@ -46,13 +46,16 @@ def test_radii_of_a_stump(run: Run, saved_model: Path, data: Path) -> None:
     assert [row["row"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["label"] for row in rows] == ["ham", "spam", "spam", "spam"]
     assert [row["verdict"] for row in rows] == ["verified", "verified", "verified", "falsified"]
-    assert column(result, "lower") == column(result, "upper") == [0.25, 0.25, 1.0, 0.0]
-    assert [row["attained"] for row in rows] == ["True", "False", "False", "True"]
+    # Downwards, the last double below the threshold is the nearest one.
+    below = 0.75 - math.nextafter(0.5, 0.0)
+    assert column(result, "lower") == column(result, "upper") == [0.25, below, 1.0, 0.0]
+    assert [row["attained"] for row in rows] == ["True", "True", "False", "True"]
 
 
 def test_without_labels_the_model_keeps_its_own(run: Run, saved_model: Path, data: Path) -> None:
     result = run("radius", saved_model, data, "--format", "csv")
-    assert column(result, "lower") == [0.25, 0.25, 1.0, 0.5]
+    below = 0.75 - math.nextafter(0.5, 0.0)
+    assert column(result, "lower") == [0.25, below, 1.0, 0.5]
     assert shown_rows(result)[3]["label"] == "ham"
 
 

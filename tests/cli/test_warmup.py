@@ -5,13 +5,12 @@ PROGRAM = """
 import importlib, pkgutil
 import treeproof.kernels
 from treeproof.cli.warmup import compile_kernels
-from treeproof.kernels.core.cache import has_machine_code
 from treeproof.kernels.core.compiler import EntryPoint
 
 compile_kernels(everything=True)
 for module in pkgutil.walk_packages(treeproof.kernels.__path__, "treeproof.kernels."):
     for name, found in vars(importlib.import_module(module.name)).items():
-        if isinstance(found, EntryPoint) and not has_machine_code(found.name, found.directory):
+        if isinstance(found, EntryPoint) and found.machine_code is None:
             print(found.name)
 """
 

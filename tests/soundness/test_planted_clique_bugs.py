@@ -70,7 +70,7 @@ BUGS = [
         "free[y] &= ~np.uint64(0)",
     ),
     Bug("classes may reach what is missing", "left = missing - 1", "left = missing"),
-    Bug("weights are rounded down", "math.ceil(math.ldexp", "math.floor(math.ldexp"),
+    Bug("weights are rounded down", "math.ceil(ldexp", "math.floor(ldexp"),
     Bug(
         "a step more than what is missing is asked for",
         "required = -(-required // divisor)",

@@ -56,8 +56,8 @@ def price_rounded_up(patch: pytest.MonkeyPatch) -> None:
     """A price is above the cost that it bounds from below."""
     plain = prices.quotient_rounded_down
 
-    def planted(larger: Any, smaller: Any, rate: Any) -> Any:
-        quotient, is_exact = plain(larger, smaller, rate)
+    def planted(larger: Any, smaller: Any, *factors: Any) -> Any:
+        quotient, is_exact = plain(larger, smaller, *factors)
         return quotient * (1.0 + 2.0**-30), is_exact
 
     patch.setattr(prices, "quotient_rounded_down", planted)

@@ -13,7 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import treeproof as tp
 from tests.campaigns.forged_rules import campaign
-from tests.oracle.rule_evidence import judged
+from tests.oracle.rule_evidence import judged, judged_answers
+from tests.random_domains import Case
 from treeproof.checker import RunChecker
 from treeproof.checker import rules as checked
 from treeproof.engines import evidence
@@ -93,16 +94,25 @@ def test_numbers_between_obey_as_a_witness_does() -> None:
     """A threshold that breaks what a value just below it obeys is not approached."""
     X = np.array([[0.0, 0.0], [1.0, 0.0]])
     model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
-    below = float(tp.radius(model, [[1.0, 0.0]], None, tp.L1()).witness[0, 0])
+    row = [[1.0, 0.0]]
+    below = float(tp.radius(model, row, None, tp.L1()).witness[0, 0])
     cut = math.nextafter(below, 1.0)
-    for text, least in (
-        ("x[0] <= 2", 1.0 - cut),
-        (f"x[0] <= 0.75 => x[0] < {Decimal(cut)}", 1.0 - below),
-    ):
-        domain = tp.Domain(rules=[text])
-        found = tp.radius(model, [[1.0, 0.0]], None, tp.L1(domain=domain), evidence=True)
-        assert found.witness[0, 0] == below
+    single = float(tp.radius(model, row, None, tp.L1(), arithmetic="real").witness[0, 0])
+    # The model rounds rows to float32: real numbers of that precision approach its next one.
+    real = float(np.nextafter(np.float32(single), np.float32(1.0)))
+    asked: list[tuple[Any, str, float, float, bool]] = [
+        ("real", "x[0] <= 2", single, 1.0 - real, False),
+        ("real", f"x[0] <= 0.75 => x[0] < {Decimal(real)}", single, 1.0 - single, True),
+        # The last double is attained in both cases.
+        ("float64", "x[0] <= 2", below, 1.0 - below, True),
+        ("float64", f"x[0] <= 0.75 => x[0] < {Decimal(cut)}", below, 1.0 - below, True),
+    ]
+    for arithmetic, text, nearest, least, is_attained in asked:
+        ball = tp.L1(domain=tp.Domain(rules=[text]))
+        found = tp.radius(model, row, None, ball, arithmetic=arithmetic, evidence=True)
+        assert found.witness[0, 0] == nearest
         assert found.upper.tolist() == [least]
+        assert found.attained.tolist() == [is_attained]
         (record,) = row_records(found)
         assert RunChecker(found.header, model.ensemble).check(record).status == "accepted"
 
@@ -261,27 +271,38 @@ def witness_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(checked.Rule, "holds_between", lambda self, row, other: True)
 
 
-CHECKER_BUGS: list[tuple[Bug, Bug, int]] = [
+def two_ways() -> Case:
+    """A row with two ways to the other class: a near one that a rule makes dear, and a farther one.
+
+    The cheapest violation does not meet the first part of the rule.
+    """
+    X = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.6]])
+    model = tp.load(DecisionTreeClassifier(random_state=0).fit(X, [0, 1, 1]))
+    domain = tp.Domain(rules=["x[0] >= 0.375 => x[1] >= 0.875"])
+    return Case(model.ensemble, X[:1], tp.L1(domain=domain), tp.KeepsLabel())
+
+
+CHECKER_BUGS: list[tuple[Bug, Bug, int | None]] = [
     (gaps_allowed, gap_in_a_split, 162),
-    (choices_are_empty, comparison_forgotten, 26),
+    (choices_are_empty, comparison_forgotten, None),
     (leaves_anywhere, strict_for_all, 9),
     (all_is_strict, never_equal, 9),
     (all_is_dear, dear_where_values_leave, 162),
     (witness_unchecked, rule_ignored, 2),
 ]
-"""Each with a seed that is known to let a lie pass, so that few have to be tried."""
+"""Each with a seed that is known to let a lie pass; None: the row with two ways does."""
 
 
 @pytest.mark.parametrize(("blind", "plant", "known"), CHECKER_BUGS)
 def test_a_checker_with_the_same_bug_as_the_search_lets_a_lie_pass(
-    blind: Bug, plant: Bug, known: int, monkeypatch: pytest.MonkeyPatch
+    blind: Bug, plant: Bug, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the checker looks at is needed: without it a wrong answer is accepted."""
     plant(monkeypatch)
     blind(monkeypatch)
     monkeypatch.setattr(evidence, "withdraw", withdraw)
-    assert any(
-        found.status == "accepted" and found.wrong
-        for seed in (known, *range(MOST_SEEDS))
-        for found in judged(seed)
-    )
+    if known is None:
+        tried = [judged_answers(two_ways(), "float64")]
+    else:
+        tried = [judged(seed) for seed in (known, *range(MOST_SEEDS))]
+    assert any(found.status == "accepted" and found.wrong for all_of in tried for found in all_of)

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 import treeproof as tp
+from tests.unit.checker.test_properties import where
 from treeproof.checker.properties import check_property
 from treeproof.errors import CertificateRejected
 from treeproof.query.property_files import load_properties
@@ -67,7 +68,7 @@ def test_a_model_that_never_sees_sex_is_fair_by_name(name: str, categories: Any)
         found = tp.prove(model, claim, box, evidence=True)
         assert (found.verdict, found.statistics["nodes"] <= 1) == ("verified", True)
         assert found.evidence is not None
-        check_property(model.ensemble, found.evidence)
+        check_property(model.ensemble, found.evidence, where(found))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,9 +98,10 @@ def test_evidence_without_a_proof_is_for_features_that_no_tree_tests() -> None:
     box = tp.Box(0.0, 1.0)
     fair = tp.prove(model, tp.Fair(1), box, evidence=True)
     assert fair.evidence is not None
+    assert check_property(model.ensemble, fair.evidence, where(fair)).evidence.verdict == "verified"
     other = tp.load(DecisionTreeClassifier(random_state=0).fit([[0, 0], [0, 1]], [0, 1]))
     with pytest.raises(CertificateRejected, match="another model"):
-        check_property(other.ensemble, fair.evidence)
+        check_property(other.ensemble, fair.evidence, where(fair))
     assert tp.prove(other, tp.Fair(1), box).verdict == "falsified"
 
 

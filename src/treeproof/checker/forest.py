@@ -332,7 +332,8 @@ def _tables(ensemble: Ensemble) -> dict[str, Any]:
     apart[numeric] = ((flags & ZERO_IS_MISSING) > 0) & goes_apart
     tree = np.repeat(np.arange(ensemble.n_trees), np.diff(trees.root))
     last_keys = keys.copy()
-    last_keys.imag = np.nextafter(keys.imag, -np.inf)
+    with np.errstate(over="ignore"):  # below the smallest double comes minus infinity
+        last_keys.imag = np.nextafter(keys.imag, -np.inf)
     return {
         "tree": tree,
         "feature": trees.feature.astype(np.int64),

@@ -132,7 +132,8 @@ def _expanded(
         len(set(row.features)) == size and all(f < n_features for f in row.features),
         "record: the features of a set are different features of the model",
     )
-    _check_sizes(row, n_features)
+    groups = _groups(header, n_features)
+    _check_sizes(row, header, groups, n_features)
     require(len(row.witnesses) == size and len(texts) == size + 1, "record: one witness each")
     values = [math.nan if value is None else float(value) for value in row.values]
     domain = header["question"].get("perturbation", {}).get("domain")
@@ -144,7 +145,7 @@ def _expanded(
     # Values of the row are always allowed; a missing one is no number to compare with.
     low = [a if math.isnan(v) else min(a, v) for a, v in zip(low, values, strict=True)]
     high = [b if math.isnan(v) else max(b, v) for b, v in zip(high, values, strict=True)]
-    groups, before = _groups(header, n_features), _number_before(header, ensemble, domain)
+    before = _number_before(header, ensemble, domain)
     left_out = [frozenset[int]()]
     # Of features that the question wants in every set, nobody asks whether they are needed.
     asked = set(range(n_features)) - set(header["question"].get("always", ()))
@@ -165,8 +166,12 @@ def _expanded(
     ]
 
 
-def _check_sizes(row: ReasonsRow, n_features: int) -> None:
+def _check_sizes(
+    row: ReasonsRow, header: dict[str, Any], groups: dict[int, frozenset[int]], n_features: int
+) -> None:
     """Reject what contradicts itself, or the set; beside that nobody checks sizes and changes."""
+    weights = [float(weight) for weight in header["question"].get("weights", [1.0] * n_features)]
+    require(len(weights) == n_features, "header: one weight per feature")
     for listed, least in (
         ([row.features, *row.sets], float(row.size_lower_bound)),
         (row.changes, float(row.change_lower_bound)),
@@ -174,7 +179,10 @@ def _check_sizes(row: ReasonsRow, n_features: int) -> None:
         for given in listed:
             fits = len(set(given)) == len(given) and all(f < n_features for f in given)
             require(fits, "record: sets and changes hold different features of the model")
-            require(len(given) >= least, "record: a set or change is smaller than its bound")
+            # A group weighs what its heaviest feature does, whichever of them are listed.
+            units = {groups.get(feature, frozenset([feature])) for feature in given}
+            weight = sum(max(weights[feature] for feature in unit) for unit in units)
+            require(weight >= least, "record: a set or change is smaller than its bound")
     require(len(row.change_rows) == len(row.changes), "record: one row for each change")
     for features, after in zip(row.changes, row.change_rows, strict=True):
         require(len(after) == n_features, "record: one value per feature of a change")

@@ -22,10 +22,12 @@ def rank_space(ensemble: Ensemble) -> RankSpace:
     )
     nodes[is_leaf, TESTED] = NOTHING
     nodes[is_leaf, NEXT] = trees.leaf[is_leaf]
+    with np.errstate(over="ignore"):  # below the smallest double comes minus infinity
+        below = cuts.cut if ensemble.over_reals else np.nextafter(cuts.cut, -np.inf)
     return RankSpace(
         cut_start=cuts.start,
         cut=cuts.cut,
-        below=cuts.cut if ensemble.over_reals else np.nextafter(cuts.cut, -np.inf),
+        below=below,
         is_real=ensemble.over_reals,
         nodes=nodes,
         zero_low=cuts.zero_low,

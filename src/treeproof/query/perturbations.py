@@ -432,6 +432,9 @@ def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = (
     return _ball_reach(in_order(perturbation, names, rows.shape[1]), rows, names)
 
 
+_LEAST = float(np.nextafter(0.0, 1.0))
+
+
 def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
     n_features, what = rows.shape[1], type(ball).__name__
     if isinstance(ball, Cost):
@@ -445,11 +448,18 @@ def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
         )
     else:
         scale = _per_feature(what, "scale", 1.0 if ball.scale is None else ball.scale, n_features)
-        down = scale * _per_feature(what, "below", ball.below, n_features)
-        up = scale * _per_feature(what, "above", ball.above, n_features)
+        below = _per_feature(what, "below", ball.below, n_features)
+        above = _per_feature(what, "above", ball.above, n_features)
+        down, up = scale * below, scale * above
         for name, rate in (("scale", scale), ("below", down), ("above", up)):
             if not (np.all(np.isfinite(rate)) and np.all(rate >= 0.0)):
                 raise InvalidInput(f"'{name}' of {what} must be finite and >= 0. Got {rate!r}.")
+        # A product that no double holds is not 0, which would forbid the direction; its exact
+        # value is for prices to take.
+        down, up = (
+            np.where((rate == 0.0) & (scale > 0.0) & (multiple > 0.0), _LEAST, rate)
+            for rate, multiple in ((down, below), (up, above))
+        )
     for feature in cast("Sequence[int | str]", ball.frozen):
         number = feature_number(feature, n_features, names)
         down[number] = up[number] = 0.0

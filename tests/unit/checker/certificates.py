@@ -15,8 +15,10 @@ from tests.strategies import Case, Sizes, random_case
 from treeproof.checker import RunChecker
 from treeproof.engines.base import Budget
 from treeproof.engines.exact import ExactEngine
+from treeproof.model import evaluate
 from treeproof.query.description import describe
-from treeproof.query.query import Query
+from treeproof.query.perturbations import Box
+from treeproof.query.query import Query, resolve_query
 from treeproof.results.run_file import row_records
 from treeproof.search.question import assemble_results
 
@@ -31,11 +33,33 @@ def described(case: Case) -> Query:
     words = {
         "perturbation": describe(case.perturbation),
         "goal": describe(case.goal),
-        "domain": "real",
+        "domain": "real" if case.query.ensemble.over_reals else "float64",
         "attacker_class": None,
         "labels": "given",
     }
     return dataclasses.replace(case.query, description=words)
+
+
+def inside(case: Case) -> Case:
+    """The same question about rows whose values lie within the bounds; others are refused.
+
+    Features that do not move may have any value.
+    """
+    query, ensemble = case.query, case.query.ensemble
+    if isinstance(case.perturbation, Box):
+        return case
+    reach = query.reach
+    clipped = np.clip(query.rows, reach.low, reach.high)
+    moves = (reach.down > 0.0) | (reach.up > 0.0)
+    codes = ensemble.is_categorical
+    rows = evaluate.cast_rows(ensemble, np.where(moves & ~codes, clipped, query.rows))
+    if np.array_equal(rows, query.rows, equal_nan=True):
+        return case
+    own = query.predicted is not None and np.array_equal(query.labels, query.predicted)
+    sums = evaluate.accumulate(ensemble, evaluate.leaf_rows(ensemble, rows))
+    labels = None if own else query.labels
+    moved = resolve_query(ensemble, rows, sums, labels, case.perturbation, goal=case.goal)
+    return dataclasses.replace(case, query=moved)
 
 
 def run_of(query: Query, ask: str, engine: Any = None) -> tuple[Record, list[Record]]:
@@ -52,7 +76,7 @@ def random_run(
     rng: np.random.Generator, sizes: Sizes, ask: str
 ) -> tuple[Query, Record, list[Record]]:
     """A random question, and its answers with evidence."""
-    query = described(random_case(rng, sizes, ask=ask))
+    query = described(inside(random_case(rng, sizes, ask=ask)))
     return query, *run_of(query, ask)
 
 

@@ -175,7 +175,7 @@ def test_evidence_about_another_model_is_rejected():
     header, records = run()
     other = stumps(decision=Decision(kind="threshold", cut=5e-324))
     forged = copy.deepcopy(header)
-    forged["model"]["fingerprint"] = other.fingerprint
+    forged["model"] = run(ensemble=other)[0]["model"]
     assert reason(forged, records[0], other) == "claim: it is about another model"
     claimed = changed(records[0], model=other.fingerprint)
     assert reason(forged, claimed, other) == "claim: other numeric semantics"
@@ -425,7 +425,8 @@ def test_only_a_verified_ball_has_a_lower_bound():
 def test_rows_without_bounds_do_not_pass_for_rows_that_claim_nothing(kind, bounds):
     header, records = run(kind, *([treeproof.LInf(0.1)] * (kind == "verify")))
     nothing = {"verdict": "unknown", "exact": False, "attained": False, "evidence": None,
-               "witness": None, "witness_distance": None, "witness_label": None}  # fmt: skip
+               "witness": None, "witness_distance": None, "witness_label": None,
+               "shown": {}}  # fmt: skip
     for record in records:
         forged = record | nothing | {"lower": bounds[0], "upper": bounds[1]}
         assert reason(header, forged).startswith("record: there are no bounds")
@@ -673,7 +674,7 @@ def test_distances_may_exceed_all_doubles():
     header, (record,) = run("verify", ball, X=[[0.1, 0.1]], goal=treeproof.ScoreWithin(-5.0, -1.0))
     assert record["verdict"] == "falsified"
     far = changed(record, witness=[1e200, record["witness"][1]], witness_distance="inf", upper=0.5)
-    far["witness_label"] = "b"
+    far |= {"witness_label": "b", "shown": {}}
     assert reason(header, far) == "witness: 'attained' is False"
 
 

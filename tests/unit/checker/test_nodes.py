@@ -296,7 +296,7 @@ def test_sums_of_the_model_decide_what_rounding_leaves_open():
     assert record["verdict"] == "falsified"
     false = changed(
         record, verdict="verified", set="box", radius="inf", attained=False, witness=None,
-        witness_distance=None,
+        witness_distance=None, shown={},
     )  # fmt: skip
     false = changed(false, proof=split(0, 0) + b"P" + split(1, 0) + b"EE")
     assert "the model's own sums break it" in reason(header, false, ensemble)

@@ -146,10 +146,9 @@ def test_a_set_that_cannot_be_verified_is_refused(path, value):
 
 
 def test_goals_must_fit_the_model():
-    header, _ = run("verify", treeproof.LInf(0.1), goal=treeproof.ScoreWithin(-5.0, 5.0))
     scores = stumps(classes=(), decision=Decision(kind="score"))
-    header = with_field(header, "model.fingerprint", scores.fingerprint)
-    header["model"] |= {"classes": [], "decision": "score"}
+    within = treeproof.ScoreWithin(-5.0, 5.0)
+    header, _ = run("verify", treeproof.LInf(0.1), ensemble=scores, goal=within)
     RunChecker(header, scores)
     for goal in ({"name": "KeepsLabel"}, {"name": "AvoidsTarget", "target": None}):
         with pytest.raises(InvalidInput, match="a goal for scores"):

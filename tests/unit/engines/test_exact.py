@@ -104,6 +104,13 @@ def radius_of(model, row, perturbation=None, **options):
     return found.lower[0], bool(found.attained[0]), found.witness[0]
 
 
+def to_below(value, threshold):
+    """Exact distance from a value down to the last double below a threshold, if it is a double."""
+    distance = Fraction(value) - Fraction(float(np.nextafter(threshold, -np.inf)))
+    assert Fraction(float(distance)) == distance
+    return float(distance)
+
+
 def verdict_of(model, row, perturbation, **options):
     found = tp.verify(model, [row], perturbation=perturbation, engine="exact", **options)
     return str(found.verdict[0])
@@ -116,20 +123,37 @@ def test_upwards_a_threshold_is_attained():
     assert verdict_of(one_stump(), [0.25], tp.LInf(np.nextafter(0.25, 0.0))) == "verified"
 
 
-def test_downwards_a_threshold_is_only_approached():
-    value, attained, witness = radius_of(one_stump(), [0.75])
+def test_downwards_a_threshold_is_only_approached_by_real_numbers():
+    real = {"arithmetic": "real"}
+    value, attained, witness = radius_of(one_stump(), [0.75], **real)
     assert (value, attained) == (0.25, False)
     assert witness[0] == np.nextafter(0.5, 0.0)
-    assert verdict_of(one_stump(), [0.75], tp.LInf(0.25)) == "verified"
-    assert verdict_of(one_stump(), [0.75], tp.LInf(np.nextafter(0.25, 1.0))) == "falsified"
+    assert verdict_of(one_stump(), [0.75], tp.LInf(0.25), **real) == "verified"
+    assert verdict_of(one_stump(), [0.75], tp.LInf(np.nextafter(0.25, 1.0)), **real) == "falsified"
 
 
-def test_a_row_on_a_threshold_has_radius_zero_that_is_not_attained():
-    value, attained, _ = radius_of(one_stump(), [0.5])
+def test_downwards_the_last_double_below_a_threshold_is_attained():
+    value, attained, witness = radius_of(one_stump(), [0.75])
+    assert (value, attained) == (to_below(0.75, 0.5), True)
+    assert witness[0] == np.nextafter(0.5, 0.0)
+    assert verdict_of(one_stump(), [0.75], tp.LInf(np.nextafter(value, 0.0))) == "verified"
+    assert verdict_of(one_stump(), [0.75], tp.LInf(value)) == "falsified"
+
+
+def test_a_row_on_a_threshold_has_a_real_radius_of_zero_that_is_not_attained():
+    value, attained, _ = radius_of(one_stump(), [0.5], arithmetic="real")
     assert (value, attained) == (0.0, False)
-    assert verdict_of(one_stump(), [0.5], tp.LInf(0.0)) == "verified"
+    assert verdict_of(one_stump(), [0.5], tp.LInf(0.0), arithmetic="real") == "verified"
     # The ball of the smallest double holds a real number below 0.5, although no float64.
-    assert verdict_of(one_stump(), [0.5], tp.LInf(5e-324)) == "falsified"
+    assert verdict_of(one_stump(), [0.5], tp.LInf(5e-324), arithmetic="real") == "falsified"
+
+
+def test_a_row_on_a_threshold_is_one_double_away_from_the_last_one_below_it():
+    value, attained, _ = radius_of(one_stump(), [0.5])
+    assert (value, attained) == (to_below(0.5, 0.5), True)
+    for near in (0.0, 5e-324, np.nextafter(value, 0.0)):
+        assert verdict_of(one_stump(), [0.5], tp.LInf(near)) == "verified"
+    assert verdict_of(one_stump(), [0.5], tp.LInf(value)) == "falsified"
 
 
 def test_a_wrong_label_has_radius_zero_that_is_attained():
@@ -219,8 +243,11 @@ def test_the_nearest_of_several_classes_counts():
     model = three_classes()
     assert model.predict([[0.25], [0.5], [0.75]]).tolist() == [0, 1, 2]
     assert radius_of(model, [0.25])[:2] == (0.25, True)
-    assert radius_of(model, [0.625])[:2] == (0.125, True)  # upwards; downwards it is approached
-    assert radius_of(model, [1.0])[:2] == (0.25, False)
+    # Upwards; the last double downwards is farther.
+    assert radius_of(model, [0.625])[:2] == (0.125, True)
+    assert radius_of(model, [1.0])[:2] == (to_below(1.0, 0.75), True)
+    assert radius_of(model, [0.625], arithmetic="real")[:2] == (0.125, True)
+    assert radius_of(model, [1.0], arithmetic="real")[:2] == (0.25, False)
 
 
 def test_a_target_must_win_against_every_class():
@@ -228,9 +255,15 @@ def test_a_target_must_win_against_every_class():
     # is not enough.
     model = three_classes()
     assert radius_of(model, [0.25], goal=tp.AvoidsTarget(2))[:2] == (0.5, True)
-    value, attained, witness = radius_of(model, [1.0], goal=tp.AvoidsTarget(1))
-    assert (value, attained) == (0.25, False)
-    assert model.predict([witness])[0] == 1
+    for arithmetic, expected in (
+        ("float64", (to_below(1.0, 0.75), True)),
+        ("real", (0.25, False)),
+    ):
+        value, attained, witness = radius_of(
+            model, [1.0], goal=tp.AvoidsTarget(1), arithmetic=arithmetic
+        )
+        assert (value, attained) == expected
+        assert model.predict([witness])[0] == 1
 
 
 def test_the_untargeted_radius_bounds_a_targeted_one(monkeypatch):
@@ -356,7 +389,10 @@ def test_the_smallest_steps_are_found():
     stump(builder, 1, 3 * tiny, -1.0, 1.0)
     model = model_of(builder, 2, cut=1.5)
     assert radius_of(model, [0.0, 0.0], time_limit_s=10.0)[:2] == (3 * tiny, True)
-    assert radius_of(model, [tiny, 5 * tiny], time_limit_s=10.0)[:2] == (0.0, False)
+    # Below the first threshold lies 0, the last double; real numbers lie nearer.
+    assert radius_of(model, [tiny, 5 * tiny], time_limit_s=10.0)[:2] == (tiny, True)
+    real = radius_of(model, [tiny, 5 * tiny], time_limit_s=10.0, arithmetic="real")
+    assert real[:2] == (0.0, False)
 
 
 def test_leaves_near_the_end_of_the_double_range_are_added():

@@ -243,11 +243,15 @@ def test_points_in_sets():
 def test_real_numbers_of_a_cell_without_a_float_are_stood_for_by_the_nearest_one():
     # The ball passes 0.5 downwards by less than one float.
     radius = float(np.nextafter(0.7 - 0.5, 1.0))
-    query = build_query(two_stumps().ensemble, [[0.7, 0.0]], None, tp.LInf(radius))
-    below = np.nextafter(0.5, 0.0)
+    ball, below = tp.LInf(radius), np.nextafter(0.5, 0.0)
+    query = build_query(two_stumps().ensemble, [[0.7, 0.0]], None, ball, arithmetic="real")
     assert lie_in_set(query, np.array([0]), np.array([[below, 0.0]])).tolist() == [True]
     farther = np.nextafter(below, 0.0)
     assert lie_in_set(query, np.array([0]), np.array([[farther, 0.0]])).tolist() == [False]
+    # A ball of doubles holds only doubles that are near enough.
+    doubles = build_query(two_stumps().ensemble, [[0.7, 0.0]], None, ball)
+    assert lie_in_set(doubles, np.array([0]), np.array([[below, 0.0]])).tolist() == [False]
+    assert lie_in_set(doubles, np.array([0]), np.array([[0.5, 0.0]])).tolist() == [True]
 
 
 def test_boxes_leave_categories_that_no_tree_tests():

@@ -71,9 +71,13 @@ def test_infinity_stands_for_the_numbers_below_the_smallest_double(engine):
     ensemble = replace(model_of(tree), decision=decision, classes=(0, 1))
     rows = np.zeros((1, 4))
     rows[0, 0] = -(2.0**1023)
+    # Of doubles, none but minus infinity is below the threshold, and no ball holds that.
+    found = tp.radius(Model(ensemble), rows, None, tp.LInf(), engine=engine)
+    assert (found.lower[0], found.upper[0], found.exact[0]) == (np.inf, np.inf, True)
     found = tp.radius(
-        Model(ensemble), rows, None, tp.LInf(), engine=engine, evidence=engine == "exact"
-    )
+        Model(ensemble), rows, None, tp.LInf(), engine=engine, arithmetic="real",
+        evidence=engine == "exact",
+    )  # fmt: skip
     assert (found.lower[0], found.upper[0]) == (largest - 2.0**1023,) * 2
     assert not found.attained[0]
     assert found.witness[0, 0] == -np.inf

@@ -41,7 +41,6 @@ def test_the_walk_finds_the_nearest_box_of_a_breaking_leaf(seed):
     rng = np.random.default_rng(seed)
     sizes = Sizes(trees=1, depth=5, features=3, rows=3)
     query = random_case(rng, sizes, ask="radius", plain=True).query
-    reach = query.reach
     outcomes = SingleTreeEngine().radius(query, Budget())
     low, high = leaf_boxes(query.ensemble)
     leaves = np.arange(query.ensemble.n_leaves, dtype=np.int32)[:, np.newaxis]
@@ -56,7 +55,7 @@ def test_the_walk_finds_the_nearest_box_of_a_breaking_leaf(seed):
             sums = evaluate.accumulate(query.ensemble, leaf[np.newaxis])
             if not breaks_claim(query.ensemble, many.alternatives, many.group, sums)[0]:
                 continue
-            level = _box_level(query.rows[row], low[leaf[0]], high[leaf[0]], reach, row)
+            level = _box_level(query, low[leaf[0]], high[leaf[0]], row)
             if level is not None and (best is None or level < best):
                 best = level
         if best is None:
@@ -66,7 +65,8 @@ def test_the_walk_finds_the_nearest_box_of_a_breaking_leaf(seed):
             assert best[0] < Fraction(float(np.nextafter(outcomes.upper[row], np.inf)))
 
 
-def _box_level(x, low, high, reach, row):
+def _box_level(query, low, high, row):
+    x, reach = query.rows[row], query.reach
     worst = (Fraction(0), False)
     for f in range(len(x)):
         if low[f] <= x[f] < high[f]:
@@ -78,7 +78,10 @@ def _box_level(x, low, high, reach, row):
         else:
             if reach.down[f] == 0.0 or high[f] <= reach.low[row, f]:
                 return None
-            level = ((Fraction(x[f]) - Fraction(high[f])) / Fraction(reach.down[f]), True)
+            # Real numbers approach the threshold; the last double below it is attained.
+            is_real = query.ensemble.over_reals
+            last = high[f] if is_real else np.nextafter(high[f], -np.inf)
+            level = ((Fraction(x[f]) - Fraction(last)) / Fraction(reach.down[f]), is_real)
         worst = max(worst, level)
     return worst
 

@@ -20,6 +20,8 @@ def loops() -> Iterator[tuple[str, ast.While, str]]:
     """Every loop of the kernels with its place, and the comment before it."""
     for path in sorted(KERNELS.rglob("*.py")):
         text = path.read_text()
+        if "kernel\n" not in text:  # what compiles kernels is never compiled itself
+            continue
         lines = text.splitlines()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.While):
