@@ -31,6 +31,7 @@ class _Task:
     def __init__(self) -> None:
         self.is_over = threading.Event()
         self.parts = (0, 0)
+        self.telling = threading.Lock()  # held by the one who tells how far it is
 
 
 class _Compiler:
@@ -118,8 +119,10 @@ def request(entry: EntryPoint, arguments: tuple[Any, ...]) -> None:
 def wait(entry: EntryPoint, arguments: tuple[Any, ...]) -> None:
     """Wait until machine code is there or cannot be had from another process."""
     task, announcement = _compiler.request(entry, arguments), Announcement(entry.name)
+    is_telling = task.telling.acquire(blocking=False)
     while not task.is_over.wait(_POLL_S):
-        announcement.tell(*task.parts)
+        if is_telling:
+            announcement.tell(*task.parts)
     announcement.end()
 
 
