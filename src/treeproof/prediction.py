@@ -299,7 +299,8 @@ def in_slices(
                 is_failed, STOP[0] = True, 1
                 raise
     finally:
-        STOP[0] = 0
+        if is_failed:  # else it is not ours
+            STOP[0] = 0
 
 
 def _slices(rows: range, threads: int, smallest: int) -> list[slice]:

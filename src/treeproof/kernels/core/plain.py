@@ -33,6 +33,9 @@ WORTH_COMPILING_S = 0.5
 ends before a compiler would have begun."""
 ALONE_S = 3.0
 """The same where there is one core, after which everything waits: the compiler needs that core."""
+MOST_COPIED_BYTES = 1 << 26
+"""Calls that might write more than this wait for machine code: so large a model takes long anyway,
+and to be able to begin again costs a copy."""
 LIMIT_SHARE = 0.9
 """Part of a time limit after which a call is begun again as machine code."""
 
@@ -103,8 +106,10 @@ def _run_plain(entry: EntryPoint, arguments: tuple[Any, ...]) -> Any:
 
 def _begin(entry: EntryPoint, *arguments: Any) -> Any:
     """Run a call as plain Python, or, when that takes too long, wait for machine code."""
-    if entry.plain_s <= ALONE_S or _core_count() > 1:
-        before = [(array, array.copy()) for array in _arrays(arguments) if array.flags.writeable]
+    written = [array for array in _arrays(arguments) if array.flags.writeable]
+    is_small = sum(array.nbytes for array in written) <= MOST_COPIED_BYTES
+    if is_small and (entry.plain_s <= ALONE_S or _core_count() > 1):
+        before = [(array, array.copy()) for array in written]
         began = time.perf_counter()
         deadline = min(
             [CALL_S, *(LIMIT_SHARE * each.time_s for each in arguments if hasattr(each, "time_s"))]
