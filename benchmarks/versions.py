@@ -1,10 +1,11 @@
-"""Exact radii of two versions of treeproof, in turns: whether they are equal, and which is faster.
+"""Two versions of treeproof, in turns: whether answers are equal, and which one is faster.
 
-    python -m benchmarks.versions --before FOLDER [--rows N] [--turns N] [--models a,b] [--dry]
+    python -m benchmarks.versions --before FOLDER [--families a,b] [--cases TEXT] [--turns N]
 
 `FOLDER` is a checkout of the older version. Each version answers in a process of its own, which
-waits while the other one works; the least processor time of all turns counts, of all rows in one
-call, one thread. Needs the paper's data and models: TREEPROOF_PAPER_DATA, by default ../shared.
+waits while the other one works; the least processor time of all turns counts, one thread. The
+questions are those of `benchmarks.families`, which both versions are asked. Needs the paper's data
+and models: TREEPROOF_PAPER_DATA, by default ../shared.
 """
 
 import argparse
@@ -15,46 +16,31 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from benchmarks.subjects import subjects
+from benchmarks.families import CASES
 
 CHECKOUT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results" / "versions.md"
-
-PROGRAM = """
-import json, sys, time, warnings
-warnings.simplefilter("ignore")
-import numpy as np
-import treeproof as tp
-
-for line in sys.stdin:
-    path, rows = json.loads(line)
-    model = tp.load(path)
-    with np.load(rows) as table:
-        X, y = table["X"], table["y"]
-    tp.radius(model, X, y, **json.loads(sys.argv[1]))
-    print("ready", flush=True)
-    for line in sys.stdin:
-        if line == "next\\n":
-            break
-        began = time.process_time()
-        found = tp.radius(model, X, y, **json.loads(sys.argv[1]))
-        took = time.process_time() - began
-        ends = [bound.tobytes().hex() for bound in (found.lower, found.upper)]
-        print(json.dumps([took, *ends]), flush=True)
-"""
+HEADER = (
+    "family", "case", "answers", "closed before", "closed now", "equal", "worse", "before, ms",
+    "now, ms", "now / before", "other figures before → now",
+)  # fmt: skip
 
 
 class Version:
     """One version at work, in a process of its own."""
 
-    def __init__(self, checkout: Path, options: dict[str, str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+    def __init__(self, checkout: Path) -> None:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(checkout / "src"), str(CHECKOUT)]),
+            "TREEPROOF_PLAIN": "never",
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(options)],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
+            [sys.executable, "-m", "benchmarks.families"],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def ask(self, line: str) -> str:
@@ -70,51 +56,77 @@ class Version:
         self.process.stdin.flush()
 
 
+def commit(checkout: Path) -> str:
+    """The commit of a checkout."""
+    command = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def bounds(answer: list[Any]) -> tuple[Any, Any, Any]:
+    """Lower and upper bounds and what is closed, of an answer."""
+    lower, upper = (np.frombuffer(bytes.fromhex(side)) for side in answer[1:3])
+    return lower, upper, np.array(answer[3], dtype=bool)
+
+
+def compared(one: list[Any], other: list[Any]) -> tuple[int, int, int, int, int]:
+    """Answers, closed before and now, equal ones, and worse ones: open ones with looser bounds."""
+    (low, high, closed), (low_now, high_now, closed_now) = bounds(one), bounds(other)
+    equal = (low == low_now) & (high == high_now)
+    # Closed before and open now, or both open and farther apart.
+    worse = closed & ~closed_now
+    with np.errstate(invalid="ignore"):
+        worse |= ~closed & ~closed_now & ((low_now < low) | (high_now > high))
+        worse |= closed & closed_now & ~equal
+    return len(low), int(closed.sum()), int(closed_now.sum()), int(equal.sum()), int(worse.sum())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=500)
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--models", help="names in models.json, with commas between")
+    parser.add_argument("--families", help="names, with commas between")
+    parser.add_argument("--cases", default="", help="only cases whose names hold this")
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--dry", action="store_true", help="print only, save nothing")
     options = parser.parse_args()
-    names = options.models.split(",") if options.models else None
-    # What 0.1.0 answers by default has another name today.
-    both = Version(options.before, {}), Version(CHECKOUT, {"arithmetic": "real"})
+    names = options.families.split(",") if options.families else list(CASES)
+    both = Version(options.before), Version(CHECKOUT)
     lines = [
-        "# Exact radii, before and now",
+        "# Every kind of question, before and now",
         "",
-        f"treeproof 0.1.0 and {version('treeproof')}, numba {version('numba')}, Python"
-        f" {platform.python_version()}, {platform.machine()}; least processor time of"
-        f" {options.turns} turns, all rows in one call, one thread. Made by"
-        " `benchmarks/versions.py`.",
+        f"Commits {commit(options.before)} and {commit(CHECKOUT)} of treeproof"
+        f" {version('treeproof')}, numba {version('numba')}, Python {platform.python_version()},"
+        f" {platform.machine()}; least processor time of {options.turns} turns, all rows in one"
+        " call, one thread. Made by `benchmarks/versions.py`.",
         "",
-        "| model | rows | radii equal, bit for bit | 0.1.0, ms | now, ms | now / 0.1.0 |",
-        "| --- | --- | --- | --- | --- | --- |",
+        f"| {' | '.join(HEADER)} |",
+        f"|{' --- |' * len(HEADER)}",
     ]
     print("\n".join(lines), flush=True)
-    rows = CHECKOUT / "build" / "versions.npz"
-    rows.parent.mkdir(exist_ok=True)
-    for subject in subjects(names, options.rows):
-        np.savez(rows, X=subject.X, y=subject.y)
-        for each in both:
-            each.ask(json.dumps([str(subject.path), str(rows)]))
-        times: tuple[list[float], list[float]] = ([], [])
-        n_equal = 0
-        for _ in range(options.turns):
-            (one, *ours), (other, *theirs) = (json.loads(each.ask("again")) for each in both)
-            n_equal += ours == theirs
-            times[0].append(one)
-            times[1].append(other)
-        for each in both:
-            each.tell("next")
-        before, now = (1e3 * min(taken) for taken in times)
-        verdict = "yes" if n_equal == options.turns else "no"
-        lines.append(
-            f"| {subject.name} | {len(subject.X)} | {verdict} | {before:.1f} | {now:.1f} |"
-            f" {now / before:.3f} |"
-        )
-        print(lines[-1], flush=True)
+    for family in names:
+        ratios = []
+        for case in CASES[family]:
+            if options.cases not in case:
+                continue
+            for each in both:
+                each.ask(json.dumps([family, case]))
+            answers: tuple[list[Any], list[Any]] = ([], [])
+            for _ in range(options.turns):
+                for each, kept in zip(both, answers, strict=True):
+                    kept.append(json.loads(each.ask("again")))
+            for each in both:
+                each.tell("next")
+            before, now = (1e3 * min(answer[0] for answer in kept) for kept in answers)
+            ratios.append(now / before)
+            (one, *_), (other, *_) = answers
+            more = ", ".join(
+                f"{name} {one[4][name]:.4g} → {other[4].get(name, np.nan):.4g}" for name in one[4]
+            )
+            cells = [family, case, *map(str, compared(one, other)), f"{before:.1f}", f"{now:.1f}"]
+            lines.append(f"| {' | '.join([*cells, f'{now / before:.3f}', more])} |")
+            print(lines[-1], flush=True)
+        if ratios:
+            lines.append(f"| {family} | mean |{' |' * 7} {np.mean(ratios):.3f} | |")
+            print(lines[-1], flush=True)
     if not options.dry:
         RESULTS.write_text("\n".join(lines) + "\n")
 
