@@ -12,6 +12,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import treeproof as tp
 from treeproof.checker.runs import RunChecker
+from treeproof.model.builder import TreeBuilder
+from treeproof.model.ensemble import Aggregation, Decision, Ensemble, Provenance
+from treeproof.prediction import Model
 from treeproof.results.run_file import row_records
 
 NORMS: dict[str, Any] = {"LInf": tp.LInf, "L1": tp.L1, "L2": tp.L2, "L0": tp.L0, "Cost": tp.Cost}
@@ -145,6 +148,38 @@ def test_a_ball_of_doubles_holds_doubles(norm: str, engine: str) -> None:
     # Of real numbers some lie just below.
     real = tp.radius(model, row, None, NORMS[norm](), engine=engine, arithmetic="real")
     assert real.lower[0] == 0.0
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cliques", "smt"])
+@pytest.mark.parametrize("is_below", [True, False])
+def test_a_distance_is_told_from_one_just_before_it(is_below: bool, engine: str) -> None:
+    """One column reaches 0 at 0.1 exactly, the other one its threshold by less than a double."""
+    before = math.nextafter(0.1, 0.0)
+    builder = TreeBuilder()
+    gains = [3.0, 1.0] if is_below else [1.0, 3.0]
+    for feature, threshold, left, right in (
+        (0, 5e-324, gains[0], 0.0),
+        (1, before, 0.0, gains[1]),
+    ):
+        builder.add_tree(
+            feature=[feature, 0, 0], threshold=[threshold, 0, 0], left=[1, -1, -1],
+            right=[2, -1, -1], flags=[0] * 3, value=[0.0, left, right], output=0,
+        )  # fmt: skip
+    model = Model(
+        Ensemble(
+            trees=builder.finish(),
+            n_features=2,
+            n_outputs=1,
+            input_precision="float64",
+            aggregation=Aggregation(precision="float64", start=(0.0,)),
+            decision=Decision(kind="threshold", cut=2.5),
+            classes=(0, 1),
+            provenance=Provenance(library="test"),
+        )
+    )
+    found = tp.radius(model, [[0.1, -1e-20]], engine=engine)
+    answer = found.lower[0], found.upper[0], found.attained[0]
+    assert answer == ((0.1, 0.1, True) if is_below else (before, before, False))
 
 
 @pytest.mark.parametrize("norm", BALLS)

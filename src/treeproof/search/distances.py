@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from treeproof.engines.instance import rank_space, rounded_distances
 from treeproof.kernels.core.balls import row_distances
-from treeproof.model.cuts import cuts_of
 from treeproof.query.query import Query
 
 FloatArray = NDArray[np.float64]
@@ -63,19 +62,25 @@ def distances_of(query: Query, row: int) -> Distances:
 
 
 def ball_of(query: Query, distances: Distances, number: int) -> dict[str, Any]:
-    """Radius and bound of a closed ball around one row: the cells of a distance, and none beyond.
+    """Radius and bounds of a closed ball around one row: the cells of a distance, and none beyond.
 
-    A distance that is only approached has the next double for a radius. A threshold that lies at
-    exactly that radius is farther: a bound keeps it out.
+    A distance that is only approached has the next double for a radius. What lies at exactly that
+    radius is farther: bounds keep it out.
     """
     reach, radius = query.reach, distances.radius(number)
-    high = reach.high
-    if distances.last_within(radius) > number:
-        row, high = query.rows[0], high.copy()
-        for feature in np.flatnonzero(np.isfinite(row) & ~query.ensemble.is_categorical).tolist():
-            cuts = cuts_of(query.ensemble).of(feature)
-            cuts = cuts[cuts > row[feature]]
-            found, is_exact = rounded_distances(row[feature], cuts, float(reach.up[feature]))
-            for cut in cuts[(found == radius) & is_exact]:
-                high[0, feature] = min(high[0, feature], np.nextafter(cut, -np.inf))
-    return {"radius": radius, "high": high}
+    if distances.last_within(radius) == number:
+        return {"radius": radius, "low": reach.low, "high": reach.high}
+    row, low, high = query.rows[0], reach.low.copy(), reach.high.copy()
+    space = rank_space(query.ensemble)
+    for feature in np.flatnonzero(np.isfinite(row) & ~query.ensemble.is_categorical).tolist():
+        cuts = slice(*space.cut_start[feature : feature + 2].tolist())
+        cut, below = space.cut[cuts], space.below[cuts]
+        found, is_exact = rounded_distances(row[feature], cut, float(reach.up[feature]))
+        for end in cut[(cut > row[feature]) & (found == radius) & is_exact]:
+            high[0, feature] = min(high[0, feature], np.nextafter(end, -np.inf))
+        if space.is_real:
+            continue  # there the end of a cell is only approached
+        found, is_exact = rounded_distances(row[feature], below, float(reach.down[feature]))
+        for end in cut[(below < row[feature]) & (found == radius) & is_exact]:
+            low[0, feature] = max(low[0, feature], end)
+    return {"radius": radius, "low": low, "high": high}
