@@ -258,7 +258,8 @@ def column_format(values: ArrayLike) -> ColumnFormat:
     if len(column) == 0:
         return ColumnFormat(decimals=_DIGITS - 1)
     positive = column[column > 0.0]
-    exponent = math.floor(math.log10(float(np.median(positive)))) if len(positive) else 0
+    # The mean of two numbers that are nearly the largest double would overflow.
+    exponent = math.floor(np.median(np.log10(positive))) if len(positive) else 0
     enough = max(_DIGITS - 1 - exponent, 0)
     for decimals in range(max(enough, _GRID) + 1):
         if decimals <= _FINEST and _on_grid(column, decimals):

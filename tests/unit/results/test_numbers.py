@@ -179,6 +179,7 @@ def test_the_shortest_number_of_an_interval_is_inside(near, low, high, places, f
 def test_the_largest_numbers_are_whole():
     assert column_format([1.7e308, 2.0, 3.0]).decimals == 0
     assert column_format([1.7e308, 2.25, 3.0]).decimals == 2
+    assert column_format([1e308, 1.5e308]).decimals == 0
 
 
 def test_every_column_has_its_own_format():
