@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.unit.checker.certificates import unpacked
 from treeproof.model import evaluate
-from treeproof.model.domain import accept_float64_rows
+from treeproof.model.domain import accept_float64_rows, accept_real_rows
 from treeproof.model.ensemble import ZERO_BAND, ZERO_IS_MISSING, Ensemble
 from treeproof.query.goals import AvoidsTarget, KeepsLabel, ScoreChange, ScoreWithin
 from treeproof.query.perturbations import Box, LInf, resolve
@@ -175,12 +175,16 @@ class Asked:
             rate = float((self.reach.up if rises else self.reach.down)[feature])
             if cell == home:
                 levels.append((Fraction(0), False))
-            elif not (rate > 0.0 and math.isfinite(x) and math.isfinite(cut)) or not (
+                continue
+            is_approached = not rises and self.meaning.ensemble.over_reals
+            # Where sets hold doubles, the last one below a threshold attains its distance.
+            end = cut if rises or is_approached else math.nextafter(cut, -math.inf)
+            if not (rate > 0.0 and math.isfinite(x) and math.isfinite(end)) or not (
                 cut <= high if rises else cut > low
             ):
                 levels.append(NEVER)
             else:
-                levels.append((abs(Fraction(cut) - Fraction(x)) / Fraction(rate), not rises))
+                levels.append((abs(Fraction(end) - Fraction(x)) / Fraction(rate), is_approached))
         return levels
 
     def nearest(self, label: Any) -> Level:
@@ -343,4 +347,7 @@ def _floats(value: Any) -> Any:
 
 def meanings_of(ensemble: Ensemble) -> dict[str, Meaning]:
     """The model in both arithmetics."""
-    return {"real": Meaning(ensemble), "float64": Meaning(accept_float64_rows(ensemble))}
+    return {
+        "real": Meaning(accept_real_rows(ensemble)),
+        "float64": Meaning(accept_float64_rows(ensemble)),
+    }
