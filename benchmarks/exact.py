@@ -43,7 +43,7 @@ from benchmarks.subjects import DATA, Subject, subjects
 from numpy.typing import NDArray
 
 import treeproof
-from treeproof.engines.instance import rank_space
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import box_cells
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import memory_kernel

@@ -197,7 +197,7 @@ def proofs(name: str, claims: tuple[Any, ...]) -> Ask:
 def scores(kind: str, data: str) -> Ask:
     model, X = trained(kind, data)
     box = tp.Box(X.min(axis=0), X.max(axis=0))
-    return lambda: of_optimum(tp.score_range(model, box, time_limit_s=20.0))
+    return lambda: of_optimum(*tp.score_range(model, box, time_limit_s=20.0))
 
 
 def differences(one: str, other: str, data: str) -> Ask:

@@ -15,11 +15,11 @@ from tests.oracle.priced_answers import EXACT
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import forest_of
 from treeproof.engines.priced import priced_batch
+from treeproof.kernels.core.leaves import restrict_to
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
     keep_affordable,
     leaf_costs,
-    restrict_along,
 )
 from treeproof.query.build import build_query
 
@@ -72,13 +72,13 @@ def test_first_witnesses_beyond_their_limit_leave_the_answer_as_it_is(norm: Any)
 
 @pytest.mark.parametrize("norm", [tp.L1, tp.L2, tp.L0])
 def test_leaves_that_stand_for_dear_branches_hold_no_point_within_the_limit(norm: Any) -> None:
-    keep, restrict, priced = map(called, (keep_affordable, restrict_along, leaf_costs))
+    keep, restrict, priced = map(called, (keep_affordable, restrict_to, leaf_costs))
     rows, model = _rows_and_model(6)
     query = build_query(model.ensemble, rows[:20], None, _perturbation(norm))
     assert query.pricing is not None
     none = np.zeros(len(query), dtype=bool)
     batch = priced_batch(query, query.pricing, none, slice(0, len(query)), asks_radius=True)
-    forest, space = forest_of(query), batch.space
+    forest = forest_of(query)
     ones, no = np.ones(len(forest.semantics.start)), np.zeros(1, dtype=bool)
     n_collapsed = n_ties = 0
     for row, limit in itertools.product(range(len(query)), (1.0, 2.0, 4.0)):
@@ -86,9 +86,9 @@ def test_leaves_that_stand_for_dear_branches_hold_no_point_within_the_limit(norm
             batch.rows[row], batch.cost[row], batch.is_open[row], batch.is_exact[row],
             batch.value[row], batch.grid[row], False, False, np.inf, True, no,
         )  # fmt: skip
-        kept = keep(space, prices, limit)
-        short = restrict(forest, space, kept, ones, limit)
-        plain = restrict(forest, space, kept, ones, np.inf)
+        kept = keep(batch.atoms, prices, limit)
+        short = restrict(forest, prices.row, kept, ones, limit)
+        plain = restrict(forest, prices.row, kept, ones, np.inf)
         n_collapsed += len(short.leaf_gain) < len(plain.leaf_gain)
         costs = priced(short, kept, False)
         for point in itertools.product(*map(range, np.diff(kept.start).tolist())):

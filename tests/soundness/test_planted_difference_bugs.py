@@ -11,8 +11,8 @@ PROGRAM = PROGRAM.replace("        check_rounding(seed)\n", "")
 BUGS = [
     Bug(
         "both models add as the first one does",
-        "sum_of_leaves(judge.tests, judge.copies, second, judge.cells, True, total[1])",
-        "sum_of_leaves(judge.tests, judge.copies, first, judge.cells, True, total[1])",
+        "accumulate_cells(second, judge.row, judge.second, total[1])",
+        "accumulate_cells(first, judge.row, judge.second, total[1])",
     ),
     Bug(
         "what models begin with is forgotten",

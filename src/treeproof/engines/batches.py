@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import lie_in_set, rank_space
+from treeproof.engines.instance import lie_in_set
 from treeproof.engines.outcomes import broken_unchanged, mark_broken, write_witnesses
 from treeproof.engines.priced import priced_batch, settle_costs
+from treeproof.engines.spaces import axis_space, rank_space
 from treeproof.kernels.core.cells import Batch
 from treeproof.kernels.core.emulation import (
     AFFINE,
@@ -185,7 +186,15 @@ class BatchSearch:
 
 
 def forest_of(query: Query) -> Forest:
-    """The model as kernels take it."""
+    """The model as kernels take it, over the axes of the question."""
+    plain, pricing = forest_over_cells(query), query.pricing
+    return (
+        plain if pricing is None else plain._replace(space=axis_space(query.ensemble, pricing.axes))
+    )
+
+
+def forest_over_cells(query: Query) -> Forest:
+    """The model as kernels take it, with an axis for each feature."""
     ensemble = query.ensemble
     semantics = semantics_of(ensemble, query.alternatives.judgement)
     return Forest(ensemble.trees, rank_space(ensemble), semantics)

@@ -5,48 +5,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.balls import Sets, ball_distances, lie_in_sets, threshold_distances
-from treeproof.kernels.core.cells import FIXED, NEXT, NOTHING, TESTED, RankSpace, cells_of_box
+from treeproof.kernels.core.cells import FIXED, cells_of_box
 from treeproof.model.cuts import cuts_of
-from treeproof.model.ensemble import Ensemble, FloatArray, IntArray, cached_per_ensemble
+from treeproof.model.ensemble import FloatArray, IntArray
 from treeproof.query.query import Query
-
-
-@cached_per_ensemble
-def rank_space(ensemble: Ensemble) -> RankSpace:
-    """Return the integer view of an ensemble."""
-    trees, cuts = ensemble.trees, cuts_of(ensemble)
-    is_leaf = trees.feature < 0
-    nodes = np.stack([trees.feature, cuts.node_cut, trees.right, trees.flags], axis=1).astype(
-        np.uint32
-    )
-    nodes[is_leaf, TESTED] = NOTHING
-    nodes[is_leaf, NEXT] = trees.leaf[is_leaf]
-    with np.errstate(over="ignore"):  # below the smallest double comes minus infinity
-        below = cuts.cut if ensemble.over_reals else np.nextafter(cuts.cut, -np.inf)
-    return RankSpace(
-        cut_start=cuts.start,
-        cut=cuts.cut,
-        below=below,
-        is_real=ensemble.over_reals,
-        nodes=nodes,
-        zero_low=cuts.zero_low,
-        zero_high=cuts.zero_high,
-        categorical=ensemble.is_categorical,
-        max_depth=_max_depth(ensemble),
-    )
-
-
-def _max_depth(ensemble: Ensemble) -> int:
-    trees = ensemble.trees
-    level = trees.root[:-1].astype(np.int64)
-    depth = 0
-    while True:
-        level = level[trees.feature[level] >= 0]
-        if level.size == 0:
-            return depth
-        level = np.concatenate([trees.left[level], trees.right[level]])
-        depth += 1
 
 
 def cells_of(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.engines.spaces import space_of
 from treeproof.errors import InvalidInput
-from treeproof.kernels.exact.pairs import Tests
 from treeproof.model.ensemble import (
     CATEGORICAL,
     MISSING_LEFT,
@@ -22,6 +22,7 @@ from treeproof.model.ensemble import (
     IntArray,
 )
 from treeproof.model.evaluate import goes_left
+from treeproof.query.axes import runs_of
 from treeproof.query.pairs import Ranges
 
 
@@ -57,7 +58,7 @@ class PairCells:
     Attributes
     ----------
     columns : list of Column
-    tests : Tests
+    space : Space
         The trees over these cells.
     low, high, nearest : int32 (n_boxes, n_features)
         Boxes in cells, and the cells of rows, or of readable values of a domain.
@@ -70,8 +71,7 @@ class PairCells:
         inner = np.flatnonzero(trees.feature >= 0)
         inner = inner[np.argsort(trees.feature[inner], kind="stable")]
         bounds = np.searchsorted(trees.feature[inner], np.arange(ensemble.n_features + 1))
-        n_runs = np.zeros(len(trees.feature), dtype=np.int64)
-        pieces: list[tuple[NDArray[np.intp], IntArray]] = []
+        left = [np.zeros((0, 3), dtype=np.int64)]
         self.columns: list[Column] = []
         shape = ranges.low.shape
         self.low, self.high, self.nearest = (np.zeros(shape, dtype=np.int32) for _ in range(3))
@@ -86,17 +86,10 @@ class PairCells:
             self._place(feature, is_categorical[feature], is_free=is_free)
             is_plain = (trees.flags[nodes] | MISSING_LEFT) == MISSING_LEFT
             is_plain &= not column.codes  # whose cells are in no order
-            for part, runs_of in ((nodes[is_plain], _plain_runs), (nodes[~is_plain], _runs_of)):
-                runs, counts = runs_of(ensemble, part, column.values)
-                n_runs[part] = counts
-                pieces.append((np.repeat(part, counts), runs))
-        start = np.concatenate([[0], np.cumsum(n_runs)]).astype(np.int64)
-        table = np.concatenate([runs for _, runs in pieces]).reshape(-1, 3).astype(np.int32)
-        owner = np.concatenate([nodes for nodes, _ in pieces])
-        table = np.ascontiguousarray(table[np.argsort(owner, kind="stable")])
-        self.tests = Tests(
-            trees, start, table, _depth(ensemble), max(int(n_runs.max(initial=1)), 1)
-        )
+            left.append(_left_of_numbers(ensemble, nodes[is_plain], column.values))
+            left.append(_left_cells(ensemble, nodes[~is_plain], column.values))
+        runs = np.concatenate(left)
+        self.space = space_of(ensemble, trees.feature, runs[:, 0], runs[:, 1:])
 
     def _numbers(self, feature: int, nodes: NDArray[np.intp]) -> Column:
         """Cut at the thresholds that the ranges reach."""
@@ -301,51 +294,32 @@ def _sides(ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray) -> N
     )
 
 
-def _plain_runs(
+def _left_of_numbers(
     ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
-) -> tuple[IntArray, NDArray[np.int64]]:
-    """As `_runs_of`, for nodes that compare numbers: cells below their threshold, and the others.
+) -> NDArray[np.int64]:
+    """As `_left_cells`, for nodes that compare numbers: cells below their threshold.
 
     Sound: one value of each cell decides for all of it, and values rise.
     """
     trees = ensemble.trees
     n = len(values) - int(len(values) > 0 and math.isnan(values[-1]))
-    first = np.searchsorted(values[:n], trees.threshold[nodes], side="left")
+    count = np.searchsorted(values[:n], trees.threshold[nodes], side="left")
     missing_left = (trees.flags[nodes] & MISSING_LEFT) > 0
-    runs = np.zeros((len(nodes), 3, 3), dtype=np.int32)
-    runs[:, 0, 1], runs[:, 0, 2] = first - 1, 1
-    runs[:, 1, 0], runs[:, 1, 1] = first, n - 1
-    runs[:, 2, :2], runs[:, 2, 2] = n, missing_left
-    is_there = np.stack([first > 0, first < n, np.full(len(nodes), n < len(values))], axis=1)
-    # What is missing continues the last run where it goes the same way.
-    last = np.where(first < n, 1, 0)
-    goes_on = is_there[:, 2] & (missing_left == (last == 0))
-    runs[np.flatnonzero(goes_on), last[goes_on], 1] = n
-    is_there[goes_on, 2] = False
-    return runs[is_there], is_there.sum(axis=1)
+    # What is missing continues the cells below where all of them are.
+    goes_on = missing_left & (n < len(values)) & (count == n)
+    below = np.stack([nodes, np.zeros_like(count), count - 1 + goes_on], axis=1)
+    gone = nodes[missing_left & (n < len(values)) & ~goes_on]
+    missing = np.stack([gone, np.full_like(gone, n), np.full_like(gone, n)], axis=1)
+    return np.concatenate([below[below[:, 2] >= 0], missing])
 
 
-def _runs_of(
+def _left_cells(
     ensemble: Ensemble, nodes: NDArray[np.intp], values: FloatArray
-) -> tuple[IntArray, NDArray[np.int64]]:
-    """Runs of cells that go the same way, (n_runs, 3), node by node, and how many each node has."""
-    n_cells = len(values)
-    runs: list[IntArray] = [np.zeros((0, 3), dtype=np.int32)]
-    counts = np.zeros(len(nodes), dtype=np.int64)
-    step = max(1, (1 << 21) // max(n_cells, 1))
+) -> NDArray[np.int64]:
+    """Runs of cells that nodes send left, as (node, first, last)."""
+    found = [np.zeros((0, 3), dtype=np.int64)]
+    step = max(1, (1 << 21) // max(len(values), 1))
     for first in range(0, len(nodes), step):
-        sides = _sides(ensemble, nodes[first : first + step], values)
-        begins = np.ones(sides.shape, dtype=bool)
-        begins[:, 1:] = sides[:, 1:] != sides[:, :-1]
-        node, cell = np.nonzero(begins)
-        last = np.append(cell[1:] - 1, n_cells - 1)
-        last[np.append(node[1:] != node[:-1], True)] = n_cells - 1
-        runs.append(np.stack([cell, last, sides[node, cell]], axis=1).astype(np.int32))
-        counts[first : first + step] = begins.sum(axis=1)
-    return np.concatenate(runs), counts
-
-
-def _depth(ensemble: Ensemble) -> int:
-    from treeproof.engines.instance import rank_space
-
-    return rank_space(ensemble).max_depth
+        some = nodes[first : first + step]
+        found.append(runs_of(some, _sides(ensemble, some, values)))
+    return np.concatenate(found)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.batches import semantics_of
 from treeproof.engines.pair_cells import PairCells
+from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NEAR_TIE,
@@ -19,12 +20,11 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
 )
 from treeproof.kernels.exact.optimum import BELOW, BOTH, DECIDED, LABELS, OPTIMAL, VALUE, Aim
-from treeproof.kernels.exact.pairs import Copies
+from treeproof.kernels.exact.pairs import Copies, PairForest
 from treeproof.kernels.exact.property import (
     TOO_LARGE,
     PairBatch,
     PairColumns,
-    PairForest,
     PairLimits,
     solve_pairs,
 )
@@ -197,11 +197,15 @@ def limits_of(budget: Budget) -> PairLimits:
 
 def forest_of(models: PairModels, cells: PairCells, question: PairQuestion) -> PairForest:
     """The models of both rows as kernels take them."""
+    first, second = (
+        Forest(models.joint.trees, cells.space, semantics_of(model, 0))
+        for model in (models.first, models.second)
+    )
     one, other = models.first.aggregation, models.second.aggregation
     return PairForest(
-        tests=cells.tests,
+        first=first,
+        second=second,
         copies=copies_of(cells, question),
-        semantics=(semantics_of(models.first, 0), semantics_of(models.second, 0)),
         is_alike=one == other,
         # Of two classes among more, trees of others matter only where these two settle nothing.
         has_all_trees=question.kind != "value" and models.joint.n_outputs <= 2,

@@ -209,14 +209,14 @@ def _assembled(ensemble: Ensemble, found: tuple[Axis, ...]) -> Axes:
         if len(nodes) == 0:
             continue
         if axis.kind == NUMERIC:
-            runs += _numeric_runs(ensemble, cuts, axis, nodes)
+            runs += left_runs_of_numbers(ensemble, cuts, axis, nodes)
         else:
             position = np.array([axis.columns.index(f) for f in trees.feature[nodes].tolist()])
             values = axis.choices[:, position].T
             left = evaluate.goes_left(
                 ensemble, np.repeat(nodes, values.shape[1]), np.ascontiguousarray(values).ravel()
             )
-            runs.append(_runs(nodes, left.reshape(values.shape)))
+            runs.append(runs_of(nodes, left.reshape(values.shape)))
     flat = np.concatenate(runs)
     flat = flat[np.lexsort((flat[:, 1], flat[:, 0]))]
     count = np.bincount(flat[:, 0], minlength=len(node_axis))
@@ -261,7 +261,7 @@ def _cells(found: tuple[Axis, ...], cuts: Cuts, atom_start: NDArray[np.int64]) -
     )
 
 
-def _numeric_runs(
+def left_runs_of_numbers(
     ensemble: Ensemble, cuts: Cuts, axis: Axis, nodes: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
     """Runs of cells, and of missing, that numeric nodes of one feature send left."""
@@ -280,11 +280,11 @@ def _numeric_runs(
         in_band = (cuts.zero_low[feature] <= cell) & (cell <= cuts.zero_high[feature])
         in_band |= cell == n_cells
         missing_left = ((flags[is_banded] & MISSING_LEFT) > 0)[:, np.newaxis]
-        found.append(_runs(nodes[is_banded], np.where(in_band, missing_left, left)))
+        found.append(runs_of(nodes[is_banded], np.where(in_band, missing_left, left)))
     return found
 
 
-def _runs(nodes: NDArray[np.int64], left: NDArray[np.bool_]) -> NDArray[np.int64]:
+def runs_of(nodes: NDArray[np.int64], left: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Runs of True in each row, as (node, first, last)."""
     padded = np.zeros((len(left), left.shape[1] + 2), dtype=np.int8)
     padded[:, 1:-1] = left

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import rank_space, rounded_distances
+from treeproof.engines.instance import rounded_distances
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.balls import row_distances
 from treeproof.query.query import Query
 

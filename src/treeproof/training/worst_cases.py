@@ -10,7 +10,8 @@ from treeproof.engines.base import Budget
 from treeproof.engines.pair_cells import PairCells
 from treeproof.engines.properties import aim_of, boxes_of, forest_of, limits_of
 from treeproof.errors import UnsupportedModel
-from treeproof.kernels.exact.property import PairBatch, PairColumns, PairForest, solve_pairs
+from treeproof.kernels.exact.pairs import PairForest
+from treeproof.kernels.exact.property import PairBatch, PairColumns, solve_pairs
 from treeproof.kernels.training.points import leaves_at
 from treeproof.model.ensemble import Ensemble
 from treeproof.model.joined import one_model
@@ -182,9 +183,9 @@ class WorstCases:
         n_rows = len(rows)
         table = values[: self.n_values].reshape(-1, self.width).copy()
         table.setflags(write=False)  # as those of every ensemble, for which kernels are compiled
-        tests: Any = self._forest.tests
-        trees = tests.trees._replace(leaf_value=table)
-        forest = self._forest._replace(tests=tests._replace(trees=trees))
+        first: Any = self._forest.first
+        first = first._replace(trees=first.trees._replace(leaf_value=table))
+        forest = self._forest._replace(first=first, second=first)
         bias = values[self.n_values : -1] * BIAS_SCALE
         scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
         cells = self._nearest[rows].copy()
@@ -272,7 +273,7 @@ class WorstCases:
         """Points in cells as cuts."""
         n_trees, n_outputs = self.ensemble.n_trees, self.ensemble.n_outputs
         leaves = np.empty((len(rows), n_trees), dtype=np.int32)
-        leaves_at(self._forest.tests, np.ascontiguousarray(cells), leaves)
+        leaves_at(self._forest.first, np.ascontiguousarray(cells), leaves)
         own = self.targets[rows]
         if self.is_signed:
             bias = np.full((len(rows), 1), self.n_values)

@@ -236,7 +236,8 @@ def test_floors_are_not_lower_than_the_engine_needs():
 
     compared = 0
     for _, query, forest, claim, way, box, _ in sums_of_claims(150):
-        trees, space, semantics = forest_of(query)
+        forest_of_kernels = forest_of(query)
+        trees, _, semantics = forest_of_kernels
         ways = _alternatives(query)
         group = int(query.group[0])
         numbers = range(int(ways.group_start[group]), int(ways.group_start[group + 1]))
@@ -252,8 +253,8 @@ def test_floors_are_not_lower_than_the_engine_needs():
             if query.rows[0, feature] == query.rows[0, feature]:
                 low[feature] = high[feature] = 0
         coefficient, unit = ways.coefficient[number], ways.unit[number]
-        band, start = semantics.zero_band, semantics.start
-        found = restrict_box(trees, space, query.rows[0], low, high, coefficient, band)
+        start = semantics.start
+        found = restrict_box(forest_of_kernels, query.rows[0], low, high, coefficient)
         slack = slack_of_sums(trees, coefficient, start, unit, found[0], found[2])
         if abs(ways.need[number]) > 1e300:  # no sum reaches it
             continue

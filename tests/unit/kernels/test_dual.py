@@ -13,7 +13,8 @@ import pytest
 
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
-from treeproof.engines.instance import rank_space
+from treeproof.engines.batches import forest_of
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import FIXED, CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact.dual import enter_box, marginals, new_state, refresh, sweep
@@ -33,7 +34,6 @@ from treeproof.kernels.exact.problem import (
     build_problem,
 )
 from treeproof.model import evaluate
-from treeproof.model.ensemble import ZERO_BAND
 
 build_problem, new_state = map(called, (build_problem, new_state))
 locate, new_holders = map(called, (locate, new_holders))
@@ -60,9 +60,7 @@ def _problem_of(seed):
         low, high = query.reach.box(query.rows, 0.0)
         sides = (np.array(low[0]), np.array(high[0]))
         cells_of_box(space, query.rows[0], *sides, low_cell, high_cell)
-        leaves = restrict_box(
-            ensemble.trees, space, query.rows[0], low_cell, high_cell, np.ones(1), ZERO_BAND
-        )
+        leaves = restrict_box(forest_of(query), query.rows[0], low_cell, high_cell, np.ones(1))
         base = ensemble.aggregation.start[0]
         problem = build_problem(base, leaves, CellBox(low_cell, high_cell))
         if problem.n_factors >= 2:

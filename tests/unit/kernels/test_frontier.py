@@ -4,12 +4,12 @@ import numpy as np
 
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
-from treeproof.engines.instance import rank_space
+from treeproof.engines.batches import forest_of
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import CellBox, cells_of_box
 from treeproof.kernels.core.leaves import restrict_box
 from treeproof.kernels.exact import dual, frontier
 from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW, build_problem
-from treeproof.model.ensemble import ZERO_BAND
 
 build_problem = called(build_problem)
 new_state, enter_box, sweep, refresh = (
@@ -28,14 +28,14 @@ def problems(rng):
     """A problem with several factors, and a function that makes that of a part of its box."""
     while True:
         query = random_case(rng, SIZES, ask="box", kind="threshold", plain=True).query
-        ensemble, row = query.ensemble, query.rows[0]
+        ensemble, row, forest = query.ensemble, query.rows[0], forest_of(query)
         space = rank_space(ensemble)
         low, high = np.empty((2, ensemble.n_features), dtype=np.int32)
         sides = query.reach.box(query.rows, 0.0)
         cells_of_box(space, row, *(np.array(side[0]) for side in sides), low, high)
 
-        def problem_in(low, high, trees=ensemble.trees, space=space, row=row):
-            leaves = restrict_box(trees, space, row, low, high, np.ones(1), ZERO_BAND)
+        def problem_in(low, high, forest=forest, row=row):
+            leaves = restrict_box(forest, row, low, high, np.ones(1))
             return build_problem(0.0, leaves, CellBox(low, high))
 
         problem = problem_in(low, high)

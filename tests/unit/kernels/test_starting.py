@@ -9,13 +9,12 @@ import treeproof
 from tests.kernels import called
 from tests.strategies import Sizes, random_case
 from treeproof.engines.batches import semantics_of
-from treeproof.engines.instance import rank_space
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core import leaves
 from treeproof.kernels.core.cells import CellBox, Region, cells_of_box
 from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.exact.initial_radius import LEAST, PRECISION, eq6_radius
 from treeproof.kernels.exact.row import ball_cells
-from treeproof.model.ensemble import ZERO_BAND
 from treeproof.query.constraints import LABEL_CHANGES
 
 ball_cells, sum_of_best = called(ball_cells), called(leaves.best_sum)
@@ -41,7 +40,7 @@ def question(ensemble, row):
 
     def best_sum(radius):
         ball_cells(space, region, radius, CellBox(low, high))
-        reached = leaves.restrict_box(trees, space, row, low, high, np.ones(1), ZERO_BAND)
+        reached = leaves.restrict_box(forest, row, low, high, np.ones(1))
         return sum_of_best(reached)[0]
 
     return suggested, best_sum

@@ -10,7 +10,7 @@ from tests.kernels import called
 from tests.oracle import brute_force
 from tests.strategies import random_case
 from treeproof.engines.baselines.questions import question_of
-from treeproof.engines.instance import rank_space
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.baselines.questions import radii_of_row, set_cells
 from treeproof.kernels.core.balls import row_distances
 from treeproof.search.distances import distances_of

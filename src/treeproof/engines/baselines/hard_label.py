@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from treeproof.engines.base import Budget
 from treeproof.engines.baselines.base import RowEngine, RowSearch
 from treeproof.engines.baselines.restricted import Cells
-from treeproof.engines.instance import distances, rank_space
+from treeproof.engines.instance import distances
 from treeproof.engines.outcomes import are_broken, record_witness
+from treeproof.engines.spaces import rank_space
 from treeproof.errors import check_integer
 from treeproof.model import evaluate
 from treeproof.model.ensemble import FloatArray

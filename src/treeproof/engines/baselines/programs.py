@@ -14,7 +14,8 @@ import numpy as np
 
 from treeproof.engines.baselines.base import RowSearch
 from treeproof.engines.baselines.restricted import Cells, Restricted
-from treeproof.engines.instance import cells_of, rank_space, rounded_distances
+from treeproof.engines.instance import cells_of, rounded_distances
+from treeproof.engines.spaces import rank_space
 from treeproof.kernels.core.cells import FIXED
 from treeproof.model.cuts import cuts_of
 from treeproof.model.ensemble import CATEGORICAL, ZERO_IS_MISSING, Ensemble, FloatArray, IntArray

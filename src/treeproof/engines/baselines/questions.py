@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treeproof.engines.instance import rank_space
+from treeproof.engines.batches import forest_over_cells
 from treeproof.kernels.baselines.questions import Claims, Question, Rows
-from treeproof.model.ensemble import ZERO_BAND
 from treeproof.prediction import in_slices, thread_count
 from treeproof.query.query import Query
 
@@ -17,7 +16,7 @@ _CHUNK = 256
 def question_of(query: Query) -> Question:
     """Return a query as arrays for kernels."""
     ensemble, alternatives, reach = query.ensemble, query.alternatives, query.reach
-    space = rank_space(ensemble)
+    forest = forest_over_cells(query)
     mask = np.zeros((len(alternatives.group_label), ensemble.n_outputs))
     for group in range(len(mask)):
         for constraints in alternatives.of_group(group):
@@ -31,9 +30,8 @@ def question_of(query: Query) -> Question:
         up=np.array(reach.up),
         low=np.array(reach.low, order="C"),
         high=np.array(reach.high, order="C"),
-        used=np.flatnonzero(np.diff(space.cut_start)).astype(np.int32),
+        used=np.flatnonzero(np.diff(forest.space.cut_start)).astype(np.int32),
         is_ball=reach.is_ball,
-        zero_band=ZERO_BAND,
     )
     claims = Claims(
         tree_output=ensemble.trees.tree_output,
@@ -47,7 +45,7 @@ def question_of(query: Query) -> Question:
         start=np.array(ensemble.aggregation.start, dtype=np.float64),
         group_mask=mask,
     )
-    return Question(ensemble.trees, space, rows, claims)
+    return Question(forest, rows, claims)
 
 
 def in_chunks(query: Query, n_jobs: int, run: Callable[[slice], None]) -> None:

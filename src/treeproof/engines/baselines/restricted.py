@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treeproof.engines.instance import rank_space
+from treeproof.engines.batches import forest_over_cells
 from treeproof.kernels.baselines.leaves import Leaves
 from treeproof.kernels.core.leaves import restrict_box, slack_of_sums
-from treeproof.model.ensemble import ZERO_BAND, FloatArray, IntArray
+from treeproof.model.ensemble import FloatArray, IntArray
 from treeproof.query.query import Query
 
 Cells = tuple[IntArray, IntArray]
@@ -100,13 +100,12 @@ def restricted_to(
                  the outputs of all classes, and then all trees matter
     """
     ensemble, table = query.ensemble, query.alternatives
-    trees = ensemble.trees
     coefficient = table.coefficient[constraints.start : constraints.stop]
     # One walk for all constraints: a weight of 1 for every output that one of them uses.
     every = fixes_label and ensemble.decision.link.startswith("softmax")
     matters = (np.any(coefficient != 0.0, axis=0) | every).astype(np.float64)
     leaf_start, _, leaf_row, range_start, feature, low, high = restrict_box(
-        trees, rank_space(ensemble), query.rows[row], *cells, matters, ZERO_BAND
+        forest_over_cells(query), query.rows[row], *cells, matters
     )
     gains = gains_of(query, constraints, leaf_start, leaf_row)
     return Restricted(

@@ -78,7 +78,7 @@ def _settled(query: Query, radius: float, n_jobs: int) -> tuple[Results, Nearest
     question, is_breaking = question_of(query), _breaking_leaves(query)
 
     def run(part: slice) -> None:
-        walk = new_walk(n_features, question.space.max_depth)
+        walk = new_walk(n_features, question.forest.space.max_depth)
         for rows in turns(single_tree_rows, part):
             limits = float(radius), walk, rows.start, rows.stop
             single_tree_rows(question, is_breaking, *limits, found)

@@ -9,10 +9,10 @@ from treeproof.kernels.baselines.parts import Search, keep_order
 from treeproof.kernels.baselines.paths import prove_by_paths, prove_nothing
 from treeproof.kernels.baselines.questions import Question, Radii, radii_of_row, set_cells
 from treeproof.kernels.baselines.sharing import arrange_by_sharing
-from treeproof.kernels.core.cells import CellBox
+from treeproof.kernels.core.cells import CellBox, all_kept
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
-from treeproof.kernels.core.leaves import LeafBuffer, restrict_trees
+from treeproof.kernels.core.leaves import LeafBuffer, no_purse, restrict_trees
 from treeproof.kernels.core.status import PROVED, UNDECIDED
 
 _KEEP = 0.45
@@ -76,7 +76,7 @@ def _bound_rows(task, first, last, bound_row):
         limits.nodes[1] = options.node_limit
         limits.deadline[0] = begun + options.time_limit
         if len(options.plan) == 0:
-            radii = radii_of_row(task.question.space, task.question.rows, row)
+            radii = radii_of_row(task.question.forest.space, task.question.rows, row)
         if not bound_row(task, row, radii):
             return row
         task.out.nodes[row] = limits.nodes[0]
@@ -119,7 +119,7 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
     # Ends: the list is bisected, and the steps of a plan are counted.
     while state[_RADIUS] >= 0.0 and status <= UNDECIDED:
         radius = state[_RADIUS]
-        set_cells(question.space, rows, row, radius, walk.low_cell, walk.high_cell)
+        set_cells(question.forest.space, rows, row, radius, walk.low_cell, walk.high_cell)
         # The leaves of a box serve all boxes inside it that are not much smaller.
         if not _KEEP * outer <= radius <= outer:
             outer = radius
@@ -148,15 +148,15 @@ def _bound_row(task, row, radii, arrange, prove_otherwise):
     return True
 
 
-@noalloc_kernel
+@inner_kernel
 def _restrict_row(question, row, room, walk):
     """Walk the trees of a row's group down to the leaves that meet the box; False without room."""
-    rows, trees = question.rows, question.trees
+    rows, forest = question.rows, question.forest
     mask = question.claims.group_mask[rows.group[row]]
-    return len(trees.tree_output) == restrict_trees(
-        trees, question.space, rows.values[row], CellBox(walk.low_cell, walk.high_cell), mask,
-        rows.zero_band, np.int64(0), room,
-    )  # fmt: skip
+    kept = all_kept(forest.space, CellBox(walk.low_cell, walk.high_cell))
+    return len(forest.trees.tree_output) == restrict_trees(
+        forest, rows.values[row], kept, mask, no_purse(forest.space), np.int64(0), room
+    )
 
 
 @inner_kernel

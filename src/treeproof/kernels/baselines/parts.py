@@ -68,7 +68,7 @@ def new_search(question: Any, n_leaves: int) -> tuple[LeafBuffer, Search]:
     Not compiled: it is needed once for many rows.
     """
     n_features = question.rows.values.shape[1]
-    n_trees, depth = len(question.trees.tree_output), question.space.max_depth
+    n_trees, depth = len(question.forest.trees.tree_output), question.forest.space.max_depth
     room = new_buffer(n_trees, n_features, depth, n_leaves, 4 * n_leaves)
     n = n_trees + 2
     parts = Parts(

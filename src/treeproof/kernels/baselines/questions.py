@@ -1,6 +1,6 @@
 """A whole question as arrays, for kernels that answer many rows in one call."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from treeproof.kernels.core.arrays import sorted_order
 from treeproof.kernels.core.balls import collect_distances, reached_cells
 from treeproof.kernels.core.cells import FIXED, cell_of
 from treeproof.kernels.core.compiler import inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import Forest
 
 
 class Rows(NamedTuple):
@@ -21,7 +22,6 @@ class Rows(NamedTuple):
     high: np.ndarray  # (n_rows, n_features) float64
     used: np.ndarray  # (n_used,) int32; features that some numeric node tests
     is_ball: bool
-    zero_band: float
 
 
 class Claims(NamedTuple):
@@ -40,10 +40,9 @@ class Claims(NamedTuple):
 
 
 class Question(NamedTuple):
-    """All that answers depend on; trees and space are `TreeArrays` and `RankSpace`."""
+    """All that answers depend on."""
 
-    trees: Any
-    space: Any
+    forest: Forest
     rows: Rows
     claims: Claims
 

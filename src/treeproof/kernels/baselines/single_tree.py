@@ -12,10 +12,10 @@ import numpy as np
 from treeproof.kernels.baselines.questions import set_cells
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.balls import cell_distance
-from treeproof.kernels.core.cells import CUT, FIXED, cell_of
+from treeproof.kernels.core.cells import BY_RUNS, FIXED, FLAGS, cell_of, part_of
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import kernel, noalloc_kernel
-from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
+from treeproof.kernels.core.trees import is_left
 
 
 class NearestLeaves(NamedTuple):
@@ -64,7 +64,7 @@ def nearest_leaf(question, is_breaking, row, walk, best_low, best_high):
     """
     best = np.inf
     best_beyond = 1.0
-    root = np.int64(question.trees.root[0])
+    root = np.int64(question.forest.trees.root[0])
     _push(walk, root, np.int64(-1), np.int64(0), np.int64(0), 0.0, 0.0)
     while walk.size[_STACK] > 0:
         walk.size[_STACK] -= 1
@@ -89,46 +89,36 @@ def nearest_leaf(question, is_breaking, row, walk, best_low, best_high):
 def _descend(question, row, walk, node):
     """Follow the row from a node; branches away from it are postponed.
 
-    Returns the leaf, or -1 where zero is on a side of its own and all branches are postponed.
+    Returns the leaf, or -1 where a node divides a range into many parts and all are postponed.
     """
-    trees, space, rows = question.trees, question.space, question.rows
+    (trees, space, semantics), rows = question.forest, question.rows
     while trees.feature[node] >= 0:
         tested = np.int64(trees.feature[node])
         left, right = node + 1, np.int64(trees.right[node])
         first = np.int64(walk.low[tested])
         last = np.int64(walk.high[tested])
         if first == FIXED:
-            goes_left = is_left(trees, node, rows.values[row, tested], rows.zero_band)
+            goes_left = is_left(trees, node, rows.values[row, tested], semantics.zero_band)
             node = left if goes_left else right
             continue
-        cut = np.int64(space.nodes[node, CUT])
-        flags = trees.flags[node]
-        if flags & ZERO_IS_MISSING:
-            zero_low = np.int64(space.zero_low[tested])
-            zero_high = np.int64(space.zero_high[tested])
-            zero_side = left if flags & MISSING_LEFT else right
-            if first >= zero_low and last <= zero_high:
-                node = zero_side
-                continue
-            if last >= zero_low and first <= zero_high:
-                # The range is cut in up to three.
-                _postpone(question, row, walk, node, tested, first, min(last, zero_low - 1))
-                _postpone(question, row, walk, node, tested, max(first, zero_high + 1), last)
-                middle = max(first, zero_low), min(last, zero_high)
-                _postpone(question, row, walk, zero_side, tested, middle[0], middle[1])
-                return -1
-        if last <= cut:
-            node = left
-        elif first > cut:
-            node = right
-        elif walk.home[tested] > cut:
+        goes_left, end = part_of(space, node, first, last)
+        if end == last:
+            node = left if goes_left else right
+        elif space.nodes[node, FLAGS] & BY_RUNS:
+            # Ends: each part begins behind the one before.
+            while first <= last:
+                goes_left, end = part_of(space, node, first, last)
+                _postpone(question, row, walk, left if goes_left else right, tested, first, end)
+                first = end + 1
+            return -1
+        elif walk.home[tested] > end:
             # The side of the row itself costs nothing and comes first.
-            _postpone(question, row, walk, left, tested, first, cut)
-            _forward(walk, tested, cut + 1, last)
+            _postpone(question, row, walk, left, tested, first, end)
+            _forward(walk, tested, end + 1, last)
             node = right
         else:
-            _postpone(question, row, walk, right, tested, cut + 1, last)
-            _forward(walk, tested, first, cut)
+            _postpone(question, row, walk, right, tested, end + 1, last)
+            _forward(walk, tested, first, end)
             node = left
     return trees.leaf[node]
 
@@ -140,8 +130,8 @@ def _postpone(question, row, walk, node, feature, low, high):
     distance, is_beyond = 0.0, False
     if rows.is_ball and low <= high:
         distance, is_beyond = cell_distance(
-            question.space, feature, low, high, walk.home[feature], rows.values[row, feature],
-            (rows.down[feature], rows.up[feature]),
+            question.forest.space, feature, low, high, walk.home[feature],
+            rows.values[row, feature], (rows.down[feature], rows.up[feature]),
             (rows.low[row, feature], rows.high[row, feature]),
         )  # fmt: skip
     if distance == np.inf or low > high:
@@ -213,7 +203,7 @@ def single_tree_rows(question, is_breaking, radius, walk, first, last, out):
     walk         TreeWalk                   scratch
     out          NearestLeaves              out
     """
-    space, rows = question.space, question.rows
+    space, rows = question.forest.space, question.rows
     clock = np.empty(2, dtype=np.int64)
     for row in range(first, last):
         begun = seconds_now(clock)

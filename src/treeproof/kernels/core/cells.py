@@ -1,8 +1,11 @@
-"""Exact geometry in integers: values become cells.
+"""Exact geometry in integers: axes of ordered atoms, and which of them each node sends left.
 
-Per feature the distinct canonical thresholds are sorted; cell c holds the values v with exactly c
-thresholds <= v. A split at threshold number j sends v left iff ``cell(v) <= j``. No float is
-compared after a row and its box have become cells.
+An axis is what can change by itself: a feature, or a group of columns that are one choice. Its
+atoms are what no node tells apart. Of numbers they are cells: per feature the distinct canonical
+thresholds are sorted, and cell c holds the values v with exactly c thresholds <= v, so that a split
+at threshold number j sends v left iff ``cell(v) <= j``. Categories, choices and missing values are
+atoms of their own; what a node sends left is a few runs of atoms then. No float is compared after a
+row and its box have become atoms.
 """
 
 from typing import NamedTuple
@@ -18,7 +21,7 @@ from treeproof.kernels.core.compiler import (
 )
 
 TESTED, CUT, NEXT, FLAGS = 0, 1, 2, 3
-"""Columns of the nodes of a `RankSpace`."""
+"""Columns of the nodes of a `Space`."""
 NOTHING = np.uint32(2**32 - 1)
 """In place of a feature: a leaf tests none."""
 
@@ -26,22 +29,71 @@ FIXED = -1
 """Cell of a feature that keeps the row's own value: missing, categorical, infinite in a ball."""
 
 
-class RankSpace(NamedTuple):
-    """The integer view of an ensemble."""
+BY_RUNS = np.uint32(32)
+"""Flag of a node whose left side is not simply all atoms up to one, in `FLAGS` beside those of
+trees."""
+LOW, HIGH = 0, 1
 
+
+class CellBox(NamedTuple):
+    """A box of cells: first and last cell of every feature, or FIXED; int32 (n_features,)."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Kept(NamedTuple):
+    """The atoms that a row can afford, numbered anew within their axes: their places.
+
+    Where all atoms are kept, a place is an atom, and all arrays but the box are empty.
+    """
+
+    atom_start: np.ndarray  # (n_axes + 1,) int64; atoms of each axis, numbered through
+    rank: np.ndarray  # (n_atoms + 1,) int32; kept atoms before each
+    atom: np.ndarray  # (n_kept,) int32
+    cost: np.ndarray  # (n_kept,) float64
+    start: np.ndarray  # (n_axes + 1,) int32; where those of an axis begin
+    cheapest: np.ndarray  # (n_axes,) float64; cost of the cheapest one
+    bottom: np.ndarray  # (n_axes,) int32; place of the cheapest one
+    # Costs fall to the cheapest one and rise from there, the axis's last atom left aside
+    is_valley: np.ndarray  # (n_axes,) bool
+    box: CellBox  # all of them
+    total: float  # what the cheapest atoms cost together; infinite where an axis has none
+
+
+class Space(NamedTuple):
+    """The integer view of an ensemble; plain questions have one axis for each feature.
+
+    Few arrays: what takes many is slow to hand over, which every kernel does.
+    """
+
+    # TESTED: axis, or NOTHING at a leaf; CUT: last atom that goes left, or with BY_RUNS where its
+    # runs are; NEXT: right child, or the leaf's row of values; FLAGS
+    nodes: np.ndarray  # (n_nodes, 4) uint32
+    # LOW, HIGH: atoms that go left, apart and in order; before those of a node how many they are
+    runs: np.ndarray  # (n, 2) int32
+    nothing: np.ndarray  # (0,) int32; instead of ranks where all atoms are kept
+    max_depth: int  # longest path, for stack sizes
+    most_parts: int  # most parts into which a node divides an axis
+    # Of numbers, by features
     cut_start: np.ndarray  # (n_features + 1,) int64; where each feature's thresholds start in `cut`
     cut: np.ndarray  # (n_cuts,) float64; sorted distinct thresholds per feature
     # Last double below each threshold; among real numbers, which have none, the threshold itself
     below: np.ndarray  # (n_cuts,) float64
     is_real: bool  # sets hold all real numbers, otherwise doubles alone
-    # TESTED: feature, or NOTHING at a leaf; CUT: number of the node's threshold within its feature;
-    # NEXT: right child, or the leaf's row of values; FLAGS
-    nodes: np.ndarray  # (n_nodes, 4) uint32
-    # First cell of the zero band; -1 where zero is ordinary
-    zero_low: np.ndarray  # (n_features,) int32
-    zero_high: np.ndarray  # (n_features,) int32; last cell of the zero band
     categorical: np.ndarray  # (n_features,) bool; whether some node tests the feature as a category
-    max_depth: int  # longest path, for stack sizes
+
+
+class Atoms(NamedTuple):
+    """The atoms of all axes of questions with costs or domains, and what they are as values."""
+
+    atom_start: np.ndarray  # (n_axes + 1,) int64; atoms of each axis, numbered through
+    twin: np.ndarray  # (n_atoms,) int32; the first atom that no node tells from this one
+    column_start: np.ndarray  # (n_axes + 1,) int64; features of each axis
+    columns: np.ndarray  # (n_features,) int32
+    # Where the choices of an axis begin: for each atom one value per column; -1 for numbers
+    choice_start: np.ndarray  # (n_axes,) int64
+    choices: np.ndarray  # (n,) float64
 
 
 class Batch(NamedTuple):
@@ -74,11 +126,92 @@ class Region(NamedTuple):
     takes_any: bool  # any violation will do; otherwise the nearest is wanted
 
 
-class CellBox(NamedTuple):
-    """A box of cells: first and last cell of every feature, or FIXED; int32 (n_features,)."""
+@inner_kernel
+def all_kept(space, box):
+    """All atoms of a box, without costs."""
+    integers, numbers, flags = space.nothing, space.cut[:0], space.categorical[:0]
+    starts = space.cut_start[:0]
+    return Kept(starts, integers, integers, numbers, integers, numbers, integers, flags, box, 0.0)
 
-    low: np.ndarray
-    high: np.ndarray
+
+@noalloc_kernel
+def part_by_runs(space, node, rank, before, first, last):
+    """As `part_of`, for a node with BY_RUNS, among places where only some atoms are kept.
+
+    rank    int32 (n + 1,)  kept atoms before each atom of the axis; empty where all are kept
+    before  int32           kept atoms before the axis
+    """
+    number = np.int64(space.nodes[node, CUT])
+    end = first - 1
+    for run in range(number + 1, number + 1 + space.runs[number, LOW]):
+        begin, stop = np.int64(space.runs[run, LOW]), np.int64(space.runs[run, HIGH])
+        if len(rank) > 0:
+            begin, stop = np.int64(rank[begin] - before), np.int64(rank[stop + 1] - before - 1)
+        if stop < first or stop < begin:
+            continue
+        if begin > end + 1:
+            # Runs are in order: what lies between this one and the last goes right.
+            return (False, min(begin - 1, last)) if end < first else (True, min(end, last))
+        end = stop
+    return (False, last) if end < first else (True, min(end, last))
+
+
+@inlined_kernel
+def part_of(space, node, first, last):
+    """Side of a node that an atom takes, and the last one up to which all take it, too.
+
+    first, last  int64  atoms of the axis that the node tests
+    """
+    if space.nodes[node, FLAGS] & BY_RUNS:
+        return part_by_runs(space, node, space.nothing, np.int32(0), first, last)
+    cut = np.int64(space.nodes[node, CUT])
+    goes_left = first <= cut
+    return goes_left, min(cut, last) if goes_left else last
+
+
+@inlined_kernel
+def kept_part_of(space, kept, node, first, last):
+    """As `part_of`, among places."""
+    axis = np.int64(space.nodes[node, TESTED])
+    before = kept.start[axis]
+    rank = kept.rank[kept.atom_start[axis] : kept.atom_start[axis + 1] + 1]
+    if space.nodes[node, FLAGS] & BY_RUNS:
+        return part_by_runs(space, node, rank, before, first, last)
+    cut = np.int64(rank[np.int64(space.nodes[node, CUT]) + 1] - before - 1)
+    goes_left = first <= cut
+    return goes_left, min(cut, last) if goes_left else last
+
+
+@inlined_kernel
+def sends_left(space, node, atom):
+    """Whether a node sends an atom of its axis left."""
+    cut = np.int64(space.nodes[node, CUT])
+    if not space.nodes[node, FLAGS] & BY_RUNS:
+        return atom <= cut
+    goes_left = False
+    for run in range(cut + 1, cut + 1 + space.runs[cut, LOW]):
+        goes_left |= space.runs[run, LOW] <= atom <= space.runs[run, HIGH]
+    return goes_left
+
+
+@noalloc_kernel
+def stretch_around(space, node, atom, last):
+    """First and last atom of the stretch around one, in an axis, that a node sends the same way.
+
+    last  int64  last atom of the axis
+    """
+    cut = np.int64(space.nodes[node, CUT])
+    if not space.nodes[node, FLAGS] & BY_RUNS:
+        return (np.int64(0), cut) if atom <= cut else (cut + 1, last)
+    first = np.int64(0)
+    for run in range(cut + 1, cut + 1 + space.runs[cut, LOW]):
+        begin, stop = np.int64(space.runs[run, LOW]), np.int64(space.runs[run, HIGH])
+        if atom < begin:
+            return first, begin - 1
+        if atom <= stop:
+            return begin, stop
+        first = stop + 1
+    return first, last
 
 
 @noalloc_kernel

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arithmetic import exp
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, RankSpace
+from treeproof.kernels.core.cells import FIXED, NEXT, NOTHING, TESTED, Space, sends_left
 from treeproof.kernels.core.compiler import ONE, noalloc_kernel
 from treeproof.kernels.core.softmax import IS_KNOWN, softmax_label
-from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
+from treeproof.kernels.core.trees import is_left
 
 HOLDS, BROKEN, AMBIGUOUS = 0, 1, 2
 """The claim holds at the point, is broken there, or only the link's rounding could tell."""
@@ -47,7 +47,7 @@ class Forest(NamedTuple):
     """A model as kernels see it."""
 
     trees: Any  # the ensemble's own TreeArrays
-    space: RankSpace
+    space: Space
     semantics: Semantics
 
 
@@ -82,38 +82,31 @@ def add(left, right, is_single):
 
 @noalloc_kernel
 def accumulate_cells(forest, row, cells, total):
-    """Sum the leaves at a point given by its cells, in tree order and the library's precision.
+    """Sum the leaves at a point given by its atoms, in tree order and the library's precision.
 
-    row    float64 (n_features,)  values of fixed features
-    cells  int32   (n_features,)  cell of every other feature, or FIXED
+    row    float64 (n_features,)  values of fixed axes
+    cells  int32   (n_axes,)      atom of every other axis, or FIXED
     total  float64 (n_outputs,)   out; float32 sums are held exactly
     """
     trees, space, semantics = forest.trees, forest.space, forest.semantics
     nodes = space.nodes
-    for output in range(len(total)):
+    for output in range(len(semantics.start)):
         total[output] = semantics.start[output]
     for tree in range(len(trees.tree_output)):
         node = np.uint64(trees.root[tree])
         while nodes[node, TESTED] != NOTHING:
-            feature = nodes[node, TESTED]
-            cell = cells[feature]
-            flags = nodes[node, FLAGS]
-            if cell == FIXED:
-                goes_left = is_left(trees, node, row[feature], semantics.zero_band)
-            elif (
-                flags & ZERO_IS_MISSING
-                and space.zero_low[feature] <= cell <= space.zero_high[feature]
-            ):
-                goes_left = flags & MISSING_LEFT == 1
+            atom = cells[nodes[node, TESTED]]
+            if atom == FIXED:
+                goes_left = is_left(trees, node, row[trees.feature[node]], semantics.zero_band)
             else:
-                goes_left = cell <= nodes[node, CUT]
+                goes_left = sends_left(space, node, atom)
             node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
         leaf = nodes[node, NEXT]
         output = trees.tree_output[tree]
         if output >= 0:
             total[output] = add(total[output], trees.leaf_value[leaf, 0], semantics.is_single)
         else:
-            for other in range(len(total)):
+            for other in range(len(semantics.start)):
                 value = trees.leaf_value[leaf, other]
                 total[other] = add(total[other], value, semantics.is_single)
 

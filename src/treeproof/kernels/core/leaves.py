@@ -1,4 +1,4 @@
-"""Trees restricted to a box of cells: leaves that meet it, as sparse products of ranges."""
+"""Trees restricted to a box of atoms: leaves that meet it, as sparse products of ranges."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,20 @@ import numpy as np
 
 from treeproof.kernels.core.arithmetic import two_product, two_sum
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, CellBox
+from treeproof.kernels.core.cells import (
+    BY_RUNS,
+    FIXED,
+    FLAGS,
+    HIGH,
+    LOW,
+    NEXT,
+    NOTHING,
+    TESTED,
+    CellBox,
+    all_kept,
+    kept_part_of,
+    part_of,
+)
 from treeproof.kernels.core.compiler import (
     ONE,
     inlined_kernel,
@@ -14,9 +27,7 @@ from treeproof.kernels.core.compiler import (
     kernel,
     noalloc_kernel,
 )
-from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
-
-LOW, HIGH = 0, 1
+from treeproof.kernels.core.trees import is_left
 
 
 class Leaves(NamedTuple):
@@ -59,10 +70,16 @@ def new_buffer(n_trees, n_features, max_depth, n_leaves, n_ranges):
         np.empty(n_ranges, dtype=np.int32),
         np.empty(n_ranges, dtype=np.int32),
         np.empty((n_features, 2), dtype=np.int32),
-        # One pending branch per level and split in three at most (zero bands), hence 2 per level.
+        # One pending branch per level; a level is entered and narrowed.
         np.empty((2 * max_depth + 4, 5), dtype=np.uint32),
-        np.empty((3 * max_depth + 4, 4), dtype=np.uint32),
+        np.empty((path_length(max_depth), 4), dtype=np.uint32),
     )
+
+
+@inlined_kernel
+def path_length(max_depth):
+    """Most narrowings on the way to a leaf."""
+    return 3 * max_depth + 4
 
 
 @inner_kernel
@@ -91,23 +108,75 @@ def grow_buffer(buffer):
     return larger
 
 
-@inner_kernel
-def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
-    """`Leaves` of a box of cells.
+@noalloc_kernel
+def range_cost(kept, axis, low, high):
+    """Cost of the cheapest atom in a range of kept ones."""
+    first = kept.start[axis] + low
+    last = kept.start[axis] + high
+    if kept.is_valley[axis]:
+        if first <= kept.bottom[axis] <= last:
+            return kept.cheapest[axis]
+        return min(kept.cost[first], kept.cost[last])
+    least = kept.cost[first]
+    for place in range(first + 1, last + 1):
+        least = min(least, kept.cost[place])
+    return least
 
-    row          float64 (n_features,)  decides fixed features
-    low_cell     int32   (n_features,)  box in cells, or FIXED
-    high_cell    int32   (n_features,)
+
+class Purse(NamedTuple):
+    """What points may cost, and what the branch at hand costs at least."""
+
+    limit: float  # infinite: nothing costs anything
+    shrink: float  # by which costs of branches are shrunk
+    spent: np.ndarray  # (longest path + 1,) float64; by the length of the path so far
+
+
+@inner_kernel
+def no_purse(space):
+    """Where nothing costs anything."""
+    return Purse(np.inf, 1.0, space.cut[:0])
+
+
+@inner_kernel
+def restrict(forest, row, box, coefficient):
+    """`Leaves` of a box of atoms; see `restrict_to`."""
+    space = forest.space
+    return leaves_of(forest, row, all_kept(space, box), coefficient, no_purse(space))
+
+
+@inner_kernel
+def restrict_to(forest, row, kept, coefficient, limit):
+    """`Leaves` of the kept atoms: features are axes, cells are places.
+
+    limit  float64  a branch in which every point costs more, as a sum, becomes a single leaf
+
+    Sound: no point within the limit is in such a leaf, whatever its gain. Costs of branches are
+    shrunk by more than the rounding of their sums, to which each step adds two terms.
+    """
+    spent = np.empty(path_length(forest.space.max_depth) + 1, dtype=np.float64)
+    shrink = 1.0 - (len(kept.box.low) + 4 * len(spent)) * 2.0**-52
+    spent[0] = kept.total * shrink
+    return leaves_of(forest, row, kept, coefficient, Purse(limit, shrink, spent))
+
+
+@inner_kernel
+def leaves_of(forest, row, kept, coefficient, purse):
+    """`Leaves` of the kept atoms.
+
+    row          float64 (n_features,)  decides fixed axes
     coefficient  float64 (n_outputs,)   gain of a leaf = coefficient · value; trees of outputs with
                                         coefficient 0 are left out (no leaves)
     """
-    n_trees = len(trees.tree_output)
-    box = CellBox(low_cell, high_cell)
-    buffer = new_buffer(n_trees, len(row), space.max_depth, 256 + 4 * n_trees, 1024 + 8 * n_trees)
+    n_trees, n_axes = len(forest.trees.tree_output), len(kept.box.low)
+    # Runs of atoms make about twice as many leaves.
+    room = 4 if len(kept.rank) == 0 else 8
+    buffer = new_buffer(
+        n_trees, n_axes, forest.space.max_depth, 256 + room * n_trees, 1024 + 2 * room * n_trees
+    )
     tree = np.int64(0)
     # Ends: the buffer doubles until the trees fit.
     while tree < n_trees:
-        tree = restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer)
+        tree = restrict_trees(forest, row, kept, coefficient, purse, tree, buffer)
         if tree < n_trees:
             buffer = grow_buffer(buffer)
     n_leaves = buffer.leaf_start[n_trees]
@@ -124,9 +193,9 @@ def restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band):
 
 
 @kernel
-def restrict_box(trees, space, row, low_cell, high_cell, coefficient, zero_band):
+def restrict_box(forest, row, low_cell, high_cell, coefficient):
     """`restrict`, for Python."""
-    return restrict(trees, space, row, low_cell, high_cell, coefficient, zero_band)
+    return restrict(forest, row, CellBox(low_cell, high_cell), coefficient)
 
 
 @kernel
@@ -136,20 +205,21 @@ def slack_of_sums(trees, coefficient, start, unit, leaf_start, leaf_row):
 
 
 @noalloc_kernel
-def restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer):
-    """As `restrict`, from a given tree on, into a buffer that may be too small.
+def restrict_trees(forest, row, kept, coefficient, purse, tree, buffer):
+    """As `restrict_to`, from a given tree on, into a buffer that may be too small.
 
     Returns the first tree whose leaves did not fit, which is left out; the number of trees at the
     end.
     """
-    for feature in range(len(row)):
-        buffer.current[feature, LOW] = box.low[feature]
-        buffer.current[feature, HIGH] = box.high[feature]
+    trees, box = forest.trees, kept.box
+    for axis in range(len(box.low)):
+        buffer.current[axis, LOW] = box.low[axis]
+        buffer.current[axis, HIGH] = box.high[axis]
     n_leaves = buffer.leaf_start[tree]
     while tree < len(trees.tree_output):
         output = trees.tree_output[tree]
         if output < 0 or coefficient[output] != 0.0:
-            n_leaves = _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
+            n_leaves = _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer)
             if n_leaves < 0:
                 return tree
         buffer.leaf_start[tree + 1] = n_leaves
@@ -158,10 +228,12 @@ def restrict_trees(trees, space, row, box, coefficient, zero_band, tree, buffer)
 
 
 @inlined_kernel
-def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer):
+def _restrict_tree(forest, row, kept, coefficient, purse, tree, buffer):
     """Append the leaves of one tree; returns the number of leaves, or -1 when they do not fit."""
+    trees, space = forest.trees, forest.space
     nodes = space.nodes
     stack, path, current = buffer.stack, buffer.path, buffer.current
+    has_costs, has_all = purse.limit < np.inf, len(kept.rank) == 0
     n_leaves = np.uint64(buffer.leaf_start[tree])
     n_ranges = np.uint64(buffer.range_start[n_leaves])
     top = np.uint64(1)
@@ -170,7 +242,7 @@ def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
     stack[0, 2] = NOTHING
     length = np.uint64(0)
     has_room = True
-    # Ends: each node is taken from the stack once.
+    # Ends: each node is taken from the stack once for each of its parts.
     while top > 0:
         top -= ONE
         node = np.uint64(stack[top, 0])
@@ -180,48 +252,32 @@ def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
             current[path[length, 0], HIGH] = path[length, 2]
         if stack[top, 2] != NOTHING:
             length = _narrow(
-                path, length, current, box, np.uint32(stack[top, 2]), np.int64(stack[top, 3]),
-                np.int64(stack[top, 4]),
+                path, length, current, kept, purse, np.uint32(stack[top, 2]),
+                np.int64(stack[top, 3]), np.int64(stack[top, 4]),
             )  # fmt: skip
         while nodes[node, TESTED] != NOTHING:
+            if has_costs and purse.spent[length] > purse.limit:
+                break
             tested = nodes[node, TESTED]
             first = current[tested, LOW]
             last = current[tested, HIGH]
             if first == FIXED:
-                is_near = is_left(trees, node, row[tested], zero_band)
+                value = row[trees.feature[node]]
+                is_near = is_left(trees, node, value, forest.semantics.zero_band)
                 node = node + ONE if is_near else np.uint64(nodes[node, NEXT])
                 continue
-            cut = np.int64(nodes[node, CUT])
-            flags = nodes[node, FLAGS]
-            if flags & ZERO_IS_MISSING:
-                zero_low = space.zero_low[tested]
-                zero_high = space.zero_high[tested]
-                zero_left = flags & MISSING_LEFT == 1
-                apart = zero_high > cut if zero_left else zero_low <= cut
-                if first >= zero_low and last <= zero_high:
-                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
-                    continue
-                if apart and last >= zero_low and first <= zero_high:
-                    # Zero goes to the other side than its neighbours: the node is a set, not a
-                    # range, so the box is cut into pieces in which it is a plain range again.
-                    if first < zero_low:
-                        top = _postpone(stack, top, node, length, tested, first, zero_low - 1)
-                    if last > zero_high:
-                        top = _postpone(stack, top, node, length, tested, zero_high + 1, last)
-                    length = _narrow(
-                        path, length, current, box, tested, np.int64(max(first, zero_low)),
-                        np.int64(min(last, zero_high)),
-                    )  # fmt: skip
-                    node = node + ONE if zero_left else np.uint64(nodes[node, NEXT])
-                    continue
-            if last <= cut:
-                node += ONE
-            elif first > cut:
-                node = np.uint64(nodes[node, NEXT])
+            if has_all:
+                goes_left, end = part_of(space, node, np.int64(first), np.int64(last))
             else:
-                top = _postpone(stack, top, nodes[node, NEXT], length, tested, cut + 1, last)
-                length = _narrow(path, length, current, box, tested, np.int64(first), cut)
-                node += ONE
+                goes_left, end = kept_part_of(space, kept, node, np.int64(first), np.int64(last))
+            if end < last:
+                # With two parts the rest is on the other side; otherwise the node divides it anew.
+                rest = np.uint64(nodes[node, NEXT])
+                if nodes[node, FLAGS] & BY_RUNS:
+                    rest = node
+                top = _postpone(stack, top, rest, length, tested, end + 1, last)
+                length = _narrow(path, length, current, kept, purse, tested, np.int64(first), end)
+            node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
         if n_leaves == len(buffer.leaf_gain) or n_ranges + length > len(buffer.feature):
             has_room = False
             break
@@ -231,6 +287,8 @@ def _restrict_tree(trees, space, row, box, coefficient, zero_band, tree, buffer)
                 buffer.low[n_ranges] = current[path[step, 0], LOW]
                 buffer.high[n_ranges] = current[path[step, 0], HIGH]
                 n_ranges += ONE
+        while nodes[node, TESTED] != NOTHING:
+            node += ONE  # all that is below costs too much: one leaf stands for it
         leaf = nodes[node, NEXT]
         buffer.leaf_gain[n_leaves] = gain_of_leaf(trees, tree, leaf, coefficient)
         buffer.leaf_row[n_leaves] = leaf
@@ -291,17 +349,20 @@ def _postpone(stack, top, node, length, feature, low, high):
 
 
 @inlined_kernel
-def _narrow(path, length, current, box, feature, low, high):
-    """Enter a cell range, remembering how to leave it; marks a feature's first narrowing."""
-    path[length, 0] = feature
-    path[length, 1] = current[feature, LOW]
-    path[length, 2] = current[feature, HIGH]
-    is_first = (
-        current[feature, LOW] == box.low[feature] and current[feature, HIGH] == box.high[feature]
-    )
+def _narrow(path, length, current, kept, purse, axis, low, high):
+    """Enter a range of places, remembering how to leave it; marks an axis's first narrowing."""
+    box = kept.box
+    path[length, 0] = axis
+    path[length, 1] = current[axis, LOW]
+    path[length, 2] = current[axis, HIGH]
+    is_first = current[axis, LOW] == box.low[axis] and current[axis, HIGH] == box.high[axis]
     path[length, 3] = 1 if is_first else 0
-    current[feature, LOW] = low
-    current[feature, HIGH] = high
+    if purse.limit < np.inf:
+        before = range_cost(kept, axis, current[axis, LOW], current[axis, HIGH])
+        now = range_cost(kept, axis, low, high)
+        purse.spent[length + ONE] = purse.spent[length] + (now - before) * purse.shrink
+    current[axis, LOW] = low
+    current[axis, HIGH] = high
     return length + ONE
 
 

@@ -186,10 +186,7 @@ def attack_box(forest, claim, region, box, n_starts, found, generator, budget):
     budget  Budget  its nodes are starts of the row in all
     """
     found.counts[RESTRICTIONS] += 1
-    leaves = restrict(
-        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
-        forest.semantics.zero_band,
-    )  # fmt: skip
+    leaves = restrict(forest, region.row, box, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if is_excluded_by_eq6(base, floor, leaves):
         return NOTHING_THERE

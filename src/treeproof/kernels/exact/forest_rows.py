@@ -69,10 +69,7 @@ def approach(forest, claim, region, found, work, deadline):
     box = new_box(forest.space, region)
     ball_cells(forest.space, region, found.upper[0], box)
     found.counts[RESTRICTIONS] += 1
-    leaves = restrict(
-        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
-        forest.semantics.zero_band,
-    )  # fmt: skip
+    leaves = restrict(forest, region.row, box, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if not is_excluded_by_eq6(base, floor, leaves):
         judge_of = new_judge(forest, claim, region, box, found)
@@ -112,10 +109,7 @@ def clique_turn(forest, alternatives, group, region, walk, found, limits, deadli
                     drop_reached(forest.space, region, found, box)
             claim = claim_of(alternatives, group, order[index])
             found.counts[RESTRICTIONS] += 1
-            leaves = restrict(
-                forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
-                forest.semantics.zero_band,
-            )  # fmt: skip
+            leaves = restrict(forest, region.row, box, claim.coefficient)
             base, floor = base_and_floor(forest, claim, leaves)
             if is_excluded_by_eq6(base, floor, leaves):
                 continue

@@ -6,10 +6,19 @@ import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.balls import cell_distance
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, CellBox
+from treeproof.kernels.core.cells import (
+    FIXED,
+    NEXT,
+    NOTHING,
+    TESTED,
+    CellBox,
+    part_of,
+    sends_left,
+    stretch_around,
+)
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import AMBIGUOUS, BROKEN, HOLDS, judge, verdict_at
-from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
+from treeproof.kernels.core.trees import is_left
 from treeproof.kernels.exact.primal import POINTS
 
 
@@ -80,10 +89,8 @@ class Division(NamedTuple):
 @inner_kernel
 def new_division(n_features):
     """Room to divide a box, which is up to the caller."""
-    return Division(
-        CellBox(np.empty(n_features, dtype=np.int32), np.empty(n_features, dtype=np.int32)),
-        np.empty((MOST_PARTS, 5), dtype=np.int32),
-    )
+    box = CellBox(np.empty(n_features, dtype=np.int32), np.empty(n_features, dtype=np.int32))
+    return Division(box, np.empty((MOST_PARTS, 5), dtype=np.int32))
 
 
 @noalloc_kernel
@@ -100,22 +107,13 @@ def find_cut(forest, row, box, tree):
         while nodes[node, TESTED] != NOTHING:
             feature = np.int64(nodes[node, TESTED])
             first, last = np.int64(box.low[feature]), np.int64(box.high[feature])
-            cut = np.int64(nodes[node, CUT])
-            flags = nodes[node, FLAGS]
-            goes_left = last <= cut
             if first == FIXED:
-                goes_left = is_left(trees, node, row[feature], forest.semantics.zero_band)
-            elif flags & ZERO_IS_MISSING and (
-                first <= space.zero_high[feature] and last >= space.zero_low[feature]
-            ):
-                # Cells of zero are looked at by themselves.
-                if first < space.zero_low[feature]:
-                    return tree, feature, np.int64(space.zero_low[feature]) - 1
-                if last > space.zero_high[feature]:
-                    return tree, feature, np.int64(space.zero_high[feature])
-                goes_left = flags & MISSING_LEFT == 1
-            elif first <= cut < last:
-                return tree, feature, cut
+                value = row[trees.feature[node]]
+                goes_left = is_left(trees, node, value, forest.semantics.zero_band)
+            else:
+                goes_left, end = part_of(space, node, first, last)
+                if end < last:
+                    return tree, feature, end
             node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
         tree += 1
     return tree, np.int64(-1), np.int64(0)
@@ -154,8 +152,8 @@ def enter_next(division, depth):
 def keep_leaves(forest, claim, row, cells, box):
     """Keep the part of a box in which the trees that a claim weighs have a point's leaves.
 
-    Where zero counts as missing and goes another way than its neighbours, the part is what
-    `treeproof.kernels.core.leaves.restrict` makes of it: that before zero, zero, or that after it.
+    Of an axis of which a node sends several runs left it is the one around the point's atom, as
+    `treeproof.kernels.core.leaves.restrict` has it.
     """
     trees, space = forest.trees, forest.space
     nodes = space.nodes
@@ -166,26 +164,16 @@ def keep_leaves(forest, claim, row, cells, box):
         node = np.uint64(trees.root[tree])
         while nodes[node, TESTED] != NOTHING:
             feature = np.int64(nodes[node, TESTED])
-            cell, cut = np.int64(cells[feature]), np.int64(nodes[node, CUT])
-            low, high = np.int64(space.zero_low[feature]), np.int64(space.zero_high[feature])
-            flags = nodes[node, FLAGS]
-            goes_left = cell <= cut
-            is_zero = False
+            cell = np.int64(cells[feature])
             if cell == FIXED:
-                goes_left = is_left(trees, node, row[feature], forest.semantics.zero_band)
-            elif flags & ZERO_IS_MISSING:
-                zero_left = flags & MISSING_LEFT == 1
-                if high > cut if zero_left else low <= cut:
-                    is_zero = low <= cell <= high
-                    goes_left = zero_left if is_zero else goes_left
-                    first = low if is_zero else high + 1 if cell > high else 0
-                    last = high if is_zero else low - 1 if cell < low else box.high[feature]
-                    box.low[feature] = max(np.int64(box.low[feature]), first)
-                    box.high[feature] = min(np.int64(box.high[feature]), last)
-            if cell != FIXED and not is_zero and goes_left:
-                box.high[feature] = min(np.int64(box.high[feature]), cut)
-            elif cell != FIXED and not is_zero:
-                box.low[feature] = max(np.int64(box.low[feature]), cut + 1)
+                value = row[trees.feature[node]]
+                goes_left = is_left(trees, node, value, forest.semantics.zero_band)
+            else:
+                goes_left = sends_left(space, node, cell)
+                last = np.int64(box.high[feature])
+                first, last = stretch_around(space, node, cell, last)
+                box.low[feature] = max(np.int64(box.low[feature]), first)
+                box.high[feature] = min(np.int64(box.high[feature]), last)
             node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
 
 

@@ -22,7 +22,7 @@ from treeproof.kernels.core.emulation import (
     HOLDS,
     NO,
     YES,
-    add,
+    accumulate_cells,
     divided,
     finished,
     tie_slack,
@@ -59,7 +59,7 @@ from treeproof.kernels.exact.open_boxes import (
     top_bound,
     with_places,
 )
-from treeproof.kernels.exact.pairs import child_of, gains_nothing
+from treeproof.kernels.exact.pairs import PairForest, gains_nothing
 from treeproof.kernels.exact.primal import Target, climb, decode, new_holders
 from treeproof.kernels.exact.problem import BASE, FEATURE, GROSS, HIGH, LOW
 from treeproof.kernels.exact.search import best_cut, choose_branch, eliminate, peaks_right
@@ -180,54 +180,26 @@ class Parts(NamedTuple):
 class PairJudge(NamedTuple):
     """What decides whether a pair of rows is what is sought.
 
-    tests, copies  see pairs.py
-    semantics      Semantics of the first and of the second row's model
+    forest         PairForest
     aim            Aim
     nearest        int32   (n_columns,)  cells that a point takes where nothing else is asked for
     leaves         PairLeaves            of the problem
     link           int64   (n, 3)        slots of both copies of related features, and the feature
     cells          int32   (n_columns,)  scratch
+    second         int32   (n_features,) scratch: cells of the second row
     total          float64 (2, n_outputs)  scratch
-    has_all_trees  bool                    whether the problem has all trees of both models
+    row            float64 (0,)            of which nothing is fixed
     """
 
-    tests: NamedTuple
-    copies: NamedTuple
-    semantics: tuple[NamedTuple, NamedTuple]
+    forest: PairForest
     aim: Aim
     nearest: np.ndarray
     leaves: NamedTuple
     link: np.ndarray
     cells: np.ndarray
+    second: np.ndarray
     total: np.ndarray
-    has_all_trees: bool
-
-
-@noalloc_kernel
-def sum_of_leaves(tests, copies, semantics, cells, is_second, total):
-    """Sum the leaves of one row of a pair, in tree order and the library's precision."""
-    trees = tests.trees
-    n_outputs = len(semantics.start)
-    for output in range(n_outputs):
-        total[output] = semantics.start[output]
-    for tree in range(len(trees.tree_output)):
-        node = np.int64(trees.root[tree])
-        while trees.feature[node] >= 0:
-            column = trees.feature[node]
-            if is_second:
-                column = copies.column[column]
-            run = tests.run_start[node]
-            while tests.runs[run, HIGH] < cells[column]:
-                run += 1
-            node = np.int64(child_of(tests, node, run))
-        leaf = trees.leaf[node]
-        output = trees.tree_output[tree]
-        if output >= 0:
-            total[output] = add(total[output], trees.leaf_value[leaf, 0], semantics.is_single)
-        else:
-            for other in range(n_outputs):
-                value = trees.leaf_value[leaf, other]
-                total[other] = add(total[other], value, semantics.is_single)
+    row: np.ndarray
 
 
 @noalloc_kernel
@@ -266,18 +238,20 @@ def judge_pair(judge):
     In the library's own arithmetic, rounding included.
     """
     aim, total = judge.aim, judge.total
-    first, second = judge.semantics
-    sum_of_leaves(judge.tests, judge.copies, first, judge.cells, False, total[0])
-    sum_of_leaves(judge.tests, judge.copies, second, judge.cells, True, total[1])
+    first, second = judge.forest.first, judge.forest.second
+    accumulate_cells(first, judge.row, judge.cells, total[0])
+    for feature in range(len(judge.forest.copies.column)):
+        judge.second[feature] = judge.cells[judge.forest.copies.column[feature]]
+    accumulate_cells(second, judge.row, judge.second, total[1])
     if aim.mode == BOTH:
         one, other = gain_of_sums(aim.first, total[0]), gain_of_sums(aim.second, total[1])
         return BROKEN if one >= aim.need[0] and other >= aim.need[1] else HOLDS
-    finish_row(total[0], first)
-    finish_row(total[1], second)
+    finish_row(total[0], first.semantics)
+    finish_row(total[1], second.semantics)
     answer = HOLDS
     for label in range(max(total.shape[1], 2)):
-        one = has_label(judge, 0, first, label)
-        other = has_label(judge, 1, second, label)
+        one = has_label(judge, 0, first.semantics, label)
+        other = has_label(judge, 1, second.semantics, label)
         if (one == YES and other == NO) or (one == NO and other == YES):
             return BROKEN
         if one != other:
@@ -288,7 +262,7 @@ def judge_pair(judge):
 @noalloc_kernel
 def write_cells(judge, problem, point):
     """Cells of all columns at a point; False when related columns do not go together."""
-    cells, nearest, column = judge.cells, judge.nearest, judge.copies.column
+    cells, nearest, column = judge.cells, judge.nearest, judge.forest.copies.column
     copy_into(cells, nearest)
     for slot in range(problem.n_slots):
         at = problem.slots[slot, FEATURE]
@@ -296,20 +270,24 @@ def write_cells(judge, problem, point):
         cells[at] = min(max(nearest[at], low), problem.cells[point[slot], HIGH])
     for number in range(len(judge.link)):
         feature = judge.link[number, 2]
-        start = judge.copies.relation_start[feature] + cells[feature]
+        start = judge.forest.copies.relation_start[feature] + cells[feature]
         other = cells[column[feature]]
-        if not judge.copies.relation[start, LOW] <= other <= judge.copies.relation[start, HIGH]:
+        if (
+            not judge.forest.copies.relation[start, LOW]
+            <= other
+            <= judge.forest.copies.relation[start, HIGH]
+        ):
             return False
     return True
 
 
 @noalloc_kernel
-def relate(judge, problem, state):
+def relate(copies, link, problem, state):
     """Drop end cells of each copy that go with no cell of the other; False when none is left."""
-    box, cells, relation = state.box, problem.cells, judge.copies.relation
-    for number in range(len(judge.link)):
-        one, other = judge.link[number, 0], judge.link[number, 1]
-        start = judge.copies.relation_start[judge.link[number, 2]]
+    box, cells, relation = state.box, problem.cells, copies.relation
+    for number in range(len(link)):
+        one, other = link[number, 0], link[number, 1]
+        start = copies.relation_start[link[number, 2]]
         least = relation[start + cells[box[one, LOW], LOW], LOW]
         most = relation[start + cells[box[one, HIGH], HIGH], HIGH]
         while box[other, LOW] <= box[other, HIGH] and cells[box[other, LOW], HIGH] < least:
@@ -539,7 +517,7 @@ def work_on(problem, state, target, judge, best, patience):
     """
     aim = judge.aim
     floor = floor_of(aim, best)
-    if not relate(judge, problem, state):
+    if not relate(judge.forest.copies, judge.link, problem, state):
         return CLOSED, -np.inf, -np.inf
     enter_box(problem, state)
     bound, error = refresh(problem, state)
@@ -577,7 +555,7 @@ def work_on(problem, state, target, judge, best, patience):
         kept = eliminate(problem, state, bound + 2.0 * error, floor)
         if kept < 1.0:
             dropped = floor
-        if kept == 0.0 or not relate(judge, problem, state):
+        if kept == 0.0 or not relate(judge.forest.copies, judge.link, problem, state):
             return CLOSED, max(floor, dropped), -np.inf
         if kept > WORTH_ANOTHER_TRY:
             return SPLIT, dropped, bound + 2.0 * error
@@ -659,15 +637,15 @@ def choose_split(problem, state, gap, learned):
 
 
 @noalloc_kernel
-def split_relation(judge, problem, state):
+def split_relation(copies, link, problem, state):
     """Where to split related columns of which not all cells go together; slot -1 if all do.
 
     A staircase tells cells apart only where its steps begin.
     """
-    box, cells, relation = state.box, problem.cells, judge.copies.relation
-    for number in range(len(judge.link)):
-        one, other = judge.link[number, 0], judge.link[number, 1]
-        start = judge.copies.relation_start[judge.link[number, 2]]
+    box, cells, relation = state.box, problem.cells, copies.relation
+    for number in range(len(link)):
+        one, other = link[number, 0], link[number, 1]
+        start = copies.relation_start[link[number, 2]]
         if (
             relation[start + cells[box[one, LOW], LOW], HIGH] >= cells[box[other, HIGH], HIGH]
             and relation[start + cells[box[one, HIGH], HIGH], LOW] <= cells[box[other, LOW], LOW]
@@ -709,7 +687,7 @@ def find_cut(problem, state, target, judge, best, gap):
     is_trimmed = slot < 0
     verdict = np.int64(HOLDS)
     if slot < 0:
-        slot, cell = split_relation(judge, problem, state)
+        slot, cell = split_relation(judge.forest.copies, judge.link, problem, state)
     if slot < 0:
         # One pair of leaves is left in every tree, and related columns go together.
         for other in range(problem.n_slots):
@@ -717,7 +695,7 @@ def find_cut(problem, state, target, judge, best, gap):
         verdict = np.int64(consider(problem, state, target, judge, best, np.int64(0)))
         # Sound: the point is one of many, since trees of other classes may tell the box apart; it
         # stands for all of them only where the needs of these two classes are not met.
-        is_partial = judge.aim.mode == LABELS and not judge.has_all_trees
+        is_partial = judge.aim.mode == LABELS and not judge.forest.has_all_trees
         if verdict == HOLDS and is_partial and climb(problem, state, target, np.int64(0)) >= 0.0:
             verdict = np.int64(AMBIGUOUS)
     return (np.int64(slot), np.int64(cell), off_left, off_right), is_trimmed, verdict

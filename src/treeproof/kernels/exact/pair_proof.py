@@ -106,7 +106,7 @@ def cut_unrelated(problem, state, recorder, related):
     box, before = state.box, recorder.before
     for slot in range(problem.n_slots):
         before[slot, LOW], before[slot, HIGH] = box[slot, LOW], box[slot, HIGH]
-    has_pairs = relate(related, problem, state)
+    has_pairs = relate(related.copies, related.link, problem, state)
     found, cell = np.int64(-1), np.int64(0)
     for slot in range(problem.n_slots):
         if has_pairs and box[slot, LOW] > before[slot, LOW]:
@@ -267,7 +267,7 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
     while True:
         has_all_trees = forest.has_all_trees
         leaves, fits = pair_leaves(
-            forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves, has_all_trees
+            forest.first, forest.copies, box, aim.first, aim.second, limits.leaves, has_all_trees
         )
         tape = new_tape(4096)
         if not fits:
@@ -278,7 +278,7 @@ def record_pair(forest, aim, low, high, bound, limits, unit_exponent):
             gross = parts.gross[0] + parts.gross[1]
         # What the checker rounds up, and what is computed in doubles here, leaves its verdict as it
         # is.
-        n_trees = len(forest.tests.trees.tree_output)
+        n_trees = len(forest.first.trees.tree_output)
         room = 4.0 * (n_trees + 8) * 2.0**unit_exponent + 2.0**-40 * gross
         room += (1e-6 if aim.mode == VALUE else SLACKS) * (slack[0] + slack[1])
         floor = bound - room if aim.mode == VALUE else -room

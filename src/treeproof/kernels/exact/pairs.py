@@ -7,36 +7,17 @@ one walk only; where nothing below a node tests a changed feature, the rows cann
 With no feature changed the same walk gives the leaves of single rows.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import HIGH, LOW, NEXT, NOTHING, TESTED, part_of
 from treeproof.kernels.core.compiler import inlined_kernel, inner_kernel, noalloc_kernel
+from treeproof.kernels.core.emulation import Forest
 from treeproof.kernels.core.leaves import Leaves, gain_of_leaf
 
-LOW, HIGH, IS_LEFT = 0, 1, 2
 NO_COLUMN = -1
-
-
-class Tests(NamedTuple):
-    """Trees whose inner nodes send runs of cells to their children.
-
-    A run is a stretch of neighbouring cells that go the same way: two for a plain threshold, more
-    where zero or a missing value goes elsewhere, or where categories do.
-
-    trees      TreeArrays
-    run_start  int64 (n_nodes + 1,)  runs of each node, in the order of cells; none at a leaf
-    runs       int32 (n_runs, 3)     LOW, HIGH: cells; IS_LEFT
-    depth      int                   longest path
-    most_runs  int                   most runs of a node
-    """
-
-    trees: Any
-    run_start: np.ndarray
-    runs: np.ndarray
-    depth: int
-    most_runs: int
 
 
 class Copies(NamedTuple):
@@ -56,6 +37,22 @@ class Copies(NamedTuple):
     relation_start: np.ndarray
     relation: np.ndarray
     is_difference: bool
+
+
+class PairForest(NamedTuple):
+    """The models of both rows as kernels of pairs see them: the same trees over the same space.
+
+    first, second  Forest
+    copies         Copies
+    is_alike       bool    whether both add and finish their leaves alike, from the same start
+    has_all_trees  bool    whether problems have trees of outputs that the question gives no weight
+    """
+
+    first: Forest
+    second: Forest
+    copies: Copies
+    is_alike: bool
+    has_all_trees: bool
 
 
 class PairBuffer(NamedTuple):
@@ -98,10 +95,10 @@ class PairLeaves(NamedTuple):
 
 
 @inner_kernel
-def new_pair_buffer(n_trees, n_columns, tests, n_leaves, n_ranges):
+def new_pair_buffer(n_trees, n_columns, space, n_leaves, n_ranges):
     """Empty buffer with the given capacities."""
-    # A node has at most one child for each pair of its runs, and no path is longer than two walks.
-    pending = 2 * (tests.depth + 1) * tests.most_runs * tests.most_runs + 8
+    # A node has at most one child for each pair of its parts, and no path is longer than two walks.
+    pending = 2 * (space.max_depth + 1) * space.most_parts * space.most_parts + 8
     return PairBuffer(
         np.zeros(n_trees + 1, dtype=np.int64),
         np.empty(n_leaves, dtype=np.float64),
@@ -112,7 +109,7 @@ def new_pair_buffer(n_trees, n_columns, tests, n_leaves, n_ranges):
         np.empty(n_ranges, dtype=np.int32),
         np.empty((n_columns, 2), dtype=np.int32),
         np.empty((pending, 9), dtype=np.int32),
-        np.empty((4 * tests.depth + 4, 4), dtype=np.int32),
+        np.empty((4 * space.max_depth + 4, 4), dtype=np.int32),
     )
 
 
@@ -143,7 +140,7 @@ def grow_pair_buffer(buffer):
 
 
 @inner_kernel
-def pair_leaves(tests, copies, box, first, second, most_leaves, has_all_trees):
+def pair_leaves(forest, copies, box, first, second, most_leaves, has_all_trees):
     """`PairLeaves` of a box of columns, and whether there are at most that many.
 
     box            CellBox (n_columns)     of shared and changed features, then of second copies
@@ -151,15 +148,18 @@ def pair_leaves(tests, copies, box, first, second, most_leaves, has_all_trees):
     most_leaves    int                     trees from the one on that exceeds it are left out
     has_all_trees  bool                    also trees of outputs without a weight, that add nothing
     """
-    n_trees = len(tests.trees.tree_output)
-    buffer = new_pair_buffer(n_trees, len(box.low), tests, 1024 + 16 * n_trees, 4096 + 64 * n_trees)
+    trees = forest.trees
+    n_trees = len(trees.tree_output)
+    buffer = new_pair_buffer(
+        n_trees, len(box.low), forest.space, 1024 + 16 * n_trees, 4096 + 64 * n_trees
+    )
     tree = np.int64(0)
     while tree < n_trees and buffer.leaf_start[tree] <= most_leaves:
-        output = tests.trees.tree_output[tree]
+        output = trees.tree_output[tree]
         is_wanted = output < 0 or first[output] != 0.0 or second[output] != 0.0 or has_all_trees
         n_leaves = buffer.leaf_start[tree]
-        if is_wanted and not (copies.is_difference and not copies.is_below[tests.trees.root[tree]]):
-            n_leaves = pair_tree(tests, copies, box, first, second, tree, buffer)
+        if is_wanted and not (copies.is_difference and not copies.is_below[trees.root[tree]]):
+            n_leaves = pair_tree(forest, copies, box, first, second, tree, buffer)
         if n_leaves < 0:
             if len(buffer.first) > 4 * most_leaves:
                 return finished_leaves(buffer, tree), False
@@ -236,36 +236,35 @@ def narrow_column(buffer, box, length, column, low, high):
 
 
 @inlined_kernel
-def child_of(tests, node, run):
-    """Where a run of a node's cells goes."""
-    return node + 1 if tests.runs[run, IS_LEFT] else tests.trees.right[node]
+def next_part(space, node, first, last):
+    """The child to which the first of some cells goes, and the last one that goes there with it."""
+    goes_left, end = part_of(space, node, np.int64(first), np.int64(last))
+    return (node + 1 if goes_left else np.int64(space.nodes[node, NEXT])), end
 
 
 @noalloc_kernel
-def expand(tests, copies, buffer, one, other, length, top):
+def expand(space, copies, buffer, one, other, length, top):
     """Push what follows a pair of nodes that are not both leaves; returns the size of the stack."""
-    current, stack, runs = buffer.current, buffer.stack, tests.runs
-    feature = tests.trees.feature
+    current, stack = buffer.current, buffer.stack
     nothing = (NO_COLUMN, 0, 0)
     is_joined = one == other
-    node = one if feature[one] >= 0 else other
-    tested = feature[node]
-    column = copies.column[tested]
-    for run in range(tests.run_start[node], tests.run_start[node + 1]):
-        here = tested if node == one else column
-        low = max(runs[run, LOW], current[here, LOW])
-        high = min(runs[run, HIGH], current[here, HIGH])
-        if low > high:
-            continue
-        child = child_of(tests, node, run)
+    is_first = space.nodes[one, TESTED] != NOTHING
+    node = np.int64(one if is_first else other)
+    tested = np.int64(space.nodes[node, TESTED])
+    column = np.int64(copies.column[tested])
+    here = tested if is_first else column
+    low = np.int64(current[here, LOW])
+    # Ends: each part begins behind the one before.
+    while low <= current[here, HIGH]:
+        child, high = next_part(space, node, low, current[here, HIGH])
         if column == tested:
-            partner = child if is_joined else (other if node == one else one)
-            if node == one:
+            partner = child if is_joined else (other if is_first else one)
+            if is_first:
                 top = push_pair(stack, top, child, partner, length, (here, low, high), nothing)
             else:
                 top = push_pair(stack, top, partner, child, length, (here, low, high), nothing)
         elif not is_joined:
-            if node == one:
+            if is_first:
                 if are_related(
                     copies, tested, low, high, current[column, LOW], current[column, HIGH]
                 ):
@@ -275,25 +274,29 @@ def expand(tests, copies, buffer, one, other, length, top):
             ):
                 top = push_pair(stack, top, one, child, length, (here, low, high), nothing)
         else:
-            for second in range(tests.run_start[node], tests.run_start[node + 1]):
-                least = max(runs[second, LOW], current[column, LOW])
-                most = min(runs[second, HIGH], current[column, HIGH])
-                if least <= most and are_related(copies, tested, low, high, least, most):
+            least = np.int64(current[column, LOW])
+            # Ends: as above.
+            while least <= current[column, HIGH]:
+                partner, most = next_part(space, node, least, current[column, HIGH])
+                if are_related(copies, tested, low, high, least, most):
                     top = push_pair(
-                        stack, top, child, child_of(tests, node, second), length,
-                        (here, low, high), (column, least, most),
+                        stack, top, child, partner, length, (here, low, high),
+                        (column, least, most),
                     )  # fmt: skip
+                least = most + 1
+        low = high + 1
     return top
 
 
 @noalloc_kernel
-def pair_tree(tests, copies, box, first, second, tree, buffer):
+def pair_tree(forest, copies, box, first, second, tree, buffer):
     """Append the pairs of leaves of one tree; returns the number of leaves, -1 if they do not fit.
 
     Sound: children cover the cells of their parents' ranges but for combinations that the relation
     of the copies excludes, so every pair of rows of the box lies in one pair of leaves.
     """
-    trees, stack, path, current = tests.trees, buffer.stack, buffer.path, buffer.current
+    trees, nodes = forest.trees, forest.space.nodes
+    stack, path, current = buffer.stack, buffer.path, buffer.current
     for column in range(len(box.low)):
         current[column, LOW] = box.low[column]
         current[column, HIGH] = box.high[column]
@@ -313,8 +316,9 @@ def pair_tree(tests, copies, box, first, second, tree, buffer):
         length = narrow_column(buffer, box, length, stack[top, 3], stack[top, 4], stack[top, 5])
         length = narrow_column(buffer, box, length, stack[top, 6], stack[top, 7], stack[top, 8])
         is_same = copies.is_difference and one == other and not copies.is_below[one]
-        if not is_same and (trees.feature[one] >= 0 or trees.feature[other] >= 0):
-            top = expand(tests, copies, buffer, one, other, length, top)
+        is_open = nodes[one, TESTED] != NOTHING or nodes[other, TESTED] != NOTHING
+        if not is_same and is_open:
+            top = expand(forest.space, copies, buffer, one, other, length, top)
             continue
         if n_leaves == len(buffer.first) or n_ranges + length > len(buffer.column):
             return -1
@@ -416,48 +420,50 @@ def with_relations(leaves, copies, box, bonus, first_share, second_share):
 
 
 @inner_kernel
-def reachable_extremes(tests, box):
+def reachable_extremes(forest, box):
     """Least and largest value of the leaves of each tree that meet a box, test by test.
 
     Returns float64 (n_trees, width) each. Sound: a leaf that some row of the box reaches passes
     every test on its path alone.
     """
-    trees = tests.trees
+    trees, nodes = forest.trees, forest.space.nodes
     n_trees = len(trees.tree_output)
     width = trees.leaf_value.shape[1]
     least = np.full((n_trees, width), np.inf, dtype=np.float64)
     most = np.full((n_trees, width), -np.inf, dtype=np.float64)
-    is_met = np.zeros(len(trees.feature), dtype=np.bool_)
+    is_met = np.zeros(len(nodes), dtype=np.bool_)
     for tree in range(n_trees):
         is_met[trees.root[tree]] = True
         for node in range(trees.root[tree], trees.root[tree + 1]):
             if not is_met[node]:
                 continue
-            feature = trees.feature[node]
-            if feature < 0:
+            feature = nodes[node, TESTED]
+            if feature == NOTHING:
                 for column in range(width):
                     value = trees.leaf_value[trees.leaf[node], column]
                     least[tree, column] = min(least[tree, column], value)
                     most[tree, column] = max(most[tree, column], value)
                 continue
-            for run in range(tests.run_start[node], tests.run_start[node + 1]):
-                if tests.runs[run, LOW] <= box.high[feature] and (
-                    tests.runs[run, HIGH] >= box.low[feature]
-                ):
-                    is_met[child_of(tests, node, run)] = True
+            low = np.int64(box.low[feature])
+            # Ends: each part begins behind the one before.
+            while low <= box.high[feature]:
+                child, high = next_part(forest.space, np.int64(node), low, box.high[feature])
+                is_met[child] = True
+                low = high + 1
     return least, most
 
 
 @inner_kernel
-def rounding_slack(tests, box, weights, start, unit):
+def rounding_slack(forest, box, weights, unit):
     """How far a weighted sum of the library's rounded sums can be from the exact one in a box.
 
     Sound: as `summation_slack` in leaves.py; the extremes are over more leaves, not fewer.
     """
     if unit == 0.0:
         return 0.0
-    least, most = reachable_extremes(tests, box)
-    n_trees = len(tests.trees.tree_output)
+    start = forest.semantics.start
+    least, most = reachable_extremes(forest, box)
+    n_trees = len(forest.trees.tree_output)
     slack = 0.0
     for output in range(len(weights)):
         if weights[output] == 0.0:
@@ -466,7 +472,7 @@ def rounding_slack(tests, box, weights, start, unit):
         highest = start[output]
         error = 0.0
         for tree in range(n_trees):
-            owner = tests.trees.tree_output[tree]
+            owner = forest.trees.tree_output[tree]
             if owner >= 0 and owner != output:
                 continue
             column = output if owner < 0 else 0

@@ -13,7 +13,7 @@ from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import BROKEN
-from treeproof.kernels.core.leaves import best_sum, summation_slack
+from treeproof.kernels.core.leaves import best_sum, restrict_to, summation_slack
 from treeproof.kernels.core.status import (
     MEMORY_LIMIT,
     NEAR_TIE,
@@ -26,7 +26,6 @@ from treeproof.kernels.exact.priced_leaves import (
     PriceList,
     keep_affordable,
     leaf_costs,
-    restrict_along,
 )
 from treeproof.kernels.exact.priced_rows import (
     first_price,
@@ -202,11 +201,11 @@ def record_priced_problem(problem, state, quest, recorder, tape, budget):
 
 
 @inner_kernel
-def put_kept(space, kept, tape):
+def put_kept(atoms, kept, tape):
     """Append which atoms are kept: a bit for each, those of every axis in whole bytes."""
     for axis in range(len(kept.bottom)):
-        first = space.atom_start[axis]
-        last = space.atom_start[axis + 1]
+        first = atoms.atom_start[axis]
+        last = atoms.atom_start[axis + 1]
         tape = with_bytes(tape, (last - first + 7) // 8)
         for start in range(first, last, 8):
             bits = 0
@@ -218,15 +217,15 @@ def put_kept(space, kept, tape):
 
 
 @inner_kernel
-def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
+def record_priced_way(forest, claim, atoms, prices, tape, limits, deadline):
     """Record the proof that an alternative does not happen within the prices' limit."""
-    kept = keep_affordable(space, prices, prices.limit)
+    kept = keep_affordable(atoms, prices, prices.limit)
     if np.isinf(kept.total):  # nothing at all is within the limit
         tape = with_bytes(tape, 1)
         put(tape, DEAR, 1)
         return PROVED, tape
     start = forest.semantics.start
-    leaves = restrict_along(forest, space, kept, claim.coefficient, np.inf)
+    leaves = restrict_to(forest, prices.row, kept, claim.coefficient, np.inf)
     base = 0.0
     for output in range(len(start)):
         base += claim.coefficient[output] * start[output]
@@ -249,7 +248,7 @@ def record_priced_way(forest, claim, space, prices, tape, limits, deadline):
         nothing, np.full(1, np.inf), np.zeros(1, dtype=np.bool_), np.empty(len(prices.row)),
         counts, nothing, nothing,
     )  # fmt: skip
-    quest = new_quest(forest, claim, space, prices, kept, found, problem, (floor, np.inf))
+    quest = new_quest(forest, claim, atoms, prices, kept, found, problem, (floor, np.inf))
     set_limit(problem, quest, prices.limit, np.inf)
     recorder = new_recorder(problem, len(kept.bottom), limits.least_exponent)
     state = new_state(problem)
@@ -290,12 +289,12 @@ def record_priced(forest, alternatives, batch, limits, status, seconds):
                 batch.is_exact[number], batch.value[number], batch.grid[number], batch.is_max,
                 batch.is_max, limit, batch.is_limit_exact, np.full(1, True),
             )  # fmt: skip
-            tape = put_kept(batch.space, keep_affordable(batch.space, prices, limit), tape)
+            tape = put_kept(batch.atoms, keep_affordable(batch.atoms, prices, limit), tape)
             group = batch.groups[number]
             for way in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
                 claim = claim_of(alternatives, group, way)
                 status[number], tape = record_priced_way(
-                    forest, claim, batch.space, prices, tape, limits, began + limits.time_s
+                    forest, claim, batch.atoms, prices, tape, limits, began + limits.time_s
                 )  # fmt: skip
                 if status[number] != PROVED:
                     break

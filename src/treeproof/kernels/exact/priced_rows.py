@@ -7,10 +7,11 @@ import numpy as np
 
 from treeproof.kernels.core.arithmetic import exp
 from treeproof.kernels.core.arrays import copy_into
-from treeproof.kernels.core.cells import FIXED
+from treeproof.kernels.core.cells import FIXED, Atoms
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import inner_kernel, kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import Forest
+from treeproof.kernels.core.leaves import restrict_to
 from treeproof.kernels.core.status import NEAR_TIE, NODE_LIMIT, PROVED, TIME_LIMIT, UNDECIDED
 from treeproof.kernels.exact.change_sets import (
     ANY,
@@ -24,11 +25,9 @@ from treeproof.kernels.exact.conditions import prefer_one, weigh, with_condition
 from treeproof.kernels.exact.dual import new_state, reach_box
 from treeproof.kernels.exact.narrow_dual import new_narrow
 from treeproof.kernels.exact.priced_leaves import (
-    AtomSpace,
     PriceList,
     keep_affordable,
     leaf_costs,
-    restrict_along,
 )
 from treeproof.kernels.exact.priced_search import (
     LARGE,
@@ -87,7 +86,7 @@ FEW_STEPS = 16.0
 class PricedBatch(NamedTuple):
     """Rows that are asked about together, with the prices of all atoms."""
 
-    space: AtomSpace
+    atoms: Atoms
     groups: np.ndarray  # (n_rows,) int64; group of alternatives of each row
     rows: np.ndarray  # (n_rows, n_features) float64
     cost: np.ndarray  # (n_rows, n_atoms) float64; see `PriceList`
@@ -105,7 +104,7 @@ class Ways(NamedTuple):
     """How the claim about a row can break, and what is known about it."""
 
     forest: Forest
-    space: AtomSpace
+    atoms: Atoms
     alternatives: Alternatives
     group: int  # of the row's alternatives
     first: int  # the first of them
@@ -170,13 +169,13 @@ def next_price(prices, limit):
 
 
 @noalloc_kernel
-def first_limit(space, prices):
+def first_limit(atoms, prices):
     """A few times what the nearest changes of axes typically cost; a limit to look at first."""
     total = 0.0
     count = 0
-    for axis in range(len(space.atom_start) - 1):
+    for axis in range(len(atoms.atom_start) - 1):
         least = np.inf
-        for atom in range(space.atom_start[axis], space.atom_start[axis + 1]):
+        for atom in range(atoms.atom_start[axis], atoms.atom_start[axis + 1]):
             if 0.0 < prices.cost[atom] < least:
                 least = prices.cost[atom]
         if least < np.inf:
@@ -186,7 +185,7 @@ def first_limit(space, prices):
 
 
 @inner_kernel
-def outlook_of(forest, claim, space, prices, limit, most):
+def outlook_of(forest, claim, atoms, prices, limit, most):
     """`Outlook` of an alternative up to the largest cost that there is, from best leaves alone.
 
     limit  float64  where to look first: trees are restricted to what it affords, then to more
@@ -198,10 +197,10 @@ def outlook_of(forest, claim, space, prices, limit, most):
     # Ends: the limit grows by a factor, and everything is within the largest.
     while True:
         limit = min(limit, most)
-        kept = keep_affordable(space, prices, limit)
+        kept = keep_affordable(atoms, prices, limit)
         largest = np.inf if prices.is_max else limit
         if not np.isinf(kept.total):
-            leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
+            leaves = restrict_to(forest, prices.row, kept, claim.coefficient, largest)
             base, floor = base_and_floor(forest, claim, leaves)
             costs = leaf_costs(leaves, kept, prices.is_max)
             if may_reach(leaves, costs, base, floor, limit):
@@ -259,7 +258,7 @@ def pure_copy(problem, has_own_gains):
 
 
 @inner_kernel
-def new_quest(forest, claim, space, prices, kept, found, problem, aim):
+def new_quest(forest, claim, atoms, prices, kept, found, problem, aim):
     """`Quest` in a problem, its limit still that of the prices.
 
     aim  float64, float64  the floor, and how many ranges leaves have: infinite where sweeps are to
@@ -288,7 +287,7 @@ def new_quest(forest, claim, space, prices, kept, found, problem, aim):
     limit = np.empty(1, dtype=np.float64)
     limit[0] = prices.limit
     return Quest(
-        forest, claim, space, prices, kept, found, pure_copy(problem, has_conditions),
+        forest, claim, atoms, prices, kept, found, pure_copy(problem, has_conditions),
         0.0 if has_conditions else claim.need, floor, cost, place, limit, elsewhere, others, most,
         np.zeros(problem.n_slots, dtype=np.int32), np.zeros(problem.n_slots, dtype=np.int32),
         np.empty(max(n_cells, problem.n_slots), dtype=np.float64),
@@ -320,13 +319,13 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
 
     Returns the status, the work that was done, and the parts.
     """
-    forest, space, found = ways.forest, ways.space, ways.found
+    forest, atoms, found = ways.forest, ways.atoms, ways.found
     found.counts[RESTRICTIONS] += 1
-    kept = keep_affordable(space, prices, limit)
+    kept = keep_affordable(atoms, prices, limit)
     if np.isinf(kept.total):
         return PROVED, 0.0, parts
     largest = np.inf if prices.is_max else limit
-    leaves = restrict_along(forest, space, kept, claim.coefficient, largest)
+    leaves = restrict_to(forest, prices.row, kept, claim.coefficient, largest)
     base, floor = base_and_floor(forest, claim, leaves)
     if not prices.is_max:
         lower_dear_leaves(leaves, leaf_costs(leaves, kept, prices.is_max), limit)
@@ -340,7 +339,7 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
         weigh(problem, problem.conditions.weight)
         floor = 0.0
     aim = (floor, np.float64(len(leaves.feature)))
-    quest = new_quest(forest, claim, space, prices, kept, found, problem, aim)
+    quest = new_quest(forest, claim, atoms, prices, kept, found, problem, aim)
     set_limit(problem, quest, limit, np.inf)
     state = new_state(problem)
     if not prices.is_max:
@@ -358,7 +357,7 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget):
             price = 1.0
             problem = with_price(problem, quest)
             weigh(problem, problem.conditions.weight)
-            quest = new_quest(forest, claim, space, prices, kept, found, problem, aim)
+            quest = new_quest(forest, claim, atoms, prices, kept, found, problem, aim)
             set_limit(problem, quest, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
@@ -396,34 +395,34 @@ def first_parts(ways, claim, kept, limit, is_quick):
     Sound: a point changes just one set of dear axes; sets that are left out break no claim. Atoms
     that are not kept matter to nobody: see `keep_affordable`.
     """
-    space, prices = ways.space, ways.prices
+    atoms, prices = ways.atoms, ways.prices
     n_axes = len(kept.cheapest)
     masks = np.zeros(1, dtype=np.int64)
     dear = dear_axes(kept, limit)
     has_sets = not is_quick and not prices.is_max and len(dear.axis) > 0
     if has_sets:
-        leaves = restrict_along(ways.forest, space, kept, claim.coefficient, limit)
+        leaves = restrict_to(ways.forest, prices.row, kept, claim.coefficient, limit)
         base, floor = base_and_floor(ways.forest, claim, leaves)
         needed = floor - base - 2.0**-50 * (abs(floor) + abs(base))
         dear = in_order(leaves, kept, dear)
         masks, has_sets = change_sets(leaves, kept, dear, needed, limit)
     if not has_sets:
         masks = np.zeros(1, dtype=np.int64)
-    atoms = np.empty((max(len(masks), 8), 3 * n_axes), dtype=np.int32)
+    table = np.empty((max(len(masks), 8), 3 * n_axes), dtype=np.int32)
     for number in range(len(masks)):
         for axis in range(n_axes):
-            atoms[number, axis] = space.atom_start[axis]
-            atoms[number, n_axes + axis] = space.atom_start[axis + 1] - 1
+            table[number, axis] = atoms.atom_start[axis]
+            table[number, n_axes + axis] = atoms.atom_start[axis + 1] - 1
             place = dear.place[axis]
             choice = ANY
             if place >= 0 and has_sets:
                 # What is taken out first is last here: sets of most changes leave least to search.
                 mask = masks[len(masks) - 1 - number]
                 choice = CHANGES if mask >> np.int64(place) & 1 != 0 else STAYS
-            atoms[number, 2 * n_axes + axis] = choice
+            table[number, 2 * n_axes + axis] = choice
     size = np.empty(1, dtype=np.int64)
     size[0] = len(masks)
-    return Parts(atoms, size)
+    return Parts(table, size)
 
 
 @inner_kernel
@@ -436,8 +435,8 @@ def explore_priced(ways, claim, limit, is_quick, patience, budget):
     """
     clock = np.empty(2, dtype=np.int64)
     prices, found = ways.prices, ways.found
-    n_axes = len(ways.space.atom_start) - 1
-    kept = keep_affordable(ways.space, prices, limit)
+    n_axes = len(ways.atoms.atom_start) - 1
+    kept = keep_affordable(ways.atoms, prices, limit)
     if np.isinf(kept.total):
         return PROVED, False
     parts = first_parts(ways, claim, kept, limit, is_quick)
@@ -478,20 +477,20 @@ def on_grid(prices, limit):
 
 
 @noalloc_kernel
-def highest_total(space, prices):
+def highest_total(atoms, prices):
     """More than what the dearest point costs.
 
     Sound: a limit of just a price does not afford atoms that cost a little more than their double.
     """
     total = 0.0
-    for axis in range(len(space.atom_start) - 1):
+    for axis in range(len(atoms.atom_start) - 1):
         largest = 0.0
-        for atom in range(space.atom_start[axis], space.atom_start[axis + 1]):
+        for atom in range(atoms.atom_start[axis], atoms.atom_start[axis + 1]):
             if prices.cost[atom] < np.inf:
                 largest = max(largest, prices.cost[atom])
         total = max(total, largest) if prices.is_max else total + largest
     # A product alone would leave 0 and the smallest numbers as they are.
-    return np.nextafter(total * (1.0 + (len(space.atom_start) + 4) * 2.0**-52), np.inf)
+    return np.nextafter(total * (1.0 + (len(atoms.atom_start) + 4) * 2.0**-52), np.inf)
 
 
 @inner_kernel
@@ -501,14 +500,14 @@ def look_ahead(ways, guess, most):
     most  float64  nothing costs more
     """
     prices, found = ways.prices, ways.found
-    near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(ways.space, prices)
+    near = AROUND_GUESS * guess.radius if guess.radius > 0.0 else first_limit(ways.atoms, prices)
     if prices.takes_any:
         near = most
     least = np.inf
     trial = np.inf
     for way in range(len(ways.lowest)):
         claim = claim_of(ways.alternatives, ways.group, ways.first + way)
-        outlook = outlook_of(ways.forest, claim, ways.space, prices, near, most)
+        outlook = outlook_of(ways.forest, claim, ways.atoms, prices, near, most)
         ways.lowest[way] = outlook.lower
         least = min(least, outlook.lower)
         trial = min(trial, outlook.first)
@@ -558,9 +557,9 @@ def search_priced_row(ways, guess, budget):
     """
     clock = np.empty(2, dtype=np.int64)
     prices, found = ways.prices, ways.found
-    most = min(highest_total(ways.space, prices), prices.limit)
+    most = min(highest_total(ways.atoms, prices), prices.limit)
     found.lower[0] = np.inf
-    if np.isinf(keep_affordable(ways.space, prices, prices.limit).total):
+    if np.isinf(keep_affordable(ways.atoms, prices, prices.limit).total):
         return PROVED
     trial = look_ahead(ways, guess, most)
     if found.lower[0] == np.inf or found.lower[0] > prices.limit:
@@ -660,7 +659,7 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         group = batch.groups[number]
         first = alternatives.group_start[group]
         lowest = np.zeros(alternatives.group_start[group + 1] - first, dtype=np.float64)
-        ways = Ways(forest, batch.space, alternatives, group, first, lowest, prices, found)
+        ways = Ways(forest, batch.atoms, alternatives, group, first, lowest, prices, found)
         status = search_priced_row(ways, guess, budget)
         if status == NODE_LIMIT:
             found.counts[NODES] -= 1  # it was not looked at

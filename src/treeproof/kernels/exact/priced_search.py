@@ -272,16 +272,16 @@ def meets_claim(quest):
 
 
 @noalloc_kernel
-def put_value(space, prices, axis, atom, point):
+def put_value(atoms, prices, axis, atom, point):
     """Write the values of an atom into a row."""
-    first = space.column_start[axis]
-    if space.choice_start[axis] < 0:
-        point[space.columns[first]] = prices.value[atom]
+    first = atoms.column_start[axis]
+    if atoms.choice_start[axis] < 0:
+        point[atoms.columns[first]] = prices.value[atom]
         return
-    width = space.column_start[axis + 1] - first
-    start = space.choice_start[axis] + (atom - space.atom_start[axis]) * width
+    width = atoms.column_start[axis + 1] - first
+    start = atoms.choice_start[axis] + (atom - atoms.atom_start[axis]) * width
     for index in range(width):
-        point[space.columns[first + index]] = space.choices[start + index]
+        point[atoms.columns[first + index]] = atoms.choices[start + index]
 
 
 @noalloc_kernel
@@ -362,7 +362,7 @@ def judge_priced(problem, quest):
     limit as it is. Where any violation within the limit is sought, one that is too near to it is
     noted and AMBIGUOUS: who reads what was found decides.
     """
-    found, kept, space = quest.found, quest.kept, quest.space
+    found, kept, atoms = quest.found, quest.kept, quest.atoms
     side = side_of_limit(problem, quest)
     if side == ABOVE and not may_be_dear(quest):
         return np.int64(HOLDS)
@@ -370,10 +370,10 @@ def judge_priced(problem, quest):
     point = quest.witness
     copy_into(point, quest.prices.row)
     for axis in range(len(kept.bottom)):
-        put_value(space, quest.prices, axis, kept.atom[kept.bottom[axis]], point)
+        put_value(atoms, quest.prices, axis, kept.atom[kept.bottom[axis]], point)
     for slot in range(problem.n_slots):
         axis = problem.slots[slot, FEATURE]
-        put_value(space, quest.prices, axis, kept.atom[quest.place[quest.point[slot]]], point)
+        put_value(atoms, quest.prices, axis, kept.atom[quest.place[quest.point[slot]]], point)
     verdict = judge(quest.forest, quest.claim, point, quest.fixed, quest.total)
     if verdict == BROKEN:
         cost = point_cost(problem, quest, quest.point)

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
+from treeproof.kernels.core.cells import Atoms, Kept
 from treeproof.kernels.core.compiler import noalloc_kernel
 from treeproof.kernels.core.emulation import Claim, Forest
 from treeproof.kernels.exact.conditions import weigh
 from treeproof.kernels.exact.dual import refresh, sweep
 from treeproof.kernels.exact.narrow_dual import Narrow, refresh_narrow, sweep_narrow
-from treeproof.kernels.exact.priced_leaves import AtomSpace, Kept, PriceList, is_cheaper
+from treeproof.kernels.exact.priced_leaves import PriceList, is_cheaper
 from treeproof.kernels.exact.primal import SWEEPS, Holders
 from treeproof.kernels.exact.problem import (
     BASE,
@@ -54,7 +55,7 @@ class Quest(NamedTuple):
 
     forest: Forest
     claim: Claim
-    space: AtomSpace
+    atoms: Atoms
     prices: PriceList
     kept: Kept
     found: PricedFound

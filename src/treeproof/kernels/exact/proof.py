@@ -457,9 +457,7 @@ def restricted(forest, alternatives, number, row, box):
     """
     coefficient = alternatives.coefficient[number]
     start = forest.semantics.start
-    leaves = restrict(
-        forest.trees, forest.space, row, box.low, box.high, coefficient, forest.semantics.zero_band
-    )
+    leaves = restrict(forest, row, box, coefficient)
     base = 0.0
     for output in range(len(coefficient)):
         base += coefficient[output] * start[output]

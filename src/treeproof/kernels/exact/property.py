@@ -25,6 +25,7 @@ from treeproof.kernels.exact.optimum import (
     new_best,
 )
 from treeproof.kernels.exact.pairs import (
+    PairForest,
     gains_nothing,
     pair_leaves,
     rounding_slack,
@@ -39,28 +40,10 @@ TOO_LARGE = 7
 """The trees of pairs have more leaves than are allowed."""
 
 
-class PairForest(NamedTuple):
-    """The models of both rows as kernels of pairs see them.
-
-    tests, copies  `Tests` and `Copies` of pairs.py
-    semantics      `Semantics` of the first and of the second row's model
-    is_alike       whether both add and finish their leaves alike, from the same start
-    has_all_trees  whether problems have trees of outputs that the question gives no weight, too
-    """
-
-    tests: NamedTuple
-    copies: NamedTuple
-    semantics: tuple[NamedTuple, NamedTuple]
-    is_alike: bool
-    has_all_trees: bool
-
-
 @inner_kernel
 def with_all_trees(forest):
     """The same models, of which no tree is left out."""
-    return PairForest(
-        forest.tests, forest.copies, forest.semantics, forest.is_alike, np.bool_(True)
-    )
+    return PairForest(forest.first, forest.second, forest.copies, forest.is_alike, np.bool_(True))
 
 
 class PairBatch(NamedTuple):
@@ -160,12 +143,12 @@ def build_pair(forest, aim, box, leaves, slack):
         nothing = np.empty((2, 0), dtype=np.float64)
         return problem, Parts(nothing, nothing, nothing[0], nothing[0])
     one = build_problem(
-        start_gain(aim.first, forest.semantics[0].start, aim.need[0], slack[0]) - offset,
+        start_gain(aim.first, forest.first.semantics.start, aim.need[0], slack[0]) - offset,
         with_relations(leaves, copies, box, bonus, 1.0, 0.0),
         box,
     )
     other = build_problem(
-        start_gain(aim.second, forest.semantics[1].start, aim.need[1], slack[1]) - offset,
+        start_gain(aim.second, forest.second.semantics.start, aim.need[1], slack[1]) - offset,
         with_relations(leaves, copies, box, bonus, 0.0, 1.0),
         box,
     )
@@ -201,13 +184,10 @@ def pair_slack(forest, aim, box):
 
     Sound: the difference of two deployed sums has the slack of both.
     """
-    tests, (one, other) = forest.tests, forest.semantics
     slack = np.empty(2, dtype=np.float64)
-    slack[0] = rounding_slack(tests, box, aim.first, one.start, aim.unit[0]) + aim.slack[0]
-    slack[1] = rounding_slack(
-        tests, second_box(forest.copies, box), aim.second, other.start, aim.unit[1]
-    )
-    slack[1] += aim.slack[1]
+    slack[0] = rounding_slack(forest.first, box, aim.first, aim.unit[0]) + aim.slack[0]
+    second = second_box(forest.copies, box)
+    slack[1] = rounding_slack(forest.second, second, aim.second, aim.unit[1]) + aim.slack[1]
     return slack
 
 
@@ -232,7 +212,7 @@ def solve_pair(forest, aim, box, nearest, best, limits):
     # Ends: the trees of all outputs are added once.
     while True:
         leaves, fits = pair_leaves(
-            forest.tests, forest.copies, box, aim.first, aim.second, limits.leaves,
+            forest.first, forest.copies, box, aim.first, aim.second, limits.leaves,
             forest.has_all_trees,
         )  # fmt: skip
         best.counts[3] = len(leaves.first)
@@ -299,10 +279,11 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         for column in range(n_columns):
             inside[column] = min(max(nearest[column], box.low[column]), box.high[column])
         judge = PairJudge(
-            forest.tests, forest.copies, forest.semantics, aim, inside, leaves,
-            linked_slots(problem, forest.copies), np.empty(n_columns, dtype=np.int32),
+            forest, aim, inside, leaves, linked_slots(problem, forest.copies),
+            np.empty(n_columns, dtype=np.int32),
+            np.empty(len(forest.copies.column), dtype=np.int32),
             np.empty((2, max(len(aim.first), len(aim.second))), dtype=np.float64),
-            forest.has_all_trees,
+            np.empty(0, dtype=np.float64),
         )  # fmt: skip
         ended, upper, frontier = maximise(
             problem, parts, box, judge, best, budget, frontier, (above, goal)
@@ -324,7 +305,7 @@ def search_boxes(forest, aim, whole, leaves, nearest, best, budget, slack):
         box = CellBox(row[:n_columns].copy(), row[n_columns:].copy())
         # A part has no more leaves than the whole.
         leaves, _ = pair_leaves(
-            forest.tests, forest.copies, box, aim.first, aim.second, most_leaves,
+            forest.first, forest.copies, box, aim.first, aim.second, most_leaves,
             forest.has_all_trees,
         )  # fmt: skip
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from treeproof.kernels.core.arrays import grown, sorted_order
 from treeproof.kernels.core.cells import (
-    CUT,
     FIXED,
     NEXT,
     NOTHING,
@@ -20,6 +19,7 @@ from treeproof.kernels.core.cells import (
     CellBox,
     Region,
     new_box,
+    part_of,
 )
 from treeproof.kernels.core.clock import seconds_now
 from treeproof.kernels.core.compiler import ONE, inner_kernel, noalloc_kernel
@@ -348,9 +348,9 @@ def weigh_tree(asked, claim, tree, gains):
                 is_near = is_left(trees, node, value, forest.semantics.zero_band)
                 node = left if is_near else right
                 continue
-            cut = np.int64(nodes[node, CUT])
-            can_left, can_right = box.low[feature] <= cut, box.high[feature] > cut
-            if can_left and can_right:
+            low, high = np.int64(box.low[feature]), np.int64(box.high[feature])
+            goes_left, end = part_of(forest.space, node, low, high)
+            if end < high:
                 stack[top, 0] = right
                 stack[top, 1] = unit
                 top += 1
@@ -358,12 +358,13 @@ def weigh_tree(asked, claim, tree, gains):
                 continue
             owner = asked.units.owner[feature]
             # The other side is open to the unit alone, if the path needs no other one.
-            is_open = whole.high[feature] > cut if can_left else whole.low[feature] <= cut
+            low, high = np.int64(whole.low[feature]), np.int64(whole.high[feature])
+            is_open = part_of(forest.space, node, low, high)[1] < high
             if is_open and (unit < 0 or unit == owner):
-                stack[top, 0] = right if can_left else left
+                stack[top, 0] = right if goes_left else left
                 stack[top, 1] = owner
                 top += 1
-            node = left if can_left else right
+            node = left if goes_left else right
         gain = gain_of_leaf(trees, tree, nodes[node, NEXT], claim.coefficient)
         if unit < 0:
             best = max(best, gain)

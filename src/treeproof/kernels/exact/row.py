@@ -198,10 +198,7 @@ def is_reached(space, region, feature, cell, upper, is_open):
 def explore(forest, claim, region, box, radius, is_quick, found, budget):
     """Restrict the trees to one box of cells, bound cheaply, and `search` it."""
     found.counts[RESTRICTIONS] += 1
-    leaves = restrict(
-        forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
-        forest.semantics.zero_band,
-    )  # fmt: skip
+    leaves = restrict(forest, region.row, box, claim.coefficient)
     base, floor = base_and_floor(forest, claim, leaves)
     if is_excluded_by_eq6(base, floor, leaves):
         return PROVED
@@ -229,10 +226,7 @@ def is_proved_by_eq6(forest, alternatives, group, region, radius):
     ball_cells(forest.space, region, radius, box)
     for number in range(alternatives.group_start[group], alternatives.group_start[group + 1]):
         claim = claim_of(alternatives, group, number)
-        leaves = restrict(
-            forest.trees, forest.space, region.row, box.low, box.high, claim.coefficient,
-            forest.semantics.zero_band,
-        )  # fmt: skip
+        leaves = restrict(forest, region.row, box, claim.coefficient)
         base, floor = base_and_floor(forest, claim, leaves)
         if not is_excluded_by_eq6(base, floor, leaves):
             return False

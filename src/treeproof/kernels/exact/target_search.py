@@ -121,10 +121,7 @@ def new_side(quest, number):
     forest, region, box = quest.forest, quest.region, quest.whole
     quest.found.counts[RESTRICTIONS] += 1
     condition = condition_of(quest.claim, number)
-    leaves = restrict(
-        forest.trees, forest.space, region.row, box.low, box.high, condition.coefficient,
-        forest.semantics.zero_band,
-    )  # fmt: skip
+    leaves = restrict(forest, region.row, box, condition.coefficient)
     base, floor = base_and_floor(forest, condition, leaves)
     is_refuted = is_excluded_by_eq6(base, floor, leaves)
     problem = build_problem(base, leaves, box)

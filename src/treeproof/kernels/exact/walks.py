@@ -11,11 +11,19 @@ import numpy as np
 
 from treeproof.kernels.core.arrays import copy_into
 from treeproof.kernels.core.bits import BIT, LAST, SIX, lowest_bit
-from treeproof.kernels.core.cells import CUT, FIXED, FLAGS, NEXT, NOTHING, TESTED, new_box
+from treeproof.kernels.core.cells import (
+    FIXED,
+    NEXT,
+    NOTHING,
+    TESTED,
+    new_box,
+    part_of,
+    sends_left,
+)
 from treeproof.kernels.core.compiler import ONE, inlined_kernel, inner_kernel, noalloc_kernel
 from treeproof.kernels.core.emulation import BROKEN
 from treeproof.kernels.core.leaves import combination_up
-from treeproof.kernels.core.trees import MISSING_LEFT, ZERO_IS_MISSING, is_left
+from treeproof.kernels.core.trees import is_left
 from treeproof.kernels.exact.judging import judge_cells
 from treeproof.kernels.exact.row import ball_cells, drop_reached
 
@@ -71,18 +79,12 @@ def new_walk(forest, n_features, n_conditions):
 def next_node(forest, row, cells, node):
     """The child of an inner node to which a point goes."""
     nodes = forest.space.nodes
-    feature = nodes[node, TESTED]
-    cell = cells[feature]
-    flags = nodes[node, FLAGS]
+    cell = cells[nodes[node, TESTED]]
     if cell == FIXED:
-        goes_left = is_left(forest.trees, node, row[feature], forest.semantics.zero_band)
-    elif (
-        flags & ZERO_IS_MISSING
-        and forest.space.zero_low[feature] <= cell <= forest.space.zero_high[feature]
-    ):
-        goes_left = flags & MISSING_LEFT == 1
+        value = row[forest.trees.feature[node]]
+        goes_left = is_left(forest.trees, node, value, forest.semantics.zero_band)
     else:
-        goes_left = cell <= nodes[node, CUT]
+        goes_left = sends_left(forest.space, node, cell)
     return node + ONE if goes_left else np.uint64(nodes[node, NEXT])
 
 
@@ -114,8 +116,7 @@ def follow(forest, row, walk, box, tree, node, kept):
     while nodes[node, TESTED] != NOTHING:
         feature = nodes[node, TESTED]
         low, high = np.int64(box.low[feature]), np.int64(box.high[feature])
-        is_open = low <= np.int64(nodes[node, CUT]) < high
-        if low < high and (is_open or nodes[node, FLAGS] & ZERO_IS_MISSING):
+        if low < high and part_of(forest.space, node, low, high)[1] < high:
             path[tree, length, FEATURE], path[tree, length, NODE] = feature, node
             length += ONE
         node = next_node(forest, row, walk.cells, node)
@@ -188,7 +189,7 @@ def look_along(forest, conditions, row, walk, feature, low, high):
     """Fill ``change`` with how the values of all conditions change along a feature.
 
     The value of a condition in a cell, the other features as they are, is that of ``here`` plus all
-    changes up to the cell. Zeros that count as missing are taken for numbers: a guess.
+    changes up to the cell.
     """
     change, here = walk.change, walk.here
     copy_into(here, walk.value)
@@ -219,15 +220,12 @@ def look_into(forest, conditions, row, walk, tree, feature, low, high):
             if nodes[node, TESTED] != feature:
                 node = next_node(forest, row, walk.cells, node)
                 continue
-            cut = np.int64(nodes[node, CUT])
-            if first > cut:
-                node = np.uint64(nodes[node, NEXT])
-                continue
-            if last > cut:
-                stack[top, 0], stack[top, 1], stack[top, 2] = nodes[node, NEXT], cut + 1, last
+            goes_left, end = part_of(forest.space, node, first, last)
+            if end < last:
+                stack[top, 0], stack[top, 1], stack[top, 2] = node, end + 1, last
                 top += ONE
-                last = cut
-            node += ONE
+                last = end
+            node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
         leaf = np.int64(nodes[node, NEXT])
         add_gains(trees, conditions, tree, leaf, 1.0, walk.change[first])
         add_gains(trees, conditions, tree, leaf, -1.0, walk.change[last + 1])

@@ -2,27 +2,22 @@
 
 import numpy as np
 
-from treeproof.kernels.core.compiler import kernel
-
-HIGH, IS_LEFT = 1, 2
+from treeproof.kernels.core.cells import NEXT, NOTHING, TESTED, sends_left
+from treeproof.kernels.core.compiler import ONE, kernel
 
 
 @kernel
-def leaves_at(tests, cells, leaves):
+def leaves_at(forest, cells, leaves):
     """Leaf of every tree at points in cells.
 
-    tests   trees over runs of cells, as `Tests` of the exact engine
     cells   int32 (n_rows, n_features)
     leaves  int32 (n_rows, n_trees)     out: rows of the leaf values
     """
-    trees = tests.trees
+    trees, nodes = forest.trees, forest.space.nodes
     for row in range(len(cells)):
         for tree in range(len(trees.tree_output)):
-            node = np.int64(trees.root[tree])
-            while trees.feature[node] >= 0:
-                cell = cells[row, trees.feature[node]]
-                run = tests.run_start[node]
-                while tests.runs[run, HIGH] < cell:
-                    run += 1
-                node = node + 1 if tests.runs[run, IS_LEFT] else np.int64(trees.right[node])
-            leaves[row, tree] = trees.leaf[node]
+            node = np.uint64(trees.root[tree])
+            while nodes[node, TESTED] != NOTHING:
+                goes_left = sends_left(forest.space, node, cells[row, nodes[node, TESTED]])
+                node = node + ONE if goes_left else np.uint64(nodes[node, NEXT])
+            leaves[row, tree] = nodes[node, NEXT]
