@@ -88,7 +88,8 @@ def record_evidence(
     if query.pricing is not None and query.pricing.others:
         claimed, _ = claimed_sets(query, outcomes, asks_radius)
         said = f"{NO_EVIDENCE}the question has several limits, and evidence is about one"
-        outcomes.evidence = np.where(claimed != CLAIM_NOTHING, said, None)
+        outcomes.evidence = np.full(len(query), None, dtype=object)
+        outcomes.evidence[claimed != CLAIM_NOTHING] = said
         return
     if query.pricing is not None:
         _record_costs(query, query.pricing, outcomes, budget, divisions, asks_radius=asks_radius)
