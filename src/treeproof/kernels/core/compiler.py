@@ -120,3 +120,20 @@ def compiled_by(make: Callable[[], Callable[..., Any]]) -> Callable[[Function], 
         return function
 
     return decorate
+
+
+def at_once_by(
+    function: Callable[..., Any], *, allocates: bool = False
+) -> Callable[[Function], Function]:
+    """Let another function stand for a noalloc kernel in plain Python: with whole arrays at once.
+
+    Where loops over many numbers would take plain Python too long, and sums are the same in any
+    order; the other way round from `compiled_by`. With `allocates` it is an `inner_kernel`.
+    """
+
+    def decorate(loops: Function) -> Function:
+        at_once: Any = update_wrapper(function, loops, assigned=("__doc__",), updated=())
+        INNER_KERNELS.append(InnerKernel(at_once, not allocates, False, lambda: loops))
+        return at_once  # type: ignore[no-any-return]
+
+    return decorate

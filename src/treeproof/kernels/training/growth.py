@@ -103,10 +103,7 @@ def take_buffer(growth):
     state = growth.state[0]
     state.n_free -= 1
     buffer = growth.free[state.n_free]
-    histogram = growth.histograms[buffer]
-    for number in range(histogram.shape[0]):
-        for column in range(histogram.shape[1]):
-            histogram[number, column] = 0.0
+    growth.histograms[buffer, :, :] = 0.0
     return buffer
 
 
