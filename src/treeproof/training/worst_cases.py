@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,7 +203,8 @@ class WorstCases:
         table = values[: self.n_values].reshape(-1, self.width).copy()
         table.setflags(write=False)  # as those of every ensemble, for which kernels are compiled
         bias = values[self.n_values : -1] * BIAS_SCALE
-        order, lower = (part[rows] for part in self._rivals(table, bias))
+        order, lower = self._rivals(table, bias)
+        order, lower = order[rows], lower[rows]
         rivals, cells = order[:, 0].copy(), self._points(table, order[:, 0], rows)
         least = self._cuts(rows, cells, rivals).margins(values)
         scale = max(float(np.abs(table).max(initial=0.0)) * self.ensemble.n_trees, 1e-12)
@@ -210,11 +212,12 @@ class WorstCases:
         if is_open is not None:
             searched &= is_open(lower[:, 0], least)
         bounds = np.where(searched, np.inf, lower[:, 0])
-        own, first = self.targets[rows], self._forest.first
-        forest = self._forest.first._replace(trees=first.trees._replace(leaf_value=table))
-        forest = self._forest._replace(first=forest, second=forest)
+        own = self.targets[rows]
+        first: Any = self._forest.first
+        first = first._replace(trees=first.trees._replace(leaf_value=table))
+        forest = self._forest._replace(first=first, second=first)
         for rank in range(order.shape[1]):
-            # Rivals come in the order of what their trees allow, so that the others can do no worse.
+            # Rivals come in the order of what their trees allow: the others can do no worse.
             ends = searched & (lower[:, rank] >= least)
             bounds[ends] = np.minimum(bounds[ends], lower[ends, rank])
             searched &= ~ends
@@ -245,9 +248,7 @@ class WorstCases:
         trees = self.ensemble.trees
         return Gains(table, trees.leaf, trees.tree_output, self.targets, self.is_signed)
 
-    def _rivals(
-        self, table: FloatArray, bias: FloatArray
-    ) -> tuple[NDArray[np.intp], FloatArray]:
+    def _rivals(self, table: FloatArray, bias: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
         """The other classes of each row, those first that the worst leaves of trees put nearest.
 
         With bounds of the margins over them.
@@ -325,7 +326,7 @@ class WorstCases:
         self, rows: NDArray[np.intp], cells: NDArray[np.int32], rivals: NDArray[np.intp]
     ) -> Cuts:
         """Points in cells as cuts."""
-        n_trees, n_outputs = self.ensemble.n_trees, self.ensemble.n_outputs
+        n_outputs = self.ensemble.n_outputs
         columns = zip(self.cells.columns, cells.T, strict=True)
         points = np.stack([column.values[own_cells] for column, own_cells in columns], axis=1)
         leaves = leaf_rows(self._models.joint, points)

@@ -131,9 +131,9 @@ def at_once_by(
     order; the other way round from `compiled_by`. With `allocates` it is an `inner_kernel`.
     """
 
-    def decorate(loops: Function) -> Function:
-        at_once: Any = update_wrapper(function, loops, assigned=("__doc__",), updated=())
+    def decorate(loops: Function) -> Any:
+        at_once = update_wrapper(function, loops, assigned=("__doc__",), updated=())
         INNER_KERNELS.append(InnerKernel(at_once, not allocates, False, lambda: loops))
-        return at_once  # type: ignore[no-any-return]
+        return at_once
 
     return decorate

@@ -60,9 +60,10 @@ def _add_rows_at_once(table, gradients, rows, begin, end, histogram):
     first, count = table.entry_start[rows], np.diff(table.entry_start)[rows]
     step = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     number = table.entries[np.repeat(first, count) + step]
-    for column, sums in enumerate(histogram.T):
+    for column in range(histogram.shape[1]):
         gradient = np.abs(gradients[rows, 0]) if column == 2 else gradients[rows, column]
-        sums += np.bincount(number, np.repeat(gradient, count), len(sums))
+        sums = np.bincount(number, np.repeat(gradient, count), len(histogram))
+        histogram[:, column] += sums
 
 
 @at_once_by(_add_rows_at_once)
