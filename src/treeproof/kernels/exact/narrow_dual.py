@@ -55,9 +55,9 @@ class Narrow(NamedTuple):
 
 
 @inner_kernel
-def new_narrow(problem, is_used):
-    """The narrow ranges of a problem; `enter_narrow` lists those of a box. None if not used."""
-    n_factors = problem.n_factors if is_used else 0
+def new_narrow(problem):
+    """The narrow ranges of a problem; `enter_narrow` lists those of a box."""
+    n_factors = problem.n_factors
     n_leaves = len(problem.leaf_gain)
     leaf_start = np.zeros(n_leaves + 1, dtype=np.uint32)
     start = np.zeros(problem.n_pairs + 1, dtype=np.uint32)
@@ -100,6 +100,16 @@ def new_narrow(problem, is_used):
         np.zeros(problem.n_factors, dtype=np.uint32),
         np.empty(n_leaves, dtype=np.float64),
     )
+
+
+@inner_kernel
+def no_narrow(problem):
+    """In place of narrow ranges where sweeps visit all entries: arrays that nobody reads."""
+    places, numbers = problem.slot_pair, problem.unary
+    return Narrow(
+        places, problem.cells, places, places, places, places, places, numbers, numbers, places,
+        numbers,
+    )  # fmt: skip
 
 
 @noalloc_kernel
