@@ -346,6 +346,14 @@ class Reach:
         high = np.minimum(move_rounded_down(rows, radius, self.up, +1), self.high)
         return np.minimum(low, rows), np.maximum(high, rows)
 
+    def for_all(self, n_rows: int) -> Reach:
+        """The reach of a number of rows with one row of bounds, which is not written out."""
+        if len(self.low) == n_rows:
+            return self
+        shape = (n_rows, self.low.shape[1])
+        low, high = np.broadcast_to(self.low, shape), np.broadcast_to(self.high, shape)
+        return replace(self, low=low, high=high)
+
     def take(self, selection: Any) -> Reach:
         """Return the reach of a selection of rows."""
         return replace(self, low=self.low[selection], high=self.high[selection])
@@ -429,14 +437,16 @@ def resolve(perturbation: Ball | Box, rows: FloatArray, names: Sequence[str] = (
     """
     if isinstance(perturbation, Box):
         return _box_reach(in_order(perturbation, names, rows.shape[1]), rows)
-    return _ball_reach(in_order(perturbation, names, rows.shape[1]), rows, names)
+    n_rows, n_features = rows.shape
+    return ball_reach(in_order(perturbation, names, n_features), n_features, names).for_all(n_rows)
 
 
 _LEAST = float(np.nextafter(0.0, 1.0))
 
 
-def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
-    n_features, what = rows.shape[1], type(ball).__name__
+def ball_reach(ball: Ball, n_features: int, names: Sequence[str]) -> Reach:
+    """The reach of a ball that is `in_order`, with one row of bounds."""
+    what = type(ball).__name__
     if isinstance(ball, Cost):
         weights = (_per_feature(what, name, getattr(ball, name), n_features) for name in _WEIGHTS)
         fixed, down, up = weights
@@ -471,8 +481,7 @@ def _ball_reach(ball: Ball, rows: FloatArray, names: Sequence[str]) -> Reach:
             f"'low' of {what} must not exceed 'high', and neither may be NaN. Got {low[wrong]} and"
             f" {high[wrong]} of {where}."
         )
-    # One row for all: no table of bounds is written out.
-    low, high = np.broadcast_to(low, rows.shape), np.broadcast_to(high, rows.shape)
+    low, high = low[np.newaxis], high[np.newaxis]
     if isinstance(ball.eps, PerRow):
         raise InvalidInput(
             f"A radius or budget of each row's own is for 'verify' and attacks. Give {what} one"
