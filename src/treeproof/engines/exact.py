@@ -208,6 +208,8 @@ def _take_turns(
     memory ended has no further turn until a nearer witness leaves less to search.
     """
     status, upper = search.columns.status, search.columns.upper
+    if (search.skip | (status == PROVED)).all():
+        return
     is_forest = limits.patience == 0
     turns: list[tuple[Any, FirstGuess, int]] = [
         (solve_batch, guess, FOREST_PATIENCE if is_forest else MORE_PATIENCE * limits.patience),
