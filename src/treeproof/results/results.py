@@ -111,10 +111,10 @@ class Results:
 
     def __getattr__(self, name: str) -> Any:
         """Make `shown`; nothing else has no value yet."""
-        if name != "shown" or self._show is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.shown, self._show = self._show(), None
-        return self.shown
+        show = self._show if name == "shown" else None
+        if show is not None:
+            self.shown, self._show = show(), None
+        return object.__getattribute__(self, name)  # fails as usual; another thread was faster
 
     @classmethod
     def empty(cls, n_rows: int, n_features: int) -> Results:
