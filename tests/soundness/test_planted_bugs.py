@@ -165,7 +165,7 @@ BUGS = [
     ),
     Bug(
         "nothing at the witness's own distance is searched",
-        "(doubt[high] != 0 or not is_open)",
+        "(atoms[high, DOUBT] != 0 or not is_open)",
         "True",
     ),
     Bug(

@@ -233,6 +233,8 @@ _STEPS = {
     "TranslateByteCode",
     "FixupArgs",
     "IRProcessing",
+    "RewriteSemanticConstants",
+    "DeadBranchPrune",
     "GenericRewrites",
     "ReconstructSSA",
     "NopythonTypeInference",

@@ -26,6 +26,9 @@ from treeproof.kernels.exact.cost_weight import set_cost_weight
 from treeproof.kernels.exact.dual import new_state, reach_box
 from treeproof.kernels.exact.narrow_dual import new_narrow
 from treeproof.kernels.exact.objective import (
+    ATOM,
+    DOUBT,
+    LIMIT,
     OPEN,
     ROUNDED,
     Elsewhere,
@@ -35,7 +38,6 @@ from treeproof.kernels.exact.objective import (
     new_objective,
     next_limit,
     set_limit,
-    with_narrow,
 )
 from treeproof.kernels.exact.priced_leaves import (
     PriceList,
@@ -226,7 +228,7 @@ def outlook_of(forest, claim, atoms, prices, limit, most):
 def with_cost(problem, objective):
     """The problem with one more condition, that a point costs no more than the limit; weight 0."""
     before = problem.conditions
-    limit, most = objective.limit[0], objective.most
+    limit, most = objective.live[LIMIT], objective.most
     n_conditions = len(before.weight)
     table = new_conditions(n_conditions + 1, len(problem.unary), len(problem.leaf_gain))
     for number in range(n_conditions):
@@ -256,7 +258,7 @@ def doubt_of(prices, atom):
 
 
 @noalloc_kernel
-def price_cells(problem, prices, kept, cost, doubt, atom):
+def price_cells(problem, prices, kept, cost, atoms):
     """Fill in the cheapest atom of every cell; returns the sum of all slots' largest costs."""
     most = 0.0
     for slot in range(problem.n_slots):
@@ -271,8 +273,8 @@ def price_cells(problem, prices, kept, cost, doubt, atom):
                 if costs_less(prices, kept.atom[place], best):
                     best = kept.atom[place]
             cost[cell] = prices.cost[best]
-            doubt[cell] = doubt_of(prices, best)
-            atom[cell] = best - kept.atom_start[axis]
+            atoms[cell, ATOM] = best - kept.atom_start[axis]
+            atoms[cell, DOUBT] = doubt_of(prices, best)
             largest = max(largest, cost[cell])
         most += largest
     return most
@@ -301,25 +303,18 @@ def cost_elsewhere(problem, prices, kept):
 
 
 @inner_kernel
-def priced_objective(problem, claim, prices, kept, floor, n_ranges, found):
-    """What is sought among atoms with prices, the limit still that of the prices.
-
-    n_ranges  float64  ranges of leaves; infinite where sweeps are to visit all entries
-    """
+def priced_objective(problem, claim, prices, kept, floor, found):
+    """What is sought among atoms with prices, the limit still that of the prices."""
     n_cells, n_conditions = len(problem.unary), len(claim.conditions.need)
-    cost, doubt = np.empty(n_cells, dtype=np.float64), np.empty(n_cells, dtype=np.uint8)
-    atom = np.empty(n_cells, dtype=np.int32)
-    most = price_cells(problem, prices, kept, cost, doubt, atom)
+    cost, atoms = np.empty(n_cells, dtype=np.float64), np.empty((n_cells, 2), dtype=np.int32)
+    most = price_cells(problem, prices, kept, cost, atoms)
     base = np.empty(len(kept.bottom), dtype=np.int32)
     for axis in range(len(base)):
         base[axis] = kept.atom[kept.bottom[axis]] - kept.atom_start[axis]
-    objective = new_objective(
+    return new_objective(
         problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor, n_conditions,
-        (cost, doubt, atom, most), base, cost_elsewhere(problem, prices, kept), found,
+        (cost, atoms, most), base, cost_elsewhere(problem, prices, kept), found,
     )  # fmt: skip
-    if n_conditions == 1 and MANY * n_ranges <= len(problem.entries):
-        return with_narrow(objective, new_narrow(problem))
-    return objective
 
 
 @inner_kernel
@@ -345,7 +340,7 @@ def first_weight(problem, state, objective):
     missing = objective.need - locate(problem, gains, state, objective.point, objective.holders)
     if not missing > 0.0:
         missing = 1e-3 * gains.terms[GROSS] + 1e-300
-    return FIRST_WEIGHT * missing / max(objective.limit[0], 1e-300)
+    return FIRST_WEIGHT * missing / max(objective.live[LIMIT], 1e-300)
 
 
 @inner_kernel
@@ -373,8 +368,7 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
-    n_ranges = np.float64(len(leaves.feature))
-    objective = priced_objective(problem, claim, prices, kept, floor, n_ranges, found)
+    objective = priced_objective(problem, claim, prices, kept, floor, found)
     if not prices.measure.is_max:
         set_limit(problem, objective, limit, np.inf)
     state = new_state(problem)
@@ -393,15 +387,17 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
             weight = 1.0
             problem = with_cost(problem, objective)
             weigh(problem, problem.conditions.weight)
-            objective = priced_objective(problem, claim, prices, kept, floor, n_ranges, found)
+            objective = priced_objective(problem, claim, prices, kept, floor, found)
             set_limit(problem, objective, limit, np.inf)
             state = new_state(problem)
         state.weight[len(state.weight) - 1] = 0.0
         set_cost_weight(problem, state, objective, weight)
     sweeps = found.counts[SWEEPS]
+    is_narrow = np.bool_(not has_conditions and MANY * len(leaves.feature) <= len(problem.entries))
     status, parts = search(
-        problem, state, objective, priced_judge(forest, claim, prices, kept, found), kept, parts,
-        (is_quick, is_part), (limit, work), budget,
+        problem, state, objective, new_narrow(problem, is_narrow),
+        priced_judge(forest, claim, prices, kept, found), kept, parts, (is_quick, is_part),
+        (limit, work), budget,
     )  # fmt: skip
     done = np.float64(found.counts[SWEEPS] - sweeps) * max(len(problem.entries), LARGE)
     return status, done, parts
