@@ -58,6 +58,9 @@ class WorstLeaves:
 class ReachedLeaves:
     """The leaves of every tree that boxes of cells reach.
 
+    Sound: each test of a path is passed by some cell of the box. Of a path that contradicts itself
+    the leaf may be among them, though no point reaches it.
+
     Parameters
     ----------
     space : Space

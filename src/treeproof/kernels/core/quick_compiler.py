@@ -11,7 +11,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from numba import njit
-from numba.core import ir, types
+from numba.core import ir
 from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
