@@ -69,9 +69,8 @@ class Question:
         progress: Progress = False,
     ) -> Results:
         """Answer it about some rows; for `first_guess` see `Query`, for `progress` `verify`."""
-        if self._own_limits is not None:
-            return self._answer_each(model, X, y, n_jobs, progress)
-        return PreparedQuestion(self, model)._answer(X, y, n_jobs, first_guess, progress)
+        prepared = PreparedQuestion(self, model, first_guess)
+        return prepared.ask(X, y, n_jobs=n_jobs, progress=progress)
 
     @property
     def _own_limits(self) -> PerRow | None:
@@ -193,10 +192,14 @@ class PreparedQuestion:
         What is asked.
     model : Model
         A loaded model.
+    first_guess : tuple of float, optional
+        Where a search for radii looks first, see `Query`.
     """
 
-    def __init__(self, question: Question, model: Model) -> None:
-        self._question, self._model = question, model
+    def __init__(
+        self, question: Question, model: Model, first_guess: tuple[float, float] | None = None
+    ) -> None:
+        self._question, self._model, self._first_guess = question, model, first_guess
         self._engine, self._budget = engine_named(question.engine), question._budget()
         self._words = question._words(self._engine)
         self._model_words: dict[str, Any] | None = None
@@ -229,38 +232,19 @@ class PreparedQuestion:
         Results
             What `radius` or `verify` gives.
         """
-        if self._prepared is None:
-            return self._question._answer_each(self._model, X, y, n_jobs, progress)
-        return self._answer(X, y, n_jobs, None, progress)
-
-    def _query(
-        self, X: Any, y: Any, n_jobs: int = 1, numbers: NDArray[np.int64] | None = None
-    ) -> Query:
-        """The question about some rows, as engines take it."""
-        prepared = cast("PreparedQuery", self._prepared)
-        query = prepared.of(X, y, sums=partial(accumulators, n_jobs=n_jobs), numbers=numbers)
-        require_support(self._engine, query)
-        return query
-
-    def _answer(
-        self,
-        X: Any,
-        y: Any,
-        n_jobs: int,
-        first_guess: tuple[float, float] | None,
-        progress: Progress,
-    ) -> Results:
         from treeproof.search.radius import find_radius
         from treeproof.search.relations import answer_within_rules, division_of
 
         question, engine, budget = self._question, self._engine, self._budget
+        if self._prepared is None:
+            return question._answer_each(self._model, X, y, n_jobs, progress)
         query = self._query(X, y, n_jobs)
         rules = () if query.pricing is None else query.pricing.types.rules
         roots: dict[int, Any] | None = {} if rules and question.evidence else None
         asks_radius = question.kind == "radius"
         with telling(progress, len(query)) as tell:
-            if first_guess is not None or tell is not None:
-                query = dataclasses.replace(query, first_guess=first_guess, on_answered=tell)
+            if self._first_guess is not None or tell is not None:
+                query = dataclasses.replace(query, first_guess=self._first_guess, on_answered=tell)
             if rules:
                 found = answer_within_rules(
                     engine, query, budget, asks_radius=asks_radius, n_jobs=n_jobs, roots=roots
@@ -274,6 +258,15 @@ class PreparedQuestion:
             lower = found.lower if asks_radius else np.full(len(found), np.inf)
             divisions = {row: division_of(roots[row], rules, lower[row]) for row in roots}
         return self._results(query, found, question.evidence, n_jobs, divisions)
+
+    def _query(
+        self, X: Any, y: Any, n_jobs: int = 1, numbers: NDArray[np.int64] | None = None
+    ) -> Query:
+        """The question about some rows, as engines take it."""
+        prepared = cast("PreparedQuery", self._prepared)
+        query = prepared.of(X, y, sums=partial(accumulators, n_jobs=n_jobs), numbers=numbers)
+        require_support(self._engine, query)
+        return query
 
     def _results(
         self,
