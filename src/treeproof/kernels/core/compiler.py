@@ -51,7 +51,7 @@ class EntryPoint:
     place : tuple of str
         Its module, and its name there.
     plain_s : float
-        Seconds that this process has spent in the kernel as plain Python.
+        Processor seconds that this process has spent in the kernel as plain Python.
     """
 
     def __init__(self, function: Callable[..., Any], *, is_kept: bool) -> None:

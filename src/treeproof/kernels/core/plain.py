@@ -30,8 +30,8 @@ from treeproof.kernels.core.compiler import EntryPoint
 CALL_S = 1.0
 """A call that takes longer as plain Python may be begun again as machine code."""
 WORTH_COMPILING_S = 2.0
-"""Seconds of an entry point in plain Python after which another process compiles it, a tenth of
-what that takes: shorter work ends before the compiler would."""
+"""Processor seconds of an entry point in plain Python after which another process compiles it, a
+tenth of what that takes: shorter work ends before the compiler would."""
 ALONE_S = 3.0
 """The same where there is one core, after which everything waits: the compiler needs that core."""
 MOST_COPIED_BYTES = 1 << 26
@@ -111,7 +111,7 @@ def _begin(entry: EntryPoint, *arguments: Any) -> Any:
     is_small = sum(array.nbytes for array in written) <= MOST_COPIED_BYTES
     if is_small and (entry.plain_s <= ALONE_S or _core_count() > 1):
         before = [(array, array.copy()) for array in written]
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.thread_time()
         limits = [LIMIT_SHARE * each.time_s for each in arguments if hasattr(each, "time_s")]
         try:
             with _watched(_Call(entry, arguments, began, began + min(limits, default=math.inf))):
@@ -120,7 +120,7 @@ def _begin(entry: EntryPoint, *arguments: Any) -> Any:
             for array, content in before:
                 array[...] = content
         finally:
-            spent(entry, arguments, time.perf_counter() - began)
+            spent(entry, arguments, time.thread_time() - worked)
     from treeproof.kernels.core import background
     from treeproof.kernels.core.machine_code import machine_code_of
 
