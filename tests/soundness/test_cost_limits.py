@@ -86,7 +86,7 @@ def test_leaves_that_stand_for_dear_branches_hold_no_point_within_the_limit(norm
         measure = Measure(False, False, np.inf, True, batch.grid[row], no)
         prices = PriceList(
             batch.rows[row], batch.cost[row], batch.is_open[row], batch.is_exact[row],
-            batch.value[row], measure,
+            batch.value[row], measure, batch.other[row], batch.other_limit,
         )  # fmt: skip
         kept = keep(batch.atoms, prices, limit)
         short = restrict(forest, prices.row, kept, ones, limit)

@@ -25,7 +25,7 @@ from treeproof.kernels.exact.primal import (
     own_gains,
     slot_values,
 )
-from treeproof.kernels.exact.problem import CELL_START, FEATURE, HIGH, LOW
+from treeproof.kernels.exact.problem import BASE, CELL_START, FEATURE, HIGH, LOW
 
 ATOM, DOUBT = 0, 1
 LIMIT, STEPS = 0, 1
@@ -74,7 +74,9 @@ class Objective(NamedTuple):
 
     need: float  # gain from which a point is worth judging
     floor: float  # no violation has a gain below it
-    n_conditions: int  # of the claim; the cost is one more of the problem's, if it is a sum
+    # Of the claim, and limits of other costs; the cost is one more of the problem's, if it is a sum
+    n_conditions: int
+    n_limits: int  # the last of them that are limits
     measure: Measure
     gains: Gains  # of points; with costs that are sums other arrays than the problem's terms
     cost: np.ndarray  # (n_cells,) float64; rounded down
@@ -102,12 +104,14 @@ def is_cheaper(cost, doubt, other_cost, other_doubt):
 
 
 @inner_kernel
-def new_objective(problem, measure, need, floor, n_conditions, costs, base, elsewhere, found):
+def new_objective(problem, measure, need, floor, counts, costs, base, elsewhere, found):
     """What is sought in a problem.
 
+    counts n_conditions and n_limits
     costs  cost of each cell, with its atom and doubt, and the sum of the largest costs of all slots
     """
     cost, atoms, most = costs
+    n_conditions, n_limits = counts
     n_slots, n_cells, has_conditions = problem.n_slots, len(problem.unary), n_conditions > 1
     gains = gains_of(problem)
     multiplier = problem.unary
@@ -117,8 +121,9 @@ def new_objective(problem, measure, need, floor, n_conditions, costs, base, else
     live = np.zeros(2, dtype=np.float64)
     live[LIMIT] = measure.within
     return Objective(
-        need, floor, n_conditions, measure, gains, cost, atoms, base, elsewhere, most, live,
-        found, np.zeros(n_slots, dtype=np.int32), np.empty(max(n_cells, n_slots), dtype=np.float64),
+        need, floor, n_conditions, n_limits, measure, gains, cost, atoms, base, elsewhere, most,
+        live, found, np.zeros(n_slots, dtype=np.int32),
+        np.empty(max(n_cells, n_slots), dtype=np.float64),
         np.empty((n_slots, 4), dtype=np.int32), multiplier,
         new_holders(problem), np.empty(n_slots, dtype=np.bool_),
     )  # fmt: skip
@@ -143,7 +148,7 @@ def ball_objective(problem, space, region, box, need, floor, n_conditions, found
             base[feature] = min(max(region.home[feature], box.low[feature]), box.high[feature])
     measure = nearest_of(region.takes_any, region.within, found.is_open)
     return new_objective(
-        problem, measure, need, floor, n_conditions, (cost, atoms, 0.0), base,
+        problem, measure, need, floor, (n_conditions, np.int64(0)), (cost, atoms, 0.0), base,
         Elsewhere(0.0, 0.0, np.int64(0)), found,
     )  # fmt: skip
 
@@ -595,3 +600,16 @@ def cheapest_point(problem, state, objective):
             if is_cheaper(cost[cell], atoms[cell, DOUBT], cost[best], atoms[best, DOUBT]):
                 best = cell
         objective.point[slot] = best
+
+
+@noalloc_kernel
+def exceeds_limits(problem, objective):
+    """Whether the point costs more than a limit of another cost, as far as rounding can tell."""
+    table, last = problem.conditions, objective.n_conditions
+    for number in range(last - objective.n_limits, last):
+        left = table.terms[number, BASE]
+        for slot in range(problem.n_slots):
+            left += table.unary[number, objective.point[slot]]
+        if left < 0.0:
+            return True
+    return False

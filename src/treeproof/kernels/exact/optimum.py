@@ -571,7 +571,8 @@ def free_objective(problem):
     n_cells, found = len(problem.unary), new_found(0)
     costs = np.zeros(n_cells, dtype=np.float64), np.zeros((n_cells, 2), dtype=np.int32), 0.0
     return new_objective(
-        problem, nearest_of(np.bool_(True), np.inf, found.is_open), np.inf, 0.0, np.int64(1), costs,
+        problem, nearest_of(np.bool_(True), np.inf, found.is_open), np.inf, 0.0,
+        (np.int64(1), np.int64(0)), costs,
         np.empty(0, dtype=np.int32), Elsewhere(0.0, 0.0, np.int64(0)), found,
     )  # fmt: skip
 

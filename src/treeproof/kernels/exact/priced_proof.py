@@ -287,7 +287,8 @@ def record_priced(forest, alternatives, batch, limits, status, seconds):
             )  # fmt: skip
             prices = PriceList(
                 batch.rows[number], batch.cost[number], batch.is_open[number],
-                batch.is_exact[number], batch.value[number], measure,
+                batch.is_exact[number], batch.value[number], measure, batch.other[number],
+                batch.other_limit,
             )  # fmt: skip
             tape = put_kept(batch.atoms, keep_affordable(batch.atoms, prices, limit), tape)
             group = batch.groups[number]

@@ -101,6 +101,8 @@ class PricedBatch(NamedTuple):
     is_max: bool
     limit: np.ndarray  # (n_rows,) float64
     is_limit_exact: bool
+    other: np.ndarray  # (n_rows, n_others, n_atoms) float64
+    other_limit: np.ndarray  # (n_others,) float64
 
 
 class Ways(NamedTuple):
@@ -225,29 +227,69 @@ def outlook_of(forest, claim, atoms, prices, limit, most):
 
 
 @inner_kernel
-def with_cost(problem, objective):
-    """The problem with one more condition, that a point costs no more than the limit; weight 0."""
+def with_limits(problem, cost, limit):
+    """The problem with one more condition for each limit, that a point costs no more; weight 0.
+
+    cost   float64 (n_limits, n_cells)
+    limit  float64 (n_limits,)
+    """
     before = problem.conditions
-    limit, most = objective.live[LIMIT], objective.most
-    n_conditions = len(before.weight)
-    table = new_conditions(n_conditions + 1, len(problem.unary), len(problem.leaf_gain))
-    for number in range(n_conditions):
-        # Sound: covers the rounding of the weighted sum with one more term.
+    n_before, n_conditions = len(before.weight), len(before.weight) + len(limit)
+    table = new_conditions(n_conditions, len(problem.unary), len(problem.leaf_gain))
+    for number in range(n_before):
+        # Sound: covers the rounding of the weighted sum with more terms.
         table.terms[number, BASE] = before.terms[number, BASE]
-        table.terms[number, GROSS] = 2.0 * before.terms[number, GROSS]
+        table.terms[number, GROSS] = (1.0 + len(limit)) * before.terms[number, GROSS]
         copy_into(table.unary[number], before.unary[number])
         copy_into(table.gain[number], before.gain[number])
         table.weight[number] = before.weight[number]
-    table.terms[n_conditions, BASE] = limit
-    table.terms[n_conditions, GROSS] = (n_conditions + 4) * (abs(limit) + most)
-    for cell in range(len(problem.unary)):
-        table.unary[n_conditions, cell] = -objective.cost[cell]
-    table.weight[n_conditions] = 0.0
+    for place in range(len(limit)):
+        number, most = n_before + place, abs(limit[place])
+        for slot in range(problem.n_slots):
+            largest = 0.0
+            for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+                table.unary[number, cell] = -cost[place, cell]
+                largest = max(largest, cost[place, cell])
+            most += largest
+        table.terms[number, BASE] = limit[place]
+        table.terms[number, GROSS] = (n_conditions + 3) * most
+        table.weight[number] = 0.0
     return Problem(
         problem.terms, problem.n_trees, problem.n_slots, problem.n_factors, problem.n_pairs,
         problem.slots, problem.cells, problem.unary, problem.factors, problem.leaf_gain,
         problem.pairs, problem.segments, problem.entries, problem.slot_pair, table,
     )  # fmt: skip
+
+
+@inner_kernel
+def with_other_limits(problem, prices, kept):
+    """The problem with the limits of other costs as conditions.
+
+    Sound: a point costs at least the cheapest atom of each cell and of each axis that is no slot.
+    """
+    cost = np.full((len(prices.other_limit), len(problem.unary)), np.inf, dtype=np.float64)
+    limit = prices.other_limit.copy()
+    is_slot = np.zeros(len(kept.cheapest), dtype=np.bool_)
+    for slot in range(problem.n_slots):
+        axis = problem.slots[slot, FEATURE]
+        is_slot[axis] = True
+        start = kept.start[axis]
+        for cell in range(problem.slots[slot, CELL_START], problem.slots[slot + 1, CELL_START]):
+            for place in range(
+                start + problem.cells[cell, LOW], start + problem.cells[cell, HIGH] + 1
+            ):
+                for number in range(len(limit)):
+                    price = prices.other[number, kept.atom[place]]
+                    cost[number, cell] = min(cost[number, cell], price)
+    for axis in range(len(is_slot)):
+        if not is_slot[axis]:
+            for number in range(len(limit)):
+                least = np.inf
+                for place in range(kept.start[axis], kept.start[axis + 1]):
+                    least = min(least, prices.other[number, kept.atom[place]])
+                if least > 0.0:
+                    limit[number] = np.nextafter(limit[number] - least, np.inf)
+    return with_limits(problem, cost, limit)
 
 
 @inlined_kernel
@@ -305,15 +347,17 @@ def cost_elsewhere(problem, prices, kept):
 @inner_kernel
 def priced_objective(problem, claim, prices, kept, floor, found):
     """What is sought among atoms with prices, the limit still that of the prices."""
-    n_cells, n_conditions = len(problem.unary), len(claim.conditions.need)
+    n_cells, n_limits = len(problem.unary), len(prices.other_limit)
+    n_conditions = len(claim.conditions.need) + n_limits
     cost, atoms = np.empty(n_cells, dtype=np.float64), np.empty((n_cells, 2), dtype=np.int32)
     most = price_cells(problem, prices, kept, cost, atoms)
     base = np.empty(len(kept.bottom), dtype=np.int32)
     for axis in range(len(base)):
         base[axis] = kept.atom[kept.bottom[axis]] - kept.atom_start[axis]
     return new_objective(
-        problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor, n_conditions,
-        (cost, atoms, most), base, cost_elsewhere(problem, prices, kept), found,
+        problem, prices.measure, 0.0 if n_conditions > 1 else claim.need, floor,
+        (n_conditions, n_limits), (cost, atoms, most), base,
+        cost_elsewhere(problem, prices, kept), found,
     )  # fmt: skip
 
 
@@ -362,9 +406,11 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
     if is_excluded_by_eq6(base, floor, leaves):
         return PROVED, 0.0, parts
     problem = build_problem(base, leaves, kept.box)
-    has_conditions = len(claim.conditions.need) > 1
+    has_conditions = len(claim.conditions.need) + len(prices.other_limit) > 1
     if has_conditions:
         problem = with_conditions(problem, forest, claim, leaves, kept.box, 0.0)
+        if len(prices.other_limit) > 0:
+            problem = with_other_limits(problem, prices, kept)
         prefer_one(problem)
         weigh(problem, problem.conditions.weight)
         floor = 0.0
@@ -385,7 +431,10 @@ def explore_part(ways, claim, prices, limit, is_quick, is_part, parts, budget, w
                 for leaf in range(len(problem.leaf_gain)):
                     table.gain[number, leaf] /= weight
             weight = 1.0
-            problem = with_cost(problem, objective)
+            own_limit = np.full(1, objective.live[LIMIT], dtype=np.float64)
+            problem = with_limits(
+                problem, objective.cost.reshape((1, len(objective.cost))), own_limit
+            )
             weigh(problem, problem.conditions.weight)
             objective = priced_objective(problem, claim, prices, kept, floor, found)
             set_limit(problem, objective, limit, np.inf)
@@ -418,7 +467,14 @@ def within_part(prices, cheapest, parts, number):
             if choice == ANY or (price > cheapest[axis]) == (choice == CHANGES):
                 cost[atom] = price
     return PriceList(
-        prices.row, cost, prices.is_open, prices.is_exact, prices.value, prices.measure
+        prices.row,
+        cost,
+        prices.is_open,
+        prices.is_exact,
+        prices.value,
+        prices.measure,
+        prices.other,
+        prices.other_limit,
     )
 
 
@@ -707,7 +763,8 @@ def solve_priced(forest, alternatives, batch, is_cheapest, guess, limits, column
         )  # fmt: skip
         prices = PriceList(
             batch.rows[number], batch.cost[number], batch.is_open[number],
-            batch.is_exact[number], batch.value[number], measure,
+            batch.is_exact[number], batch.value[number], measure, batch.other[number],
+            batch.other_limit,
         )  # fmt: skip
         found = Found(
             columns.lower[number : number + 1], columns.upper[number : number + 1],

@@ -23,7 +23,13 @@ from treeproof.kernels.core.status import (
     TIME_LIMIT,
     UNDECIDED,
 )
-from treeproof.kernels.exact.branching import choose_branch, choose_jump, eliminate, peaks_right
+from treeproof.kernels.exact.branching import (
+    any_cut,
+    choose_branch,
+    choose_jump,
+    eliminate,
+    peaks_right,
+)
 from treeproof.kernels.exact.cost_weight import (
     cell_marginals,
     certified_bound,
@@ -43,6 +49,7 @@ from treeproof.kernels.exact.objective import (
     cheapest_point,
     cost_of_point,
     cost_of_slots,
+    exceeds_limits,
     may_cost_more,
     next_limit,
     reaches_need,
@@ -432,6 +439,11 @@ def search(problem, state, objective, narrow, judge_of, kept, parts, modes, exte
                 # One leaf tuple is left, within the slack: only the library's own sum can tell. All
                 # that is left reaches the same leaves: the cheapest of it is judged.
                 cheapest_point(problem, state, objective)
+                if kept is not None and exceeds_limits(problem, objective):
+                    # What costs more may be within the limits of other costs.
+                    slot, cell = any_cut(problem, state)
+                    is_near_tie = is_near_tie or slot < 0
+                    break
             verdict = judge_point(judge_of, problem, objective)
             history = np.int64(REJECTED)
             if verdict == BROKEN:
