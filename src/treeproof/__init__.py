@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         feature_radius,
         largest_change,
         load,
+        prepare,
         prove,
         radius,
         reasons,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from treeproof.runs.merge import merge_runs
     from treeproof.runs.runner import Run, run
     from treeproof.runs.scorer import RobustnessScorer
+    from treeproof.search.question import PreparedQuestion
     from treeproof.training import least_robust_error, robust_refit
 
 __version__ = "0.2.0.dev0"
@@ -109,6 +111,7 @@ __all__ = [
     "Monotone",
     "NoEffectWarning",
     "PaperProtocol",
+    "PreparedQuestion",
     "PropertyResult",
     "Reasons",
     "Redundant",
@@ -145,6 +148,7 @@ __all__ = [
     "merge_runs",
     "milp",
     "multilevel",
+    "prepare",
     "prove",
     "radius",
     "reasons",
@@ -166,6 +170,7 @@ _HOMES = {
         "feature_radius",
         "largest_change",
         "load",
+        "prepare",
         "prove",
         "radius",
         "reasons",
@@ -209,6 +214,7 @@ _HOMES = {
     "treeproof.runs.merge": ("merge_runs",),
     "treeproof.runs.runner": ("Run", "run"),
     "treeproof.runs.scorer": ("RobustnessScorer",),
+    "treeproof.search.question": ("PreparedQuestion",),
     "treeproof.training": ("least_robust_error", "robust_refit"),
 }
 """Where lazily imported names live; an engine is the public name of its class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from treeproof.errors import InvalidInput, UnsupportedQuery, nearest
 from treeproof.prediction import Model
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.search.progress import Progress
     from treeproof.search.proving import Inquiry
+    from treeproof.search.question import PreparedQuestion
 
 
 LIMITS = ("time_limit_s", "node_limit", "memory_limit_mb")
@@ -58,12 +59,6 @@ class AskOptions(RowOptions, total=False):
     """The same, where proofs can be kept."""
 
     evidence: bool
-
-
-class ShownOptions(AskOptions, total=False):
-    """The same, and how progress is shown; `verify` explains them."""
-
-    progress: Progress
 
 
 class AnchorOptions(TypedDict, total=False):
@@ -149,6 +144,7 @@ def load(
     return Model(load_ensemble(source, options=given, self_test=self_test))
 
 
+@takes_domain
 def verify(
     model: Any,
     X: Any,
@@ -156,8 +152,15 @@ def verify(
     perturbation: Ball | Box | None = None,
     *,
     engine: str | Engine = "exact",
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -174,46 +177,38 @@ def verify(
         How a row may change, with a radius or budget.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    arithmetic : {"float64", "real"}
+        What rows are: doubles, which the deployed model rounds to its own input precision first, or
+        real numbers compared with its thresholds, as in the literature. For models that take
+        doubles as they are, both are the same.
+    attacker_class : label, optional
+        Only rows of this class are attacked; all others stay as they are.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; a row that needs more is 'unknown'.
+    evidence : bool
+        Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
     n_jobs : int
         Threads over rows; -1 for all cores.
-    **options
-        What else is asked, and how long it may take:
-
-        * ``goal`` (`KeepsLabel`, `AvoidsTarget`, `ScoreWithin` or `ScoreChange`): what must hold;
-          by default the label is kept.
-        * ``arithmetic`` ("float64" or "real"): what rows are: doubles (the default), which the
-          deployed model rounds to its own input precision first, or real numbers compared with its
-          thresholds, as in the literature. For models that take doubles as they are, both are the
-          same.
-        * ``attacker_class``: only rows of this class are attacked; all others stay as they are.
-        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits per row; a row that needs
-          more is 'unknown'. By default only memory is limited, to 4096 MB.
-        * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
-          limits hold for each.
-        * ``progress`` (bool or callable): show a bar of the rows that are answered, by tqdm where
-          it is installed, or call a function with their number and that of all rows.
+    progress : bool or callable
+        Show a bar of the rows that are answered, by tqdm where it is installed, or call a function
+        with their number and that of all rows.
 
     Returns
     -------
     Results
         Verdict, bounds and witness of every row.
     """
-    from treeproof.search.question import Question
-
-    refuse_others("verify", options, ShownOptions)
-    if perturbation is None:
-        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
-    if isinstance(perturbation, Ball) and perturbation.eps is None:
-        name = type(perturbation).__name__
-        raise InvalidInput(
-            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
-            " Ask treeproof.radius for the radius itself."
-        )
-    progress = options.pop("progress", False)
-    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = prepare(
+        "verify", model, perturbation, engine=engine, goal=goal, arithmetic=arithmetic,
+        attacker_class=attacker_class, time_limit_s=time_limit_s, node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    return question.ask(X, y, n_jobs=n_jobs, progress=progress)
 
 
+@takes_domain
 def radius(
     model: Any,
     X: Any,
@@ -222,8 +217,15 @@ def radius(
     *,
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Find the minimal perturbation of every row, or its cheapest change.
 
@@ -238,27 +240,95 @@ def radius(
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    n_jobs, **options
-        See `verify`: ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``,
-        ``node_limit``, ``memory_limit_mb`` (limits count over all radii that are tried for a row),
-        ``evidence`` and ``progress``.
+    goal, arithmetic, attacker_class
+        See `verify`.
+    time_limit_s, node_limit, memory_limit_mb : float, int, float
+        Limits per row; they count over all radii that are tried for it.
+    evidence, n_jobs, progress
+        See `verify`.
 
     Returns
     -------
     Results
         Lower and upper bound of every row; equal, and `exact`, where the search was closed.
     """
-    from treeproof.search.question import Question
+    question = prepare(
+        "radius", model, perturbation, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    return question.ask(X, y, n_jobs=n_jobs, progress=progress)
 
-    refuse_others("radius", options, ShownOptions)
-    ball = _without_radius(perturbation, "LInf(scale=...)")
-    if search is not None and not isinstance(search, PaperProtocol):
-        raise InvalidInput(f"'search' must be a PaperProtocol() or left out. Got {search!r}.")
-    if search is not None and is_priced(ball):
+
+def prepare(
+    kind: Literal["verify", "radius"],
+    model: Any,
+    perturbation: Ball | Box | None = None,
+    *,
+    engine: str | Engine = "exact",
+    search: PaperProtocol | None = None,
+    goal: Goal | None = None,
+    arithmetic: Arithmetic = "float64",
+    attacker_class: Any = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
+) -> PreparedQuestion:
+    """Prepare a question that is asked again and again: in a service, a loop or a notebook.
+
+    Model, perturbation and options are resolved once; the answers are those of `verify` and
+    `radius`, bit for bit.
+
+    Parameters
+    ----------
+    kind : {"verify", "radius"}
+        Which of the two is asked for.
+    model, perturbation
+        See `verify` and `radius`.
+    engine, search, goal, arithmetic, attacker_class
+        See `verify` and `radius`.
+    time_limit_s, node_limit, memory_limit_mb, evidence
+        See `verify` and `radius`.
+
+    Returns
+    -------
+    PreparedQuestion
+        Its method `ask` takes rows, one or many.
+
+    Examples
+    --------
+    >>> import treeproof as tp
+    >>> question = tp.prepare("radius", "model.treeproof")  # doctest: +SKIP
+    >>> question.ask(X[:1], y[:1]).lower  # doctest: +SKIP
+    """
+    from treeproof.search.question import PreparedQuestion, Question
+
+    if kind == "radius":
+        perturbation = _without_radius(cast("Ball | None", perturbation), "LInf(scale=...)")
+    elif kind != "verify":
+        raise InvalidInput(f"'kind' must be 'verify' or 'radius'. Got {kind!r}.")
+    elif perturbation is None:
+        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
+    elif isinstance(perturbation, Ball) and perturbation.eps is None:
+        name = type(perturbation).__name__
+        raise InvalidInput(
+            f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
+            " Ask treeproof.radius for the radius itself."
+        )
+    if search is not None and (kind == "verify" or not isinstance(search, PaperProtocol)):
+        raise InvalidInput(
+            "'search' must be a PaperProtocol(), for radii, or left out."
+            f" Got {search!r} to {'verify' if kind == 'verify' else 'find radii'}."
+        )
+    if search is not None and is_priced(perturbation):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    progress = options.pop("progress", False)
-    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = Question(
+        kind=kind, perturbation=perturbation, engine=engine, search=search, goal=goal,
+        arithmetic=arithmetic, attacker_class=attacker_class, time_limit_s=time_limit_s,
+        node_limit=node_limit, memory_limit_mb=memory_limit_mb, evidence=evidence,
+    )  # fmt: skip
+    return PreparedQuestion(question, loaded(model))
 
 
 @takes_domain

@@ -84,6 +84,7 @@ def test_docstrings_state_every_parameter(name: str, value: Any) -> None:
 
 
 THREATS = {"Cost", "Domain", "L0", "L1", "L2", "LInf"}
+QUESTIONS = {"prepare", "radius", "verify"}
 TABLES = {"AnchorResults", "FeatureResults", "PropertyResult", "Reasons", "Results"}
 
 
@@ -93,8 +94,9 @@ def test_functions_have_at_most_eight_arguments() -> None:
         for name, value in public_functions()
         if not (inspect.isclass(value) and issubclass(value, Exception))
     }
-    # Tables have a field for every column, and threats one for everything to be said of features.
-    assert {name for name, length in lengths.items() if length > 8} <= TABLES | THREATS
+    # Tables have a field for every column, threats one for everything to be said of features, and
+    # questions about rows one for everything that can be asked.
+    assert {name for name, length in lengths.items() if length > 8} <= TABLES | THREATS | QUESTIONS
 
 
 def test_help_can_be_read() -> None:
@@ -111,17 +113,19 @@ def test_load_offers_every_option_of_the_loaders() -> None:
 
 def test_questions_have_every_option_that_functions_offer() -> None:
     names = {"kind", "perturbation", "engine", "search", *api.AskOptions.__annotations__}
-    names |= {"formats"}  # of a run, for all of its batches
-    assert names == {field.name for field in fields(Question)}
-    assert set(api.AnchorOptions.__annotations__) < set(api.ShownOptions.__annotations__)
+    assert {"model", *names} == set(inspect.signature(treeproof.prepare).parameters)
+    for function in (treeproof.verify, treeproof.radius):
+        asked = set(inspect.signature(function).parameters) - {"X", "y", "n_jobs", "progress"}
+        assert asked | {"kind", "search"} == {"model", *names}
+    # Of a run, for all of its batches.
+    assert names | {"formats"} == {field.name for field in fields(Question)}
+    assert set(api.AnchorOptions.__annotations__) < {*api.AskOptions.__annotations__, "progress"}
 
 
 @pytest.mark.parametrize(
     "function",
     [
         treeproof.load,
-        treeproof.verify,
-        treeproof.radius,
         treeproof.anchor_features,
         treeproof.reasons,
     ],

@@ -111,7 +111,7 @@ def test_float64_rows_are_judged_as_deployed(iris):
         ({"y": ["setosa"]}, "one entry per row"),
         ({"perturbation": None}, "'perturbation' must say how rows may change"),
         ({"perturbation": tp.LInf()}, "LInf must have a radius"),
-        ({"perturbation": 0.1}, "must be an LInf, L1, L2, L0, Cost or Box"),
+        ({"perturbation": 0.1}, "must be an LInf, L1, L2, L0, Cost, All or Box"),
         ({"perturbation": tp.Box([1, 1, 1, 1], [0, 2, 2, 2])}, "must not exceed 'high'"),
         ({"engine": "magic"}, "'engine' must be one of"),
         ({"engine": 3}, "'engine' must be a name or an engine"),

@@ -6,7 +6,7 @@ and run files, curves, summaries and reports are made from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
@@ -96,6 +96,25 @@ class Results:
     evidence: NDArray[Any] | None = None
     id: NDArray[Any] | None = None
     eps: FloatArray | None = None
+    _show: Callable[[], FloatArray] | None = field(default=None, init=False, compare=False)
+
+    def show_later(self, show: Callable[[], FloatArray]) -> None:
+        """Let `shown` be made when it is first asked for.
+
+        Parameters
+        ----------
+        show : callable
+            What makes it, without arguments.
+        """
+        self._show = show
+        del self.shown
+
+    def __getattr__(self, name: str) -> Any:
+        """Make `shown`; nothing else has no value yet."""
+        show = self._show if name == "shown" else None
+        if show is not None:
+            self.shown, self._show = show(), None
+        return object.__getattribute__(self, name)  # fails as usual; another thread was faster
 
     @classmethod
     def empty(cls, n_rows: int, n_features: int) -> Results:
@@ -275,10 +294,13 @@ class Results:
         columns = {
             name: getattr(self, name)[selection]
             for name in _COLUMNS
-            if getattr(self, name) is not None
+            if not (name == "shown" and self._show) and getattr(self, name) is not None
         }
         statistics = {name: values[selection] for name, values in self.statistics.items()}
-        return Results(statistics=statistics, header=self.header, **columns)
+        taken = Results(statistics=statistics, header=self.header, **columns)
+        if self._show:
+            taken.show_later(lambda: self.as_shown[selection])
+        return taken
 
     def plot(self, **options: Any) -> Any:
         """Draw verified accuracy over the radius; needs matplotlib.
@@ -318,7 +340,7 @@ class Results:
 
 
 _COLUMNS = tuple(
-    field.name for field in fields(Results) if field.name not in ("statistics", "header")
+    field.name for field in fields(Results) if field.name not in ("statistics", "header", "_show")
 )
 
 
