@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treeproof.engines.base import Budget, Engine
 from treeproof.engines.registry import engine_named, require_support
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, UnsupportedQuery
 from treeproof.model.inspection import decision_rule, plain_value
 from treeproof.model.rows import numeric_rows
 from treeproof.prediction import Model, accumulators
@@ -239,6 +239,11 @@ class PreparedQuestion:
         if self._prepared is None:
             return question._answer_each(self._model, X, y, n_jobs, progress)
         query = self._query(X, y, n_jobs)
+        if question.evidence and query.pricing is not None and query.pricing.others:
+            raise UnsupportedQuery(
+                "Evidence is about one limit. Got a question with several, as All has. Ask without"
+                " evidence, or about one of them."
+            )
         rules = () if query.pricing is None else query.pricing.types.rules
         roots: dict[int, Any] | None = {} if rules and question.evidence else None
         asks_radius = question.kind == "radius"
