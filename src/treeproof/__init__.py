@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from treeproof.results.reasons import Reasons
     from treeproof.results.reasons import Reasons as AnchorResults
     from treeproof.results.results import Results
+    from treeproof.results.row_answer import RowAnswer
     from treeproof.results.run_file import load_results
     from treeproof.runs.frames import FrameMapper
     from treeproof.runs.merge import merge_runs
@@ -113,6 +114,7 @@ __all__ = [
     "Redundant",
     "Results",
     "RobustnessScorer",
+    "RowAnswer",
     "Run",
     "ScoreBounds",
     "ScoreChange",
@@ -203,6 +205,7 @@ _HOMES = {
     "treeproof.results.properties": ("PropertyResult", "ScoreBounds"),
     "treeproof.results.reasons": ("AnchorResults=Reasons", "Reasons"),
     "treeproof.results.results": ("Results",),
+    "treeproof.results.row_answer": ("RowAnswer",),
     "treeproof.results.run_file": ("load_results",),
     "treeproof.runs.frames": ("FrameMapper",),
     "treeproof.runs.merge": ("merge_runs",),
@@ -231,4 +234,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

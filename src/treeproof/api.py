@@ -13,7 +13,16 @@ from treeproof.query.arithmetic import Arithmetic, rename_domain, takes_domain
 from treeproof.query.domain import Domain
 from treeproof.query.goals import Goal
 from treeproof.query.paper_protocol import PaperProtocol
-from treeproof.query.perturbations import Ball, Box, LInf, PerFeature, is_priced
+from treeproof.query.perturbations import (
+    Ball,
+    Box,
+    LInf,
+    PerFeature,
+    as_perturbation,
+    is_priced,
+    refuse_as_labels,
+)
+from treeproof.results.columns import source_of
 from treeproof.results.results import Results
 
 if TYPE_CHECKING:
@@ -58,12 +67,6 @@ class AskOptions(RowOptions, total=False):
     """The same, where proofs can be kept."""
 
     evidence: bool
-
-
-class ShownOptions(AskOptions, total=False):
-    """The same, and how progress is shown; `verify` explains them."""
-
-    progress: Progress
 
 
 class AnchorOptions(TypedDict, total=False):
@@ -153,11 +156,18 @@ def verify(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
+    goal: Goal | None = None,
+    attacker_class: Any = None,
+    arithmetic: Arithmetic = "float64",
     engine: str | Engine = "exact",
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Decide for every row whether the claim holds everywhere in a set around it.
 
@@ -170,28 +180,27 @@ def verify(
     y : array-like of shape (n_rows,), optional
         Labels that the rows should have, as the model's library reports them; by default the
         model's own labels.
-    perturbation : LInf, L1, L2, L0, Cost or Box
-        How a row may change, with a radius or budget.
+    perturbation : float, LInf, L1, L2, L0, Cost or Box
+        How a row may change, with a radius or budget; a number is the radius of a plain LInf.
+    goal : KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, optional
+        What must hold; by default the label is kept.
+    attacker_class : object, optional
+        Only rows of this class are attacked; all others stay as they are.
+    arithmetic : {"float64", "real"}
+        What rows are: doubles (the default), which the deployed model rounds to its own input
+        precision first, or real numbers compared with its thresholds, as in the literature. For
+        models that take doubles as they are, both are the same.
     engine : str or engine
         Name of an engine, or one with options such as ``multilevel(T=2, L=1)``.
+    time_limit_s, node_limit, memory_limit_mb : float, int and float
+        Limits per row; a row that needs more is 'unknown'. By default only memory is limited.
+    evidence : bool
+        Prove every answer once more, on record, for ``treeproof check``; limits hold for each.
     n_jobs : int
         Threads over rows; -1 for all cores.
-    **options
-        What else is asked, and how long it may take:
-
-        * ``goal`` (`KeepsLabel`, `AvoidsTarget`, `ScoreWithin` or `ScoreChange`): what must hold;
-          by default the label is kept.
-        * ``arithmetic`` ("float64" or "real"): what rows are: doubles (the default), which the
-          deployed model rounds to its own input precision first, or real numbers compared with its
-          thresholds, as in the literature. For models that take doubles as they are, both are the
-          same.
-        * ``attacker_class``: only rows of this class are attacked; all others stay as they are.
-        * ``time_limit_s``, ``node_limit``, ``memory_limit_mb``: limits per row; a row that needs
-          more is 'unknown'. By default only memory is limited, to 4096 MB.
-        * ``evidence`` (bool): prove every answer once more, on record, for ``treeproof check``;
-          limits hold for each.
-        * ``progress`` (bool or callable): show a bar of the rows that are answered, by tqdm where
-          it is installed, or call a function with their number and that of all rows.
+    progress : bool or callable
+        Show a bar of the rows that are answered, by tqdm where it is installed, or call a function
+        with their number and that of all rows.
 
     Returns
     -------
@@ -200,18 +209,33 @@ def verify(
     """
     from treeproof.search.question import Question
 
-    refuse_others("verify", options, ShownOptions)
-    if perturbation is None:
-        raise InvalidInput("'perturbation' must say how rows may change, such as LInf(0.1).")
-    if isinstance(perturbation, Ball) and perturbation.eps is None:
-        name = type(perturbation).__name__
+    refuse_as_labels(y)
+    moves = as_perturbation(perturbation)
+    if moves is None:
+        raise InvalidInput(
+            "'perturbation' must say how rows may change, such as 0.1 or LInf(0.1). Got none."
+        )
+    if isinstance(moves, Ball) and moves.eps is None:
+        name = type(moves).__name__
         raise InvalidInput(
             f"To verify, {name} must have a radius, such as {name}(0.1). Got none."
             " Ask treeproof.radius for the radius itself."
         )
-    progress = options.pop("progress", False)
-    question = Question(kind="verify", perturbation=perturbation, engine=engine, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = Question(
+        kind="verify",
+        perturbation=moves,
+        engine=engine,
+        goal=goal,
+        arithmetic=arithmetic,
+        attacker_class=attacker_class,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+        evidence=evidence,
+    )
+    found = question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    found.source = source_of(X)
+    return found
 
 
 def radius(
@@ -220,10 +244,17 @@ def radius(
     y: Any = None,
     perturbation: Ball | None = None,
     *,
+    goal: Goal | None = None,
+    attacker_class: Any = None,
+    arithmetic: Arithmetic = "float64",
     engine: str | Engine = "exact",
     search: PaperProtocol | None = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    evidence: bool = False,
     n_jobs: int = 1,
-    **options: Unpack[ShownOptions],
+    progress: Progress = False,
 ) -> Results:
     """Find the minimal perturbation of every row, or its cheapest change.
 
@@ -234,14 +265,16 @@ def radius(
     perturbation : LInf, L1, L2, L0 or Cost, optional
         What changes cost and which there are: scales or prices, directions, frozen features,
         bounds, domain; without a radius or budget. By default a plain LInf.
+    goal, attacker_class, arithmetic
+        See `verify`.
     engine : str or engine
         Name of an engine, or one with options. Bounding engines give lower bounds.
     search : PaperProtocol, optional
         Search as the paper does, in ten steps, instead of exactly.
-    n_jobs, **options
-        See `verify`: ``goal``, ``arithmetic``, ``attacker_class``, ``time_limit_s``,
-        ``node_limit``, ``memory_limit_mb`` (limits count over all radii that are tried for a row),
-        ``evidence`` and ``progress``.
+    time_limit_s, node_limit, memory_limit_mb
+        See `verify`; they count over all radii that are tried for a row.
+    evidence, n_jobs, progress
+        See `verify`.
 
     Returns
     -------
@@ -250,15 +283,28 @@ def radius(
     """
     from treeproof.search.question import Question
 
-    refuse_others("radius", options, ShownOptions)
-    ball = _without_radius(perturbation, "LInf(scale=...)")
+    refuse_as_labels(y)
+    ball = _without_radius(perturbation, "LInf(scale=...)", "treeproof.verify")
     if search is not None and not isinstance(search, PaperProtocol):
         raise InvalidInput(f"'search' must be a PaperProtocol() or left out. Got {search!r}.")
     if search is not None and is_priced(ball):
         raise UnsupportedQuery("The paper's search is about plain LInf balls. Leave out 'search'.")
-    progress = options.pop("progress", False)
-    question = Question(kind="radius", perturbation=ball, engine=engine, search=search, **options)  # type: ignore[misc] # popped
-    return question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    question = Question(
+        kind="radius",
+        perturbation=ball,
+        engine=engine,
+        search=search,
+        goal=goal,
+        arithmetic=arithmetic,
+        attacker_class=attacker_class,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+        evidence=evidence,
+    )
+    found = question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
+    found.source = source_of(X)
+    return found
 
 
 @takes_domain
@@ -266,7 +312,7 @@ def unimportant_features(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
     goal: Goal | None = None,
     arithmetic: Arithmetic = "float64",
@@ -279,7 +325,7 @@ def unimportant_features(
     ----------
     model, X, y
         See `verify`.
-    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+    perturbation : float, LInf, L1, L2, L0, Cost or Box, optional
         How far the one feature may move: within a radius or budget, or anywhere in a box; by
         default anywhere at all. A group of a domain is one feature.
     goal, arithmetic, n_jobs, progress
@@ -292,13 +338,14 @@ def unimportant_features(
     """
     from treeproof.search.features import scan_features
 
-    if isinstance(perturbation, Ball) and perturbation.eps is None:
-        name = type(perturbation).__name__
+    given = as_perturbation(perturbation)
+    if isinstance(given, Ball) and given.eps is None:
+        name = type(given).__name__
         raise InvalidInput(
             f"{name} must have a radius here, such as {name}(0.1). Got none."
             " Ask treeproof.feature_radius for the radius itself."
         )
-    moves = Box(-math.inf, math.inf) if perturbation is None else perturbation
+    moves = Box(-math.inf, math.inf) if given is None else given
     query = _query(model, X, y, moves, n_jobs, goal=goal, arithmetic=arithmetic)
     question = {"kind": "unimportant_features"}
     return scan_features(query, question, n_jobs=n_jobs, progress=progress)
@@ -343,7 +390,7 @@ def anchor_features(
     model: Any,
     X: Any,
     y: Any = None,
-    perturbation: LInf | Box | None = None,
+    perturbation: float | LInf | Box | None = None,
     *,
     engine: str | Engine = "exact",
     n_jobs: int = 1,
@@ -357,7 +404,7 @@ def anchor_features(
     ----------
     model, X, y
         See `verify`.
-    perturbation : LInf or Box, optional
+    perturbation : float, LInf or Box, optional
         How the other features may move; by default anywhere at all.
     engine : str or engine
         Engine that proves sets; complete ones also prove that no feature can be left out.
@@ -381,7 +428,8 @@ def anchor_features(
     from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("anchor_features", options, AnchorOptions)
-    if isinstance(perturbation, LInf) and perturbation.eps is None:
+    moves = as_perturbation(perturbation)
+    if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     chosen = engine_named(engine)
     budget = Budget(
@@ -389,7 +437,7 @@ def anchor_features(
         node_limit=options.pop("node_limit", 2**62),
     )
     progress = options.pop("progress", False)
-    query = _query_around(model, X, y, perturbation, n_jobs, **options)
+    query = _query_around(model, X, y, moves, n_jobs, **options)
     require_support(chosen, query)
     wanted = Wanted.of(query.ensemble)
     if isinstance(chosen, ExactEngine) and query.pricing is None:
@@ -404,7 +452,7 @@ def reasons(
     model: Any,
     X: Any,
     y: Any = None,
-    domain: Domain | LInf | Box | None = None,
+    domain: float | Domain | LInf | Box | None = None,
     *,
     minimum: bool = False,
     intervals: bool = False,
@@ -421,7 +469,7 @@ def reasons(
     ----------
     model, X, y
         See `verify`.
-    domain : Domain, Box or LInf, optional
+    domain : float, Domain, Box or LInf, optional
         Which values features can have; by default all numbers. Rows must lie in it. In a `Domain`,
         or a Box with one, a group of columns is one feature, and categories and missing values
         change as it says.
@@ -461,18 +509,19 @@ def reasons(
     from treeproof.search.reasons import Wanted, find_reasons
 
     refuse_others("reasons", options, ReasonOptions)
-    if isinstance(domain, LInf) and domain.eps is None:
+    moves = as_perturbation(domain)
+    if isinstance(moves, LInf) and moves.eps is None:
         raise InvalidInput("LInf must have a radius here, such as LInf(0.1). Got none.")
     given: dict[str, Any] = dict(options)
     limits = {name: given.pop(name) for name in LIMITS if name in given}
     asked = {name: given.pop(name) for name in ("goal", "arithmetic") if name in given}
     shared = {"n_jobs": n_jobs, "evidence": given.pop("evidence", False)}
     shared["progress"] = given.pop("progress", False)
-    if shared["evidence"] and isinstance(domain, LInf):
+    if shared["evidence"] and isinstance(moves, LInf):
         raise InvalidInput("'evidence' needs a domain that is a Box, or none. Got an LInf.")
-    if isinstance(domain, Domain):
-        domain = Box(-math.inf, math.inf, domain)
-    query = _query_around(model, X, y, domain, n_jobs, **asked)
+    if isinstance(moves, Domain):
+        moves = Box(-math.inf, math.inf, moves)
+    query = _query_around(model, X, y, moves, n_jobs, **asked)
     wanted = Wanted.of(query.ensemble, minimum=minimum, intervals=intervals, **given)
     if query.pricing is not None:
         return find_anchors(ExactEngine(), query, wanted, Budget(**limits), **shared)
@@ -494,7 +543,7 @@ class ProveOptions(TypedDict, total=False):
 def prove(
     model: Any,
     claim: Property,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     **options: Unpack[ProveOptions],
 ) -> Any:
@@ -506,11 +555,11 @@ def prove(
         A loaded model, or anything that `load` takes.
     claim : Stable, Fair, Monotone, HighConfidence, Redundant, SmallNeighbourhood or ScoreRange
         The property.
-    domain : Box or LInf
-        The inputs: a `Box`; with rows, also an `LInf` with a radius. Inputs are doubles, which the
-        deployed model rounds to its own precision. Features that hold categories take the codes
-        that the model knows, within the box; around rows they stay as they are, unless they are
-        what the property changes.
+    domain : Box, LInf or float
+        The inputs: a `Box`; with rows, also an `LInf` with a radius, or that radius. Inputs are
+        doubles, which the deployed model rounds to its own precision. Features that hold
+        categories take the codes that the model knows, within the box; around rows they stay as
+        they are, unless they are what the property changes.
     X : array-like or data frame of shape (n_rows, n_features), optional
         Rows around which the domain is; missing values stay missing.
     **options
@@ -540,7 +589,7 @@ def prove(
 def largest_change(
     model: Any,
     features: Features,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     *,
     label: object = None,
@@ -575,7 +624,7 @@ def largest_change(
 
 def score_range(
     model: Any,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     *,
     label: object = None,
@@ -615,7 +664,7 @@ class DiffOptions(ProveOptions, total=False):
 def diff(
     first: Any,
     second: Any,
-    domain: Box | LInf,
+    domain: float | Box | LInf,
     X: Any = None,
     **options: Unpack[DiffOptions],
 ) -> Any:
@@ -659,14 +708,14 @@ def diff(
     return results[0] if X is None else results
 
 
-def _inquiry(function: str, domain: Box | LInf, X: Any, options: Any) -> Inquiry:
+def _inquiry(function: str, domain: float | Box | LInf, X: Any, options: Any) -> Inquiry:
     from treeproof.engines.base import Budget
     from treeproof.search.proving import Inquiry
 
     refuse_others(function, options, ProveOptions)
     limits = {name: options.pop(name) for name in LIMITS if name in options}
     budget = Budget(**({"time_limit_s": 60.0} | limits))
-    return Inquiry(domain=domain, X=X, budget=budget, **options)
+    return Inquiry(domain=as_perturbation(domain), X=X, budget=budget, **options)
 
 
 def loaded(model: Any) -> Model:
@@ -674,12 +723,13 @@ def loaded(model: Any) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _without_radius(perturbation: Ball | None, example: str) -> Ball:
+def _without_radius(perturbation: Ball | None, example: str, verify: str = "") -> Ball:
     ball = LInf() if perturbation is None else perturbation
     if not isinstance(ball, Ball) or ball.eps is not None:
+        remedy = f" Ask {verify} whether the claim holds within it." if verify else ""
         raise InvalidInput(
             "A radius is searched with an LInf, L1, L2, L0 or Cost without a limit, such as"
-            f" {example}. Got {perturbation!r}."
+            f" {example}. Got {perturbation!r}.{remedy}"
         )
     return ball
 

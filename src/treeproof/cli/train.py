@@ -231,7 +231,7 @@ class _Data:
 
     def frame(self) -> Any:
         """A data frame, which is how scikit-learn learns names; an array without names."""
-        from treeproof.results.results import frame_of
+        from treeproof.results.columns import frame_of
 
         if self.names:
             with contextlib.suppress(BackendMissing):

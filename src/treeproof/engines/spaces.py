@@ -38,11 +38,13 @@ def rank_space(ensemble: Ensemble) -> Space:
     return space_of(ensemble, trees.feature, np.concatenate(node), np.concatenate(last))
 
 
-@lru_cache(maxsize=16)
 def axis_space(ensemble: Ensemble, axes: Axes) -> Space:
     """The space of questions with costs or domains."""
-    node = np.repeat(np.arange(len(axes.node_axis)), np.diff(axes.left_start))
-    return space_of(ensemble, axes.node_axis, node, axes.left_runs)
+    if axes not in ensemble._cache:  # axes are the same object for all questions with these atoms
+        node = np.repeat(np.arange(len(axes.node_axis)), np.diff(axes.left_start))
+        ensemble._cache[axes] = space_of(ensemble, axes.node_axis, node, axes.left_runs)
+    space: Space = ensemble._cache[axes]
+    return space
 
 
 @lru_cache(maxsize=16)

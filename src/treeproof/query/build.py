@@ -21,6 +21,7 @@ from treeproof.query.perturbations import (
     Box,
     in_order,
     is_priced,
+    refuse_as_labels,
     require_perturbation,
     resolve,
     warn_of_categories,
@@ -50,6 +51,7 @@ def build_query(
     and `numbers` are those of the rows in their data, for what is said of them.
     """
     require_perturbation(perturbation)
+    refuse_as_labels(y)
     if goal is not None and not isinstance(goal, Goal):
         raise InvalidInput(
             "'goal' must be a KeepsLabel, AvoidsTarget, ScoreWithin or ScoreChange, with its"

@@ -10,7 +10,7 @@ import operator
 import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,7 @@ from treeproof.errors import InvalidInput
 from treeproof.files import prepare_records, replacing
 from treeproof.model.rows import objects
 from treeproof.query.description import plain
+from treeproof.results.columns import array_of
 from treeproof.results.numbers import counted
 from treeproof.results.results import FloatArray, Results
 
@@ -37,6 +38,7 @@ UNDERWAY, COMPLETE = "underway", "complete"
 """Values of the header's `state`; equally long, so that one can be written over the other."""
 
 _Number = Annotated[float, msgspec.Meta(ge=0.0)] | Literal["inf"] | None
+_Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None
 _Value = float | Literal["inf", "-inf"] | None
 
 
@@ -57,6 +59,9 @@ class _Row(msgspec.Struct, kw_only=True):
     statistics: dict[str, Any]
     values: list[_Value] | None = None
     eps: _Number | msgspec.UnsetType = msgspec.UNSET
+    cost: _Number = None
+    probability: _Share = None
+    witness_probability: _Share = None
     shown: dict[str, float] = {}
 
 
@@ -75,7 +80,8 @@ prepare_records(_Header, list[_Row])
 
 
 _BOUNDS = ("lower", "upper", "witness_distance", "seconds")
-_OPTIONAL = ("predicted", "witness_label", "evidence", "id", "eps")
+_OPTIONAL_NUMBERS = ("cost", "probability", "witness_probability", "eps")
+_OPTIONAL = ("predicted", "witness_label", "evidence", "id", *_OPTIONAL_NUMBERS)
 """Files without them, and without `values`, are read, too."""
 
 
@@ -129,13 +135,14 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
     columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
     for name in ("values", *_OPTIONAL):
         if getattr(results, name) is not None:
-            columns[name] = _plain_column(getattr(results, name))
+            columns[name] = _plain_column(array_of(getattr(results, name)))
     if "witness_label" in columns:
         # A row without any value that breaks its own claim is written as no witness, so no label.
         labels = zip(has_witness, columns["witness_label"], strict=True)
         columns["witness_label"] = [label if has_one else None for has_one, label in labels]
     # Of the witness as it is shown only what differs from it: mostly nothing, or few features.
-    shown = (results.as_shown != results.witness) & ~np.isnan(results.as_shown)
+    as_shown = results.as_shown
+    shown = (as_shown != results.witness) & ~np.isnan(as_shown)
     differs = shown.any(axis=1).tolist()
     counted = {name: _plain_column(values) for name, values in results.statistics.items()}
     names = tuple(columns)
@@ -144,7 +151,7 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
         record["statistics"] = {name: values[i] for name, values in counted.items()}
         if differs[i]:
             features = np.flatnonzero(shown[i]).tolist()
-            record["shown"] = {str(f): float(results.as_shown[i, f]) for f in features}
+            record["shown"] = {str(f): float(as_shown[i, f]) for f in features}
         yield record
 
 
@@ -305,6 +312,10 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     n_features = int(header["model"]["n_features"])
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
     witness = _matrix(rows, "witness", n_features)
+    columns: dict[str, Any] = {name: _numbers(rows, name) for name in _BOUNDS}
+    for name in filter(partial(_all_have, rows), _OPTIONAL):
+        read = _numbers if name in _OPTIONAL_NUMBERS else _objects
+        columns[name] = read(rows, name)
     return Results(
         row=np.array([record["row"] for record in rows], dtype=np.int64),
         label=_objects(rows, "label"),
@@ -317,12 +328,7 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
         statistics={name: _counted(rows, name) for name in names},
         header=header,
         values=_matrix(rows, "values", n_features) if _all_have(rows, "values") else None,
-        **{
-            name: _numbers(rows, name) if name == "eps" else _objects(rows, name)
-            for name in _OPTIONAL
-            if _all_have(rows, name)
-        },
-        **{name: _numbers(rows, name) for name in _BOUNDS},
+        **columns,
     )
 
 

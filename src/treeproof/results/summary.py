@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from treeproof.errors import listed
 from treeproof.results.curves import attacked_rows, count_broken, count_certified
 from treeproof.results.numbers import counted, digits_above, digits_below, plainly
 
@@ -20,6 +21,12 @@ EXACT_UP_TO = 1_000_000
 """Medians of more numbers than this are taken from bins, to a relative 0.1 %."""
 
 _DIGITS = 6
+
+_ENOUGH = 20
+"""Rows from which a column without any fraction is taken to hold whole numbers."""
+
+_NAMED = 4
+"""So many columns are named in a sentence."""
 
 _BIN_SHIFT = 42
 """Bits of a double below its first ten binary places: what numbers of one bin may differ in."""
@@ -77,6 +84,49 @@ class RunningStats:
 
 
 @dataclass(slots=True)
+class WholeColumns:
+    """Which columns hold whole numbers in every row, and fractions in some witness."""
+
+    names: list[str] = field(default_factory=list)
+    n_rows: int = 0
+    _is_whole: NDArray[np.bool_] | None = None
+    _has_fraction: NDArray[np.bool_] | None = None
+
+    def add(self, results: "Results") -> None:
+        """Take in a block of answers."""
+        if results.values is None:
+            return
+        whole: NDArray[np.bool_] = np.asarray(
+            (np.floor(results.values) == results.values) | np.isnan(results.values)
+        )
+        witness = results.witness
+        fraction = np.isfinite(witness) & (np.floor(witness) != witness)
+        if self._is_whole is None or self._has_fraction is None:
+            model = results.header.get("model", {})
+            names = model.get("feature_names") or range(whole.shape[1])
+            self.names = [str(name) for name in names]
+            self._is_whole = np.ones(whole.shape[1], dtype=bool)
+            self._has_fraction = np.zeros(whole.shape[1], dtype=bool)
+        self._is_whole &= whole.all(axis=0)
+        self._has_fraction |= fraction.any(axis=0)
+        self.n_rows += len(results)
+
+    def line(self) -> str:
+        """Say it, and what keeps them whole; nothing where there are too few rows to tell."""
+        if self.n_rows < _ENOUGH or self._is_whole is None or self._has_fraction is None:
+            return ""
+        found = np.flatnonzero(self._is_whole & self._has_fraction).tolist()
+        if not found:
+            return ""
+        named = [self.names[feature] for feature in found[:_NAMED]]
+        more = [f"{len(found) - _NAMED:,} more"] if len(found) > _NAMED else []
+        return (
+            f"whole numbers in the rows, fractions in the answers: {listed(named + more)}; a Domain"
+            " keeps them whole (Domain.from_frame guesses one)"
+        )
+
+
+@dataclass(slots=True)
 class RunSummary:
     """Counts and averages of answers.
 
@@ -98,11 +148,13 @@ class RunSummary:
     seconds: RunningStats = field(default_factory=RunningStats)
     proved: dict[float, int] = field(default_factory=dict)
     broken: dict[float, int] = field(default_factory=dict)
+    whole: WholeColumns = field(default_factory=WholeColumns)
 
     def add(self, results: "Results") -> None:
         """Take in a block of answers."""
         self.n_rows += len(results)
         results = results.take(attacked_rows(results))
+        self.whole.add(results)
         self.n_attacked += len(results)
         self.n_exact += int(results.exact.sum())
         self.verdicts.update(results.verdict.tolist())
@@ -165,6 +217,7 @@ class RunSummary:
             )
         if self.n_attacked == 0:
             return lines[:1]
+        lines += filter(None, [self.whole.line()])
         lines.append(
             f"time per row: median {_time(self.seconds.median)}, mean {_time(self.seconds.mean)},"
             f" longest {_time(self.seconds.largest)}"

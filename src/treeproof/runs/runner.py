@@ -26,8 +26,10 @@ from treeproof.query.perturbations import (
     Box,
     LInf,
     PerRow,
+    as_perturbation,
     asks_radius,
     in_order,
+    refuse_as_labels,
     warn_of_categories,
 )
 from treeproof.results.numbers import ColumnFormats
@@ -82,7 +84,7 @@ def run(
     model: Any,
     data: Any,
     y: Any = None,
-    perturbation: Ball | Box | None = None,
+    perturbation: float | Ball | Box | None = None,
     *,
     out: str | PathLike[str] | None = None,
     resume: bool = False,
@@ -99,7 +101,7 @@ def run(
         A data file, read in chunks, or rows in memory.
     y : array-like, optional
         Labels of rows in memory.
-    perturbation : LInf, L1, L2, L0, Cost or Box, optional
+    perturbation : float, LInf, L1, L2, L0, Cost or Box, optional
         How a row may change. With a radius or budget, or as a box, rows are verified; otherwise the
         least radius or budget is what is asked for. By default a plain LInf.
     out : str or path, optional
@@ -131,7 +133,8 @@ def run(
     """
     refuse_others("run", options, RunOptions)
     asked = loaded(model)
-    ball = LInf() if perturbation is None else perturbation
+    refuse_as_labels(y)
+    ball = LInf() if perturbation is None else as_perturbation(perturbation)
     if isinstance(ball, LInf | Box):  # without names, so that workers need no data frames
         warn_of_categories(ball, asked.feature_names, asked.ensemble.is_categorical)
         ball = in_order(ball, asked.feature_names, asked.n_features)

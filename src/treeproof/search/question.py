@@ -27,7 +27,7 @@ from treeproof.results.numbers import ColumnFormat, ColumnFormats
 from treeproof.results.results import FloatArray, Results
 from treeproof.results.run_file import header_record
 from treeproof.search.progress import Progress, telling
-from treeproof.search.shown import shown_points
+from treeproof.search.shown import shown_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +253,7 @@ def assemble_results(
             query, found, evidence, asks_radius=is_radius, n_jobs=n_jobs, divisions=divisions
         )
     predicted = np.full(len(query), None, dtype=object)
-    shown, has_witness = found.witness.copy(), np.flatnonzero(~np.isnan(found.witness).all(axis=1))
-    if has_witness.size:
-        formats = ColumnFormats(query.rows) if formats is None else formats
-        shown[has_witness] = shown_points(query, has_witness, found.witness[has_witness], formats)
+    shown: dict[str, Any] = {**shown_columns(query, found.witness, formats)}
     results = dataclasses.replace(
         found,
         label=query.class_labels(query.labels),
@@ -266,7 +263,7 @@ def assemble_results(
         header=header_record(model_words(query), question | query.description),
         # A copy: rows that need no rounding may be the caller's own array.
         values=query.rows.copy(),
-        shown=shown,
+        **shown,
         predicted=predicted if query.predicted is None else query.class_labels(query.predicted),
     )
     if evidence is not None:
