@@ -55,6 +55,9 @@ class LaterColumn:
     def __len__(self) -> int:
         return len(self._at)
 
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
     def __getitem__(self, selection: Any) -> Any:
         at = self._at[selection]
         return self._known.rows(np.atleast_1d(at))[0 if np.ndim(at) == 0 else slice(None)]

@@ -160,7 +160,7 @@ print("over")
 def test_one_core_is_not_shared_for_long(tmp_path: Path) -> None:
     """Where there is one core, plain Python would keep the compiler from ending."""
     program = """
-plain._core_count = lambda: 1
+plain.usable_processors = lambda: 1
 ball_distances.plain_s = 2 * plain.ALONE_S
 ask()
 print("numba" in sys.modules)

@@ -25,6 +25,7 @@ from treeproof.errors import InvalidInput
 from treeproof.kernels.core.cache import has_machine_code
 from treeproof.kernels.core.clock import TooSlow, current
 from treeproof.kernels.core.compiler import EntryPoint
+from treeproof.kernels.core.processors import usable_processors
 
 CALL_S = 1.0
 """A call that takes longer as plain Python is begun again as machine code."""
@@ -108,7 +109,7 @@ def _begin(entry: EntryPoint, *arguments: Any) -> Any:
     """Run a call as plain Python, or, when that takes too long, wait for machine code."""
     written = [array for array in _arrays(arguments) if array.flags.writeable]
     is_small = sum(array.nbytes for array in written) <= MOST_COPIED_BYTES
-    if is_small and (entry.plain_s <= ALONE_S or _core_count() > 1):
+    if is_small and (entry.plain_s <= ALONE_S or usable_processors() > 1):
         before = [(array, array.copy()) for array in written]
         began = time.perf_counter()
         deadline = min(
@@ -148,12 +149,6 @@ def _arrays(arguments: Any) -> Iterator[np.ndarray]:
             yield argument
         elif isinstance(argument, tuple):
             yield from _arrays(argument)
-
-
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _watched_calls: dict[int, float] = {}
