@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treeproof.cli.console import print_json, printable
+from treeproof.cli.console import print_json
 from treeproof.cli.options import (
     FILE,
     Command,
@@ -17,7 +17,7 @@ from treeproof.cli.options import (
     load_options,
 )
 from treeproof.cli.run_output import EXIT_REJECTED
-from treeproof.errors import InvalidInput
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     import numpy as np

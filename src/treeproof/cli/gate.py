@@ -34,7 +34,6 @@ gate_options = all_of(
     ),
 )
 _SAME = ("goal", "arithmetic", "attacker_class", "labels")
-_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -154,20 +153,16 @@ class Gate:
         Rows are called what this run calls them, or the earlier one where this one does not.
         Refused where the rows, or the radii at which they are known to be verified, are others.
         """
-        import itertools
-
         import numpy as np
 
         from treeproof.results.curves import certified_rows
-        from treeproof.results.run_file import table_of
 
         before = self._baseline
         position = {row: at for at, row in enumerate(before.row.tolist())}
         is_proved, limits = np.zeros(len(before), dtype=bool), np.full(len(before), np.nan)
         names = np.full(len(before), None) if before.id is None else before.id.copy()
-        records, n_rows = runner.records(), runner.tally.n_rows
-        while block := list(itertools.islice(records, _BLOCK)):
-            table = table_of(runner.header, block)
+        n_rows = runner.tally.n_rows
+        for table in runner.tables():
             there = [position[row] for row in table.row.tolist() if row in position]
             if n_rows != len(before) or len(there) != len(table):
                 raise self._other_rows(f"It has {len(before)}, this one {n_rows}.")

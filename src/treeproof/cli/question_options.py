@@ -112,7 +112,12 @@ _ANSWER_OPTIONS = all_of(
         help="Time limit per row; a row that needs more is undecided.",
     ),
     _engine("--node-limit", type=POSITIVE, help="Limit of branching nodes per row."),
-    _output("--out", metavar="RUN", type=FILE, help="Save the answers as a run file."),
+    _output(
+        "--out",
+        metavar="FILE",
+        type=FILE,
+        help="Save the answers: as a run file (.jsonl, .parquet), or as a table (.csv, .xlsx).",
+    ),
     _output(
         "--format",
         "output_format",
@@ -204,6 +209,7 @@ class QuestionOptions:
     def parse(cls, options: dict[str, Any]) -> "QuestionOptions":
         """Sort the options of a command line, and read the threat model."""
         from treeproof.query.threats import ThreatModel, load_threat
+        from treeproof.results.sheets import is_table
 
         left = dict(options)
 
@@ -233,6 +239,12 @@ class QuestionOptions:
                 "attacker_class",
             )
         )
+        for name in ("resume", "evidence"):
+            if left.get(name) and is_table(left["out"] or ""):
+                raise click.UsageError(
+                    f"--{name} needs a run file, which holds all that was found. Got the table"
+                    f" '{left['out']}': give --out a .jsonl or .parquet file."
+                )
         if left.get("resume") and left["out"] is None:
             raise click.UsageError("--resume needs a run file: give it with --out.")
         return cls(
@@ -243,6 +255,13 @@ class QuestionOptions:
             **take("resume", "dask", "evidence", "only", "sort"),
             loading=left,
         )
+
+    @property
+    def writes_table(self) -> bool:
+        """Whether the answers are saved as a table, and so when all are there."""
+        from treeproof.results.sheets import is_table
+
+        return self.out is not None and is_table(self.out)
 
     @property
     def goal(self) -> "ScoreChange | None":

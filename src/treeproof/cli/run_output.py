@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treeproof.cli.console import console, print_note, printable
-from treeproof.errors import InvalidInput
+from treeproof.cli.console import console, print_note
+from treeproof.errors import InvalidInput, printable
 
 if TYPE_CHECKING:
     from treeproof.cli.gate import Gate
@@ -25,7 +25,6 @@ EXIT_UNDECIDED = EXIT_REJECTED = 3
 
 
 ROWS_SHOWN = 20
-RUN_ENDINGS = ("", ".jsonl", ".ndjson", ".json", ".parquet")
 _PRINT_BYTES = 1 << 16
 _TEXT_COLUMNS = {
     *("id", "label", "verdict", "radius", "becomes", "note"),
@@ -56,6 +55,7 @@ def conclude(
         print_row_table,
     )
     from treeproof.query.arithmetic import in_words
+    from treeproof.results.sheets import save_table
     from treeproof.results.threat import threat_lines
 
     arithmetic = in_words(runner.header)
@@ -65,11 +65,13 @@ def conclude(
         print_json_rows(head, runner.records(*chosen), runner.header)
     elif options.output_format == "csv":
         print_note(f"arithmetic: {arithmetic}.")
-        print_csv_rows(runner.records(*chosen), runner.header)
+        print_csv_rows(lambda: runner.tables(*chosen))
     else:
         for line in (*lines, *threat_lines(runner.header), f"arithmetic: {arithmetic}"):
             click.echo(printable(line))
         print_row_table(runner, options)
+    if options.writes_table and run.is_complete:
+        save_table(options.out or "", lambda: runner.tables(*chosen))
     failure = None
     if run.is_complete and gate is not None and verified is not None:
         failure = gate.failure(runner, *verified)
@@ -174,11 +176,10 @@ def check_out(path: str, what: str = "The run file") -> None:
     from treeproof.files import unwritable
 
     target = Path(path)
-    if what == "The run file" and target.suffix.lower() not in RUN_ENDINGS:
-        raise InvalidInput(
-            f"A run file must be JSON lines (.jsonl) or Parquet (.parquet). Got '{path}'."
-            " For a table in CSV take --format csv, which prints it."
-        )
+    if what == "The run file":
+        from treeproof.results.run_file import check_ending
+
+        check_ending(path)
     try:
         is_other = target.exists() and not target.is_file()
         has_folder = target.parent.is_dir()

@@ -410,18 +410,26 @@ class Results:
         return results_html(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a run file: JSON lines, a header record and one record per row.
+        """Write a run file, which `load_results` reads back, or a table for spreadsheets.
 
         An existing file is replaced in one step, or left alone when that fails.
 
         Parameters
         ----------
         path : str or path
-            Where to; the ending ``.jsonl`` is a convention.
+            Where to. The ending says what is written: ``.jsonl``, or none, for JSON lines with a
+            header record and one record per row; ``.parquet`` for the same as Parquet; ``.csv`` and
+            ``.xlsx`` for the columns of ``to_frame(changes=True)``, in numbers and names as they
+            are typed in.
         """
-        from treeproof.results.run_file import save_results
+        from treeproof.results.run_file import check_ending, save_results
+        from treeproof.results.sheets import is_table, save_table
 
-        save_results(self, path)
+        check_ending(path, or_table=True)
+        if is_table(path):
+            save_table(path, lambda: [self])
+        else:
+            save_results(self, path)
 
 
 _COLUMNS = tuple(

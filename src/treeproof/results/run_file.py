@@ -34,6 +34,10 @@ FORMAT = 1
 AS_FINISHED = "as finished"
 """Value of the header's `order` where rows are written as they are answered."""
 
+RUN_ENDINGS = ("", ".jsonl", ".ndjson", ".json", ".parquet")
+TABLE_ENDINGS = (".csv", ".xlsx")
+"""Endings of files of answers: run files, which are read back, and tables, which are not."""
+
 UNDERWAY, COMPLETE = "underway", "complete"
 """Values of the header's `state`; equally long, so that one can be written over the other."""
 
@@ -167,10 +171,26 @@ def number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
+def check_ending(path: str | PathLike[str], *, or_table: bool = False) -> None:
+    """Refuse a file whose ending promises another kind than a run file, or also than a table."""
+    ending = Path(path).suffix.lower()
+    if ending in (*RUN_ENDINGS, *(TABLE_ENDINGS if or_table else ())):
+        return
+    kinds = "JSON lines (.jsonl) or Parquet (.parquet)"
+    if or_table:
+        kinds = "JSON lines (.jsonl), Parquet (.parquet), CSV (.csv) or a spreadsheet (.xlsx)"
+    raise InvalidInput(f"Answers are saved as {kinds}, by the ending of the file. Got '{path}'.")
+
+
 def save_results(results: Results, path: str | PathLike[str]) -> None:
     """Write a complete run file; an existing one is replaced in one step."""
     encoder = msgspec.json.Encoder()
     header = results.header | {"n_rows": len(results)}
+    if Path(path).suffix.lower() == ".parquet":
+        from treeproof.results.run_parquet import save_parquet
+
+        save_parquet(header, row_records(results), Path(path))
+        return
     with replacing(path) as file:
         for record in itertools.chain([header], row_records(results)):
             file.write(encoder.encode(record) + b"\n")

@@ -16,6 +16,8 @@ from treeproof.results.results import Results
 _ALWAYS = {"radius": ("radius", "exact", "misclassified"), "verify": ("verdict", "misclassified")}
 _INTERNAL = ("verdict", "exact", "attained", "witness_distance")
 Columns = dict[str, Any]
+CHANGED = (" before", " after")
+"""Ends of the names of columns that say what a feature was and became."""
 
 
 def answer_columns(
@@ -32,8 +34,8 @@ def answer_columns(
     that some row changes.
     """
     said = [results.changes(position) for position in range(len(results))]
-    columns: Columns = {"row": results.row}
-    for name in ("id", "label", "predicted", "probability", "eps"):
+    columns: Columns = {"id": _known(results, "id"), "row": results.row}
+    for name in ("label", "predicted", "probability", "eps"):
         columns[name] = _known(results, name)
     for name in _ALWAYS["radius" if results.asks_radius else "verify"]:
         columns[name] = getattr(results, name)
@@ -74,8 +76,9 @@ def before_and_after(
     for axis in sorted(chosen):
         changes = [row.get(axis) for row in by_axis]
         name = naming.axis(axis[0])
-        columns[f"{name} before"] = _values([c and c.before for c in changes])
-        columns[f"{name} after"] = _values([c and c.shown for c in changes])
+        sides = ([c and c.before for c in changes], [c and c.shown for c in changes])
+        for end, entries in zip(CHANGED, sides, strict=True):
+            columns[f"{name}{end}"] = _values(entries)
     return columns
 
 

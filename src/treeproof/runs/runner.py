@@ -62,6 +62,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("treeproof.runs")
 
+_BLOCK = 4096
+"""Answers that are held at a time where all are looked at."""
+
 Progress = Callable[[int, int | None], None]
 """Called with the rows answered so far, and with all rows where that is known."""
 
@@ -421,6 +424,16 @@ class Runner:
             records = filter(keep or (lambda record: True), parquet_records(self.out)[1])
             return records if key is None else iter(sorted(records, key=key))
         return self.log.records(keep, key)
+
+    def tables(
+        self,
+        keep: Callable[[Record], bool] | None = None,
+        key: Callable[[Record], Any] | None = None,
+    ) -> Iterator[Results]:
+        """Answers of such records, some thousands at a time."""
+        records = self.records(keep, key)
+        while block := list(itertools.islice(records, _BLOCK)):
+            yield table_of(self.header, block)
 
     def first_records(self, n_rows: int | None) -> Iterator[dict[str, Any]]:
         """Records of the rows of the lowest numbers; of all rows without a number."""

@@ -273,9 +273,9 @@ def assemble_results(
 
 def _category_names(query: Query) -> dict[str, list[Any]]:
     return {
-        str(feature): [plain_value(name) for name in query.ensemble.categories.get(feature, ())]
-        for feature in (query.pricing.types.may_become if query.pricing is not None else ())
-        if query.ensemble.categories.get(feature)
+        str(feature): [plain_value(name) for name in names]
+        for feature, names in query.ensemble.categories.items()
+        if names
     }
 
 
@@ -296,8 +296,7 @@ def model_words(query: Query) -> dict[str, Any]:
         "notes": list(provenance.notes),
         "loading": provenance.options,
         "classes": [plain_value(label) for label in ensemble.classes],
-        # Where a witness may change them.
-        **({"categories": _category_names(query)} if query.pricing is not None else {}),
+        **({"categories": named} if (named := _category_names(query)) else {}),
         "n_trees": ensemble.n_trees,
         "n_features": ensemble.n_features,
         "feature_names": list(ensemble.feature_names),
