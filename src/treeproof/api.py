@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -304,6 +304,73 @@ def radius(
     )
     found = question.answer(loaded(model), X, y, n_jobs=n_jobs, progress=progress)
     found.source = source_of(X)
+    return found
+
+
+def recourse(
+    model: Any,
+    X: Any,
+    wanted: Any,
+    perturbation: Ball,
+    *,
+    n_ways: int = 1,
+    step: Mapping[Any, float] | None = None,
+    time_limit_s: float = math.inf,
+    node_limit: int = 2**62,
+    memory_limit_mb: float = 4096.0,
+    n_jobs: int = 1,
+    progress: Progress = False,
+) -> Results:
+    """Find the cheapest ways to the wanted decision, for every row that does not get it.
+
+    Parameters
+    ----------
+    model : Model, model object or path
+        A loaded model, or anything that `load` takes.
+    X : array-like or data frame of shape (n_rows, n_features)
+        Rows; those that the model decides as wanted are left out.
+    wanted : object
+        The class that a way must lead to.
+    perturbation : LInf, L1, L2, L0 or Cost
+        What people can change, and what that costs them. A radius or budget says what they can
+        afford; dearer ways are given all the same, and counted apart.
+    n_ways : int
+        Give so many different ways to each row, if they exist: each next one is the cheapest that
+        leaves some feature of each earlier one as it is.
+    step : dict, optional
+        Steps of features, by name or number: values that change become multiples of them, such as
+        ``{"amount": 100, "rate": 0.25}``. The cheapest ways in such numbers are found, not the
+        cheapest ways rounded.
+    time_limit_s, node_limit, memory_limit_mb
+        Limits for each question about a row, see `verify`.
+    n_jobs, progress
+        See `verify`.
+
+    Returns
+    -------
+    Results
+        One answer for each way, the first of a row with `way` 1. ``lower`` and ``upper`` bound the
+        least cost; a row without any way has one answer, with an infinite cost.
+    """
+    from treeproof.search.question import Question
+    from treeproof.search.recourse import Wishes, find_recourse
+
+    if not isinstance(perturbation, Ball):
+        raise InvalidInput(
+            "'perturbation' must say what changes cost: an LInf, L1, L2, L0 or Cost."
+            f" Got {perturbation!r}."
+        )
+    question = Question(
+        kind="radius",
+        perturbation=perturbation,
+        time_limit_s=time_limit_s,
+        node_limit=node_limit,
+        memory_limit_mb=memory_limit_mb,
+    )
+    wishes = Wishes(wanted=wanted, n_ways=n_ways, step=step or {})
+    found = find_recourse(loaded(model), X, question, wishes, n_jobs=n_jobs, progress=progress)
+    source = source_of(X)
+    found.source = None if source is None else source.take(found.row)
     return found
 
 

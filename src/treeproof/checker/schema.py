@@ -204,6 +204,7 @@ class Row(_Closed):
     id: Label = None
     eps: Real | None = None
     shown: dict[str, float] = {}
+    way: Count = 1
     cost: Real | None = None
     probability: Share | None = None
     witness_probability: Share | None = None

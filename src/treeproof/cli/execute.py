@@ -47,7 +47,7 @@ def run_question(
         engine=options.engine,
         goal=options.goal,
         arithmetic=options.threat.arithmetic,
-        attacker_class=_class_named(model, options.threat.attacker_class),
+        attacker_class=class_named(model, options.threat.attacker_class),
         evidence=options.evidence,
         **options.limits,
     )
@@ -100,7 +100,7 @@ def _check_outputs(options: QuestionOptions, gate: "Gate | None") -> None:
             require_backend("openpyxl", "excel")
 
 
-def _class_named(model: "Model", label: Any) -> Any:
+def class_named(model: "Model", label: Any) -> Any:
     """The class whose label reads like a given one; shells know texts only."""
     alike = [known for known in model.classes if str(known) == str(label)]
     return alike[0] if alike else label

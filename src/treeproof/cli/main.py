@@ -24,6 +24,7 @@ COMMANDS = {
     "verify": "Decide for every row whether the answer holds within a radius.",
     "attack": "Look for near changes of every row that break its label.",
     "curve": "Show the share of rows that is verified at many radii.",
+    "recourse": "Find the cheapest ways to another decision.",
     "report": "Write a page that shows a saved run, or compares two.",
     "reasons": "Say which features fix the answer, and what would change it.",
     "features": "Show which single features, or sets of features, decide the answer.",

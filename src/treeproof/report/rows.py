@@ -148,7 +148,7 @@ def changes_of(run: RunView, i: int, most: int) -> tuple[list[dict[str, str]], i
 def _change(run: RunView, i: int, feature: int) -> dict[str, str]:
     """One feature of a row and of its witness, in words."""
     axis = run.axis_of[feature]
-    rows = run.rows[i], run.results.witness[i], run.results.as_shown[i]
+    rows = run.rows[i], run.results.witness[i], run.shown[i]
     said = run.naming.change(axis, *(row[list(axis)].tolist() for row in rows))
     shown = said.written(run.formats[feature])
     return {
@@ -168,6 +168,8 @@ def radius_words(run: RunView, i: int) -> str:
         return ""
     if run.is_attack and not run.broken[i]:
         return f"≤ {number(digits_above(upper))}"
+    if run.recourse and math.isfinite(upper):
+        return number(digits_above(upper))
     if run.results.asks_radius and run.results.exact[i]:
         return number(digits_below(lower))
     if math.isinf(upper):
@@ -188,6 +190,8 @@ def state_words(run: RunView, i: int) -> str:
         return "broken by this change" if run.has_witness[i] else "no breaking change found"
     if verdict == "unknown":
         return f"undecided: {run.results.reason[i]}" if run.results.reason[i] else "undecided"
+    if run.recourse:
+        return "a way" if run.has_witness[i] else "no way, proved"
     if run.results.asks_radius:
         return "cannot be broken" if math.isinf(run.results.lower[i]) else "exact"
     return verdict

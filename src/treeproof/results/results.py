@@ -89,6 +89,9 @@ class Results:
         What the user knows each row by: a number or a text.
     eps : float64 (n_rows,), optional
         Radius or budget of each row, where each has its own.
+    way : int64 (n_rows,), optional
+        Of recourse, which way of its row this is, from 1 on: rows that have several ways occur as
+        often.
     source : FrameSource, optional
         The kind and the index of the data frame that was asked about; run files do not hold it.
     """
@@ -116,6 +119,7 @@ class Results:
     evidence: NDArray[Any] | None = None
     id: NDArray[Any] | None = None
     eps: FloatArray | None = None
+    way: NDArray[np.int64] | None = None
     source: FrameSource | None = None
 
     @classmethod

@@ -63,6 +63,7 @@ class _Row(msgspec.Struct, kw_only=True):
     statistics: dict[str, Any]
     values: list[_Value] | None = None
     eps: _Number | msgspec.UnsetType = msgspec.UNSET
+    way: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
     cost: _Number = None
     probability: _Share = None
     witness_probability: _Share = None
@@ -137,7 +138,7 @@ def row_records(results: Results) -> Iterator[dict[str, Any]]:
     has_witness = np.asarray(~np.isnan(results.witness).all(axis=1))
     witnesses = iter(_plain_column(results.witness[has_witness]))
     columns["witness"] = [next(witnesses) if has_one else None for has_one in has_witness]
-    for name in ("values", *_OPTIONAL):
+    for name in ("values", "way", *_OPTIONAL):
         if getattr(results, name) is not None:
             columns[name] = _plain_column(array_of(getattr(results, name)))
     if "witness_label" in columns:
@@ -291,7 +292,10 @@ def results_of(header: dict[str, Any], rows: list[dict[str, Any]], path: Any) ->
 
 def check_bounds(results: Results, name: Any) -> None:
     """Refuse answers without bounds, but for boxes, and rows that occur twice."""
-    _, first, counts = np.unique(results.row, return_index=True, return_counts=True)
+    named = np.column_stack([results.row, np.ones_like(results.row)])
+    if results.way is not None:
+        named[:, 1] = results.way
+    _, first, counts = np.unique(named, axis=0, return_index=True, return_counts=True)
     if np.any(counts > 1):
         row = results.row[first[counts > 1][0]]
         raise InvalidInput(f"Every row of {name} must be there once. Got row {row} again.")
@@ -333,6 +337,8 @@ def table_of(header: dict[str, Any], rows: list[dict[str, Any]]) -> Results:
     names = dict.fromkeys(name for record in rows for name in record["statistics"])
     witness = _matrix(rows, "witness", n_features)
     columns: dict[str, Any] = {name: _numbers(rows, name) for name in _BOUNDS}
+    if rows and _all_have(rows, "way"):
+        columns["way"] = np.array([record["way"] for record in rows], dtype=np.int64)
     for name in filter(partial(_all_have, rows), _OPTIONAL):
         read = _numbers if name in _OPTIONAL_NUMBERS else _objects
         columns[name] = read(rows, name)

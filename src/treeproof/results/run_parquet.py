@@ -23,7 +23,7 @@ _TEXTS = ("verdict", "reason", "key")
 _FLAGS = ("exact", "attained")
 _ANY = (
     *("label", "predicted", "witness_label", "statistics", "evidence", "id", "eps", "shown"),
-    *("cost", "probability", "witness_probability"),
+    *("way", "cost", "probability", "witness_probability"),
 )
 """Values of any kind, as JSON text: a label may be a number, a text or a truth value."""
 

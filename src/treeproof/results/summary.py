@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeproof.errors import listed
-from treeproof.results.curves import attacked_rows, count_broken, count_certified
+from treeproof.results.curves import affordable, attacked_rows, count_broken, count_certified
 from treeproof.results.numbers import counted, digits_above, digits_below, plainly
 
 if TYPE_CHECKING:
@@ -149,6 +149,9 @@ class RunSummary:
     proved: dict[float, int] = field(default_factory=dict)
     broken: dict[float, int] = field(default_factory=dict)
     whole: WholeColumns = field(default_factory=WholeColumns)
+    recourse: dict[str, Any] | None = None
+    cost: RunningStats = field(default_factory=RunningStats)
+    n_affordable: int = 0
 
     def add(self, results: "Results") -> None:
         """Take in a block of answers."""
@@ -156,6 +159,11 @@ class RunSummary:
         results = results.take(attacked_rows(results))
         self.whole.add(results)
         self.n_attacked += len(results)
+        self.recourse = results.header.get("recourse")
+        if self.recourse is not None:
+            ways = affordable(results)
+            self.n_affordable += int(ways.sum())
+            self.cost.add(results.upper[ways])
         self.n_exact += int(results.exact.sum())
         self.verdicts.update(results.verdict.tolist())
         self.reasons.update(results.reason[results.reason != ""].tolist())
@@ -195,7 +203,9 @@ class RunSummary:
     def lines(self) -> list[str]:
         """Say in a few lines what was found."""
         rows = self.rows_in_words()
-        if self.asks_radius:
+        if self.recourse is not None:
+            lines = self._recourse_lines(self.recourse)
+        elif self.asks_radius:
             lines = [
                 f"{rows}: radius exact on {self.n_exact:,}, already broken"
                 f" {self.verdicts['falsified']:,}, undecided {self.verdicts['unknown']:,}",
@@ -222,6 +232,33 @@ class RunSummary:
             f"time per row: median {_time(self.seconds.median)}, mean {_time(self.seconds.mean)},"
             f" longest {_time(self.seconds.largest)}"
         )
+        return lines
+
+    def _recourse_lines(self, recourse: dict[str, Any]) -> list[str]:
+        """Say for how many there is a way, and what it costs."""
+        n, budget, wanted = self.n_attacked, recourse["budget"], recourse["wanted"]
+        kind = "a way" if budget is None else "an affordable way"
+        if n == 0:
+            return [f"every row is decided as {wanted}"]
+        have = "has" if n == 1 else "have"
+        lines = [
+            f"{self.n_affordable:,} of {counted(n, 'row')} that the model does not decide as"
+            f" {wanted} {have} {kind}"
+            + ("" if budget is None else f", at a cost of at most {plainly(budget)}")
+        ]
+        if self.cost.count:
+            named = {"median": self.cost.median, "least": self.cost.least}
+            named["largest"] = self.cost.largest
+            said = [f"{name} {plainly(digits_above(v, _DIGITS))}" for name, v in named.items()]
+            lines.append(f"cost of the cheapest way: {', '.join(said)}")
+        n_open = self.verdicts["unknown"]
+        n_others = n - self.n_affordable - self.n_never - n_open
+        if self.n_never:
+            lines.append(f"no allowed change leads there: {counted(self.n_never, 'row')}, proved")
+        if budget is not None and n_others > 0:
+            lines.append(f"only dearer ways: {counted(n_others, 'row')}")
+        if n_open:
+            lines.append(f"perhaps cheaper ways: {counted(n_open, 'row')}")
         return lines
 
 

@@ -35,7 +35,7 @@ def answer_columns(
     """
     said = [results.changes(position) for position in range(len(results))]
     columns: Columns = {"id": _known(results, "id"), "row": results.row}
-    for name in ("label", "predicted", "probability", "eps"):
+    for name in ("way", "label", "predicted", "probability", "eps"):
         columns[name] = _known(results, name)
     for name in _ALWAYS["radius" if results.asks_radius else "verify"]:
         columns[name] = getattr(results, name)

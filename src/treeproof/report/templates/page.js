@@ -50,6 +50,8 @@
   // A radius is what is shown of it; the end of the axis is what was asked for.
   const radiusAt = (t) => (t >= 1 ? high : towards(bend === null ? t * high : bend * Math.sinh(t * Math.asinh(high / bend)), -1));
 
+  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", still: "not attacked", "": "–" };
+  if (data.recourse) Object.assign(STATE_WORDS, { verified: "no way at this cost", broken: "has a way" });
   const VERDICTS = { v: "verified", f: "broken", u: "undecided" };
   const state = (run, i, r) => {
     if (run.attacked[i] === "0") return "still";
@@ -81,8 +83,8 @@
       const stack = document.querySelector(`[data-stack="${k}"]`);
       if (!stack) return;
       for (const name of ["verified", "undecided", "broken", "wrong"]) stack.querySelector(`.${name}`).style.width = `${(100 * counts[name]) / run.n}%`;
-      const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} verified, ${count(counts.undecided)} undecided`;
-      const words = `${open}, ${count(counts.broken)} broken, ${count(counts.wrong)} wrong as they stand`;
+      const open = run.attack ? `${count(counts.undecided)} without a known breaking change` : `${count(counts.verified)} ${STATE_WORDS.verified}, ${count(counts.undecided)} undecided`;
+      const words = `${open}, ${count(counts.broken)} ${STATE_WORDS.broken}${data.recourse ? "" : `, ${count(counts.wrong)} wrong as they stand`}`;
       stack.setAttribute("aria-label", `${run.name}: ${words}`);
       said.push(runs.length > 1 ? `${run.name}: ${words}` : words);
     });
@@ -199,7 +201,6 @@
   }
   const value = (line, k, name) => (line.at[k] < 0 ? NaN : runs[k][name][line.at[k]]);
   const stateOf = (line, k) => (line.at[k] < 0 ? "" : state(runs[k], line.at[k], radius));
-  const STATE_WORDS = { verified: "verified", undecided: "undecided", broken: "broken", wrong: "wrong as it stands", still: "not attacked", "": "–" };
   const stateWords = (line, k) => (runs[k].attack && stateOf(line, k) === "undecided" ? "none found" : STATE_WORDS[stateOf(line, k)]);
   // An attack gives upper bounds only; everything else is known by what is proved.
   const bound = (line, k) => value(line, k, runs[k].attack ? "upper" : "lower");
