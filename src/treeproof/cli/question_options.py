@@ -1,6 +1,7 @@
 """The options of commands that ask about the rows of a data file, and what they say."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 RADIUS_STATES = {"verified": "exact", "falsified": "broken", "unknown": "undecided"}
 """What verdicts are called where radii are asked for."""
+FORMATS = ("table", "json", "csv")
+SUMMARIES = ("junit", "markdown")
+"""Forms of answers; and of what platforms show of a run and its gate."""
 _SORTS = ("row", "radius", "-radius", "seconds", "-seconds")
 
 _rows = section("Rows")
@@ -118,13 +122,6 @@ _ANSWER_OPTIONS = all_of(
         type=FILE,
         help="Save the answers: as a run file (.jsonl, .parquet), or as a table (.csv, .xlsx).",
     ),
-    _output(
-        "--format",
-        "output_format",
-        type=click.Choice(["table", "json", "csv"]),
-        default="table",
-        help="Form of the answers on standard output.",
-    ),
     _output("--all-rows", is_flag=True, help="Show every row in the table, not only 20."),
     _output("--strict", is_flag=True, help="End with exit status 3 when rows are undecided."),
     load_options,
@@ -171,15 +168,30 @@ _RUN_OPTIONS = all_of(
 )
 
 
-def question_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+def question_options(
+    engine: str = "exact",
+    engine_help: str = "Verification engine.",
+    formats: Sequence[str] = FORMATS,
+) -> Decorator:
     """The options of a question; `QuestionOptions.parse` takes what they are given."""
     chosen = _engine("--engine", default=engine, metavar="NAME", help=engine_help)
-    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS)
+    form = _output(
+        "--format",
+        "output_format",
+        type=click.Choice(formats),
+        default=formats[0],
+        help="Form of the answers on standard output.",
+    )
+    return all_of(_ASKED_OPTIONS, chosen, form, _ANSWER_OPTIONS)
 
 
-def run_options(engine: str = "exact", engine_help: str = "Verification engine.") -> Decorator:
+def run_options(
+    engine: str = "exact",
+    engine_help: str = "Verification engine.",
+    formats: Sequence[str] = FORMATS,
+) -> Decorator:
     """The options of a question, and those of runs over many rows."""
-    return all_of(question_options(engine, engine_help), _RUN_OPTIONS)
+    return all_of(question_options(engine, engine_help, formats), _RUN_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
