@@ -31,6 +31,7 @@ COMMANDS = {
     "prove": "Decide whether properties hold for every input of a domain.",
     "diff": "Decide whether two models are the same for every input.",
     "check": "Check the evidence of a run without trusting the engine.",
+    "bundle": "Put a run and all that it takes to check it into one file.",
     "compat": "Answer a configuration file of treeVerification.",
     "merge": "Join runs about the same model and question into one file.",
     "inspect": "Show what was understood of a model.",

@@ -122,6 +122,8 @@ _ANSWER_OPTIONS = all_of(
         type=FILE,
         help="Save the answers: as a run file (.jsonl, .parquet), or as a table (.csv, .xlsx).",
     ),
+)
+_SHOWN_OPTIONS = all_of(
     _output("--all-rows", is_flag=True, help="Show every row in the table, not only 20."),
     _output("--strict", is_flag=True, help="End with exit status 3 when rows are undecided."),
     load_options,
@@ -182,7 +184,7 @@ def question_options(
         default=formats[0],
         help="Form of the answers on standard output.",
     )
-    return all_of(_ASKED_OPTIONS, chosen, form, _ANSWER_OPTIONS)
+    return all_of(_ASKED_OPTIONS, chosen, _ANSWER_OPTIONS, form, _SHOWN_OPTIONS)
 
 
 def run_options(
