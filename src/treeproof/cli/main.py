@@ -25,6 +25,7 @@ COMMANDS = {
     "attack": "Look for near changes of every row that break its label.",
     "curve": "Show the share of rows that is verified at many radii.",
     "recourse": "Find the cheapest ways to another decision.",
+    "letters": "Write letters about rejections, with proved reasons.",
     "report": "Write a page that shows a saved run, or compares two.",
     "reasons": "Say which features fix the answer, and what would change it.",
     "features": "Show which single features, or sets of features, decide the answer.",

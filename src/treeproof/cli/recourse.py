@@ -1,6 +1,7 @@
 """`treeproof recourse`: the cheapest ways to another decision."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +67,7 @@ def command(
     from treeproof.query.perturbations import PerRow, with_limit
     from treeproof.results.run_file import check_ending
 
-    step = dict(map(_step, steps))
+    step = read_steps(steps)
     options = QuestionOptions.parse(given)
     refuse_options(
         ("engine", "score_change", "arithmetic", "label").__contains__,
@@ -103,6 +104,11 @@ def command(
     if options.strict and undecided:
         print_note(f"{undecided} ways are not proved to be the cheapest (--strict).")
         raise click.exceptions.Exit(EXIT_UNDECIDED)
+
+
+def read_steps(texts: Sequence[str]) -> dict[str | int, float]:
+    """Steps by feature, of what `--step` was given."""
+    return dict(map(_step, texts))
 
 
 def _step(text: str) -> tuple[str | int, float]:
