@@ -274,8 +274,8 @@ def _filled(
     further = f", with {more} more that weigh less" if more > 0 else ""
     basis = (
         f"Decided by the model {model.fingerprint[:16]}. It is proved that the features behind"
-        f" these reasons{further} fix the decision, whatever all other features are{names}, in every"
-        " row that there can be."
+        f" these reasons{further} fix the decision, whatever all other features are{names}, in"
+        " every row that there can be."
     )
     own = ways.take(ways.row == place)
     said = tuple("; ".join(map(str, answer.changes)) for answer in own if answer.has_witness)

@@ -20,6 +20,8 @@ CARDS = 6
 
 CHANGES_ON_CARD = 8
 CHANGES_IN_TABLE = 12
+_MOST_CHANGES = 50_000
+"""Changes of all rows that a page holds; where there are more, those of each row are cut."""
 
 _MOST_PIXELS = 2_000_000
 """Images of all rows are put into the page only up to this size."""
@@ -205,7 +207,9 @@ def text_of(label: Any) -> str:
 def table_columns(run: RunView) -> dict[str, Any]:
     """Columns of one run for the page's own script: compact, but with every bit of the bounds."""
     results = run.results
-    changes = [_changes(run, i) for i in range(len(results))]
+    n_changes = 0 if run.changed is None else int(run.changed.sum())
+    most = results.witness.shape[1] if n_changes <= _MOST_CHANGES else CHANGES_IN_TABLE
+    changes = [_changes(run, i, most) for i in range(len(results))]
     used = {feature for flat in changes if flat for feature in flat[1::4]}
     return {
         "name": run.name,
@@ -241,13 +245,13 @@ def _flags(values: NDArray[np.bool_]) -> str:
     return "".join("1" if value else "0" for value in values)
 
 
-def _changes(run: RunView, i: int) -> list[Any] | None:
+def _changes(run: RunView, i: int, most: int) -> list[Any] | None:
     """Number of changes, then feature, value and changed value of the largest ones."""
     if run.changed is None or not run.has_witness[i]:
         return None
     order = _by_size(run, i)
     flat: list[Any] = [len(order)]
-    for feature in order[:CHANGES_IN_TABLE]:
+    for feature in order[:most]:
         change = _change(run, i, feature)
         flat += [feature, change["original"], change["changed"], change["difference"]]
     return flat

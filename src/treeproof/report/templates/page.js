@@ -368,6 +368,44 @@
   scrolls.forEach((box) => box.addEventListener("scroll", hint, { passive: true }));
   window.addEventListener("resize", hint);
   document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", hint));
+  // The chosen rows as a file for spreadsheets; the page makes it itself, and asks nobody.
+  const csvCell = (given) => {
+    const text = given === null || given === undefined || Number.isNaN(given) ? "" : String(given);
+    // No spreadsheet takes a text of the data for a formula.
+    const safe = typeof given === "string" && /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const typed = (text) => (/^[−\d,.e]+$/.test(text) ? text.replaceAll(",", "").replaceAll("−", "-") : text);
+  const changeWords = (k, i) => {
+    if (!runs[k].changes[i]) return "";
+    const said = changesOf(k, i).map((change) => `${change.name}: ${typed(change.original)} → ${typed(change.changed)}`);
+    const more = runs[k].changes[i][0] - said.length;
+    return said.join("; ") + (more > 0 ? `; … and ${more} more` : "");
+  };
+  const csvText = () => {
+    const head = ["row", ...(runs[0].idName ? [runs[0].idName] : []), "label"];
+    runs.forEach((run) => {
+      const prefix = several ? `${run.name}: ` : "";
+      head.push(...["state", "lower", "upper", "predicted", "becomes", "changes"].map((name) => prefix + name));
+    });
+    const body = chosen.map((line) => {
+      const cells = [line.row, ...(runs[0].idName ? [line.id] : []), line.label];
+      runs.forEach((run, k) => {
+        const i = line.at[k];
+        if (i < 0) cells.push("", "", "", "", "", "");
+        else cells.push(stateWords(line, k), value(line, k, "lower"), value(line, k, "upper"), run.predicted ? run.predicted[i] : "", run.becomes ? run.becomes[i] : "", changeWords(k, i));
+      });
+      return cells;
+    });
+    return "\ufeff" + [head, ...body].map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
+  };
+  $("download").addEventListener("click", () => {
+    const link = element("a");
+    link.href = URL.createObjectURL(new Blob([csvText()], { type: "text/csv;charset=utf-8" }));
+    link.download = "rows.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
   const turn = (to) => { page = to; showTable(false); };
   $("first").addEventListener("click", () => turn(0));
   $("previous").addEventListener("click", () => turn(page - 1));
