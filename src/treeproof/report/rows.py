@@ -12,7 +12,7 @@ from treeproof.query.description import plain
 from treeproof.report.images import change_image, grey_image, grey_levels
 from treeproof.report.runs import RunView, row_name
 from treeproof.results.curves import certified_at_lower
-from treeproof.results.numbers import digits_above, digits_below, number
+from treeproof.results.numbers import digits_above, digits_below, number, percent
 from treeproof.results.threat import units_of
 
 CARDS = 6
@@ -121,12 +121,25 @@ def _view(run: RunView, k: int, i: int, pixels: Pixels | None) -> dict[str, Any]
         "state": state_words(run, i),
         "predicted": "" if results.predicted is None else text_of(results.predicted[i]),
         "becomes": "" if becomes is None else text_of(becomes[i]),
+        "likely": _likely_words(run, i),
         "changes": changes,
         "n_changes": n_changes,
         "n_features": len(run.naming.axes(results.witness.shape[1])),
         "image": image,
         "change_image": difference,
     }
+
+
+def _likely_words(run: RunView, i: int) -> str:
+    """Probability of the row's own label before and after; nothing where it is not known."""
+    results = run.results
+    if results.probability is None or results.witness_probability is None:
+        return ""
+    shares = float(results.probability[i]), float(results.witness_probability[i])
+    if math.isnan(sum(shares)) or results.predicted is None:
+        return ""
+    before, after = map(percent, shares)
+    return f"probability of {text_of(results.predicted[i])}: {before} → {after}"
 
 
 def _by_size(run: RunView, i: int) -> list[int]:

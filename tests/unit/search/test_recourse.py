@@ -129,6 +129,7 @@ def test_tables_have_a_line_for_each_way(tmp_path):
         assert again.summary() == found.summary()
     tp.write_report(tmp_path / "ways.jsonl", tmp_path / "page.html")
     page = re.sub(r"<script.*?</script>", "", (tmp_path / "page.html").read_text(), flags=re.S)
+    assert re.search(r"probability of 0: \d+\.\d\s% → \d+\.\d\s%", page)
     for said in ("Recourse report", "have a way to it", "What the cheapest way costs", "has a way"):
         assert said in page
     for said in ("break the model", "broken by a change", "wrong as they stand", "stay correct"):

@@ -212,7 +212,7 @@
     if (runs[k].attack && line.at[k] >= 0 && value(line, k, "upper") > 0) return Number.isFinite(value(line, k, "upper")) ? `≤ ${above(value(line, k, "upper"))}` : "–";
     const [lower, upper] = [value(line, k, "lower"), value(line, k, "upper")];
     // Bounds of costs may differ in bits that nobody is shown.
-    if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return below(lower);
+    if (lower === upper || (Number.isFinite(upper) && upper - lower <= 1e-9 * upper) || Number.isNaN(lower)) return data.recourse && Number.isFinite(upper) ? above(upper) : below(lower);
     if (!Number.isFinite(upper)) return `≥ ${below(lower)}`;
     return lower === 0 ? `≤ ${above(upper)}` : `${below(lower)} … ${above(upper)}`;
   };
